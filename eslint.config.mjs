@@ -2,7 +2,10 @@ import nx from '@nx/eslint-plugin';
 import jsoncParser from 'jsonc-eslint-parser';
 import tseslint from 'typescript-eslint';
 
-/** What a type of library may import: siblings by tag, packages by name. STYLE §1 is where this table comes from. */
+/**
+ * What a type of library may import: siblings by tag, packages by name. STYLE §1 is where this
+ * table comes from.
+ */
 const layers = {
   base: { siblings: [], packages: [] },
   core: { siblings: ['base'], packages: [] },
@@ -12,7 +15,10 @@ const layers = {
     packages: ['@bufbuild/protobuf', '@connectrpc/connect', '@bufbuild/protovalidate'],
   },
   state: { siblings: ['port', 'api', 'base'], packages: ['@bufbuild/protobuf'] },
-  logic: { siblings: ['state', 'core', 'port', 'api', 'base'], packages: ['@bufbuild/protobuf', '@connectrpc/connect'] },
+  logic: {
+    siblings: ['state', 'core', 'port', 'api', 'base'],
+    packages: ['@bufbuild/protobuf', '@connectrpc/connect'],
+  },
   adapter: {
     siblings: ['core', 'port', 'api', 'base', 'adapter'],
     packages: [
@@ -51,7 +57,14 @@ const depConstraints = (forSpecs) => [
       ? {}
       : {
           allowedExternalImports: forSpecs
-            ? withSubpaths([...packages, 'fast-check', '@jest/globals', '@connectrpc/connect-node', 'yaml', 'typescript'])
+            ? withSubpaths([
+                ...packages,
+                'fast-check',
+                '@jest/globals',
+                '@connectrpc/connect-node',
+                'yaml',
+                'typescript',
+              ])
             : withSubpaths(packages),
         }),
   })),
@@ -63,10 +76,18 @@ const depConstraints = (forSpecs) => [
 
 const boundaries = (forSpecs) => [
   'error',
-  { allow: [], enforceBuildableLibDependency: false, banTransitiveDependencies: false, depConstraints: depConstraints(forSpecs) },
+  {
+    allow: [],
+    enforceBuildableLibDependency: false,
+    banTransitiveDependencies: false,
+    depConstraints: depConstraints(forSpecs),
+  },
 ];
 
-/** Time and chance are passed in, so that a whole cluster runs on virtual time. Only adapters and apps touch the real ones. */
+/**
+ * Time and chance are passed in, so that a whole cluster runs on virtual time. Only adapters and
+ * apps touch the real ones.
+ */
 const bannedGlobals = ['setTimeout', 'setInterval', 'setImmediate', 'performance'].map((name) => ({
   name,
   message: 'Take a Clock: only adapters and apps use the real time.',
@@ -76,20 +97,41 @@ const bannedProperties = [
   { object: 'Math', property: 'random', message: 'Take a Random.' },
   { object: 'crypto', property: 'getRandomValues', message: 'Take a Random.' },
   { object: 'crypto', property: 'randomUUID', message: 'Take a Random.' },
-  { object: 'process', property: 'env', message: 'Settings are parsed once, in the app, and passed in.' },
+  {
+    object: 'process',
+    property: 'env',
+    message: 'Settings are parsed once, in the app, and passed in.',
+  },
 ];
-const bannedSyntax = [{ selector: "NewExpression[callee.name='Date'][arguments.length=0]", message: 'Take a Clock.' }];
+const bannedSyntax = [
+  { selector: "NewExpression[callee.name='Date'][arguments.length=0]", message: 'Take a Clock.' },
+];
 
-/** Node 20's recursive mkdir never ends where a file system answers ENOENT to mkdir although the parent exists. */
+/**
+ * Node 20's recursive mkdir never ends where a file system answers ENOENT to mkdir although the
+ * parent exists.
+ */
 const bannedMkdir = {
   selector: 'CallExpression[callee.name=/^mkdir(Sync)?$/] Property[key.name="recursive"]',
-  message: 'Use makeDirectory or makeDirectorySync of @cloudless/system: a recursive mkdir never ends on /proc and autofs.',
+  message:
+    'Use makeDirectory or makeDirectorySync of @cloudless/system: a recursive mkdir never ends on /proc and autofs.',
 };
 
 const specs = ['**/*.spec.ts', '**/*.e2e.ts', '**/conformance/**', '**/testing/**'];
 
 export default tseslint.config(
-  { ignores: ['**/dist', '**/out-tsc', '**/node_modules', '.nx', 'libs/*/src/gen', '**/*.cjs', 'jest.preset.js', '**/*.d.ts'] },
+  {
+    ignores: [
+      '**/dist',
+      '**/out-tsc',
+      '**/node_modules',
+      '.nx',
+      'libs/*/src/gen',
+      '**/*.cjs',
+      'jest.preset.js',
+      '**/*.d.ts',
+    ],
+  },
   ...tseslint.configs.recommended,
   {
     files: ['**/*.ts'],
@@ -100,10 +142,21 @@ export default tseslint.config(
       '@typescript-eslint/consistent-type-imports': ['error', { fixStyle: 'inline-type-imports' }],
       '@typescript-eslint/no-explicit-any': 'error',
       '@typescript-eslint/no-non-null-assertion': 'error',
-      '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
+      '@typescript-eslint/no-unused-vars': [
+        'error',
+        { argsIgnorePattern: '^_', varsIgnorePattern: '^_' },
+      ],
       'no-restricted-exports': [
         'error',
-        { restrictDefaultExports: { direct: true, named: true, defaultFrom: true, namedFrom: true, namespaceFrom: true } },
+        {
+          restrictDefaultExports: {
+            direct: true,
+            named: true,
+            defaultFrom: true,
+            namedFrom: true,
+            namespaceFrom: true,
+          },
+        },
       ],
       'no-console': 'error',
       eqeqeq: 'error',
@@ -146,7 +199,11 @@ export default tseslint.config(
         'error',
         {
           buildTargets: ['build'],
-          ignoredFiles: ['{projectRoot}/src/**/*.spec.ts', '{projectRoot}/src/**/testing/**', '{projectRoot}/jest.config.cjs'],
+          ignoredFiles: [
+            '{projectRoot}/src/**/*.spec.ts',
+            '{projectRoot}/src/**/testing/**',
+            '{projectRoot}/jest.config.cjs',
+          ],
           // The terminal library is optional, so it is loaded by require at run time.
           ignoredDependencies: ['@types/node', '@lydell/node-pty'],
           checkVersionMismatches: false,

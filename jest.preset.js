@@ -1,12 +1,17 @@
 const path = require('node:path');
 
-/** What every project's jest.config.cjs starts from: TypeScript as ES modules, straight from source. */
+/**
+ * What every project's jest.config.cjs starts from: TypeScript as ES modules, straight from source.
+ */
 module.exports = {
   testEnvironment: 'node',
   testMatch: ['<rootDir>/src/**/*.spec.ts'],
   extensionsToTreatAsEsm: ['.ts'],
   transform: {
-    '^.+\\.ts$': ['ts-jest', { useESM: true, tsconfig: path.join(__dirname, 'tsconfig.jest.json'), diagnostics: false }],
+    '^.+\\.ts$': [
+      'ts-jest',
+      { useESM: true, tsconfig: path.join(__dirname, 'tsconfig.jest.json'), diagnostics: false },
+    ],
   },
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   testEnvironmentOptions: { customExportConditions: ['@cloudless/source', 'node', 'node-addons'] },

@@ -4,18 +4,22 @@ import { join, relative } from 'node:path';
 
 /** Of more files than these, a failure has a cause that being alone does not mend. */
 const AGAIN_AT_MOST = 3;
-/** Test files that the summary names with their time: enough to see what a step's budget is spent on. */
+/**
+ * Test files that the summary names with their time: enough to see what a step's budget is spent
+ * on.
+ */
 const SLOWEST_SHOWN = 8;
 
 /**
- * Runs jest. What failed among all the others is run once more, alone: a test that needs the machine for itself then passes, and is
- * named in the summary as one to mend; one that fails again has failed.
+ * Runs jest. What failed among all the others is run once more, alone: a test that needs the
+ * machine for itself then passes, and is named in the summary as one to mend; one that fails again
+ * has failed.
  * @param name - of the step: names its reports.
  * @param args - what selects the tests.
  * @param jest - runs jest with arguments and resolves with its exit code.
  * @param scratch - a folder for reports.
- * @returns what passed, failed, was skipped (by heading) and is unsteady (by full name), and the slowest
- *   files with their seconds, the slowest first.
+ * @returns what passed, failed, was skipped (by heading) and is unsteady (by full name), and the
+ *   slowest files with their seconds, the slowest first.
  */
 export async function jestStep({ name, args, jest, scratch }) {
   const first = await runJest(`${name}.json`, args, jest, scratch);
@@ -51,7 +55,8 @@ async function runJest(file, args, jest, scratch) {
 function summary(result, code) {
   const { testResults } = result;
   const failed = result.numFailedTests + result.numRuntimeErrorTestSuites;
-  const passes = ({ assertionResults }) => assertionResults.filter(({ status }) => status === 'passed').length;
+  const passes = ({ assertionResults }) =>
+    assertionResults.filter(({ status }) => status === 'passed').length;
   const bad = testResults.filter(({ status }) => status === 'failed');
   return {
     passed: result.numPassedTests,
@@ -61,10 +66,15 @@ function summary(result, code) {
     failedFiles: bad.map(({ name }) => name),
     // A file that could not be run has no tests to name.
     failedTests: bad.flatMap(({ name, assertionResults }) => {
-      const names = assertionResults.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName);
+      const names = assertionResults
+        .filter(({ status }) => status === 'failed')
+        .map(({ fullName }) => fullName);
       return names.length > 0 ? names : [name];
     }),
-    passedIn: (files) => testResults.filter(({ name }) => files.includes(name)).reduce((total, file) => total + passes(file), 0),
+    passedIn: (files) =>
+      testResults
+        .filter(({ name }) => files.includes(name))
+        .reduce((total, file) => total + passes(file), 0),
     isBroken: code !== 0 && failed === 0,
   };
 }
@@ -83,7 +93,9 @@ function slowestOf(testResults) {
 /** What was skipped, by the heading that says why: how many tests. */
 function skippedIn(testResults) {
   const skipped = new Map();
-  for (const { ancestorTitles, title, status } of testResults.flatMap(({ assertionResults }) => assertionResults)) {
+  for (const { ancestorTitles, title, status } of testResults.flatMap(
+    ({ assertionResults }) => assertionResults,
+  )) {
     const heading = ancestorTitles[0] ?? title;
     if (status === 'pending') skipped.set(heading, (skipped.get(heading) ?? 0) + 1);
   }

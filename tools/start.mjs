@@ -1,4 +1,5 @@
-// `npm start`: installs what is missing, builds, and runs a cluster on this machine. `npm start -- --demo` shows it all and ends.
+// `npm start`: installs what is missing, builds, and runs a cluster on this machine. `npm start --
+// --demo` shows it all and ends.
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { root, setup } from './setup.mjs';
@@ -23,6 +24,8 @@ const child = spawn(
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
   },
 );
-// Ctrl-C reaches the whole foreground group; the cluster shuts down in good order and we wait for it.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => signal !== 'SIGINT' && child.kill(signal));
+// Ctrl-C reaches the whole foreground group; the cluster shuts down in good order and we wait for
+// it.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
+  process.on(signal, () => signal !== 'SIGINT' && child.kill(signal));
 child.on('exit', (code, signal) => process.exit(code ?? (signal === null ? 1 : 130)));

@@ -1,4 +1,5 @@
-// `npm test`: installs what is missing, then checks everything. `npm test -- unit e2e` runs only those steps.
+// `npm test`: installs what is missing, then checks everything. `npm test -- unit e2e` runs only
+// those steps.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +9,8 @@ import { jestStep } from './jest-step.mjs';
 import { root, setup } from './setup.mjs';
 
 setup();
-// Tests on real containers take the set-up of tools/containers when it runs. Without it they are skipped; in CI they fail then.
+// Tests on real containers take the set-up of tools/containers when it runs. Without it they are
+// skipped; in CI they fail then.
 const containers = findContainers();
 console.log(`containers: ${containers.socket ?? `none (${containers.whyNot})`}`);
 
@@ -20,20 +22,32 @@ const env = {
   NX_DAEMON: 'false',
   PATH: `${join(root, 'node_modules', '.bin')}:${process.env.PATH}`,
 };
-// A developer's run walks through fewer random worlds, and kills less often, than CI, which sets the numbers itself.
+// A developer's run walks through fewer random worlds, and kills less often, than CI, which sets
+// the numbers itself.
 const { CLOUDLESS_SEEDS = '100', CLOUDLESS_KILLS = '10' } = process.env;
-const jestEnv = { ...env, NODE_OPTIONS: '--experimental-vm-modules --no-warnings', CLOUDLESS_SEEDS, CLOUDLESS_KILLS };
+const jestEnv = {
+  ...env,
+  NODE_OPTIONS: '--experimental-vm-modules --no-warnings',
+  CLOUDLESS_SEEDS,
+  CLOUDLESS_KILLS,
+};
 
 /** Runs a command, showing what it prints. */
 const run = (command, args, options = {}) =>
   new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: root, env, stdio: ['ignore', 'inherit', 'inherit'], ...options });
+    const child = spawn(command, args, {
+      cwd: root,
+      env,
+      stdio: ['ignore', 'inherit', 'inherit'],
+      ...options,
+    });
     child.once('error', () => resolve(127));
     child.once('close', (code) => resolve(code ?? 1));
   });
 
 /** A check that passes or fails as a whole. */
-const check = (action) => async () => ((await action()) === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 });
+const check = (action) => async () =>
+  (await action()) === 0 ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 };
 
 const jest = (name, args) => () =>
   jestStep({
@@ -43,17 +57,32 @@ const jest = (name, args) => () =>
     jest: (all) => run(bin('jest'), all, { env: jestEnv, stdio: ['ignore', 'ignore', 'inherit'] }),
   });
 
-/** The set-up of real containers, tested by node itself as it needs no package. In CI there must be a runtime for the other tests. */
+/**
+ * The set-up of real containers, tested by node itself as it needs no package. In CI there must be
+ * a runtime for the other tests.
+ */
 async function containersStep() {
-  const files = ['packages.test.mjs', 'setup.test.mjs'].map((name) => join(root, 'tools/containers', name));
+  const files = ['packages.test.mjs', 'setup.test.mjs'].map((name) =>
+    join(root, 'tools/containers', name),
+  );
   const args = ['--test', '--test-reporter=tap', ...files];
-  const { stdout, status } = spawnSync(process.execPath, args, { cwd: root, env, encoding: 'utf8' });
+  const { stdout, status } = spawnSync(process.execPath, args, {
+    cwd: root,
+    env,
+    encoding: 'utf8',
+  });
   if (status !== 0) console.error(stdout);
   const count = (what) => Number(new RegExp(`^# ${what} (\\d+)$`, 'm').exec(stdout)?.[1] ?? 0);
   const lacking = containers.required && containers.socket === undefined;
-  if (lacking) console.error(`the tests on real containers must run here, and cannot: ${containers.whyNot}`);
-  const failed = Math.max(count('fail') + count('cancelled'), status === 0 ? 0 : 1) + (lacking ? 1 : 0);
-  return { passed: count('pass'), failed, skipped: [...stdout.matchAll(/^ *ok \d+ - (.*# SKIP.*)$/gm)].map((match) => match[1]) };
+  if (lacking)
+    console.error(`the tests on real containers must run here, and cannot: ${containers.whyNot}`);
+  const failed =
+    Math.max(count('fail') + count('cancelled'), status === 0 ? 0 : 1) + (lacking ? 1 : 0);
+  return {
+    passed: count('pass'),
+    failed,
+    skipped: [...stdout.matchAll(/^ *ok \d+ - (.*# SKIP.*)$/gm)].map((match) => match[1]),
+  };
 }
 
 /** The committed code must be what the proto files generate today. */
@@ -64,9 +93,15 @@ async function drift() {
   ]) {
     const code = await run('buf', ['generate', '--template', template, '-o', scratch]);
     if (code !== 0) return code;
-    const { status, stdout } = spawnSync('diff', ['-r', join(scratch, folder), join(root, folder)], { encoding: 'utf8' });
+    const { status, stdout } = spawnSync(
+      'diff',
+      ['-r', join(scratch, folder), join(root, folder)],
+      { encoding: 'utf8' },
+    );
     if (status === 0) continue;
-    console.error(`generated code differs from proto/; run "npm run generate":\n${stdout.slice(0, 2_000)}`);
+    console.error(
+      `generated code differs from proto/; run "npm run generate":\n${stdout.slice(0, 2_000)}`,
+    );
     return status ?? 1;
   }
   return 0;
@@ -76,7 +111,9 @@ const steps = {
   format: check(() => run('prettier', ['--check', '--cache', '--log-level', 'warn', '.'])),
   // The boundary rule reads the project graph, which a fresh clone has not computed yet.
   lint: check(
-    async () => (await run('nx', ['show', 'projects'], { stdio: 'ignore' })) || run('eslint', ['--max-warnings=0', '.']),
+    async () =>
+      (await run('nx', ['show', 'projects'], { stdio: 'ignore' })) ||
+      run('eslint', ['--max-warnings=0', '.']),
   ),
   types: check(() => run('tsc', ['-b'])),
   'buf lint': check(() => run('buf', ['lint'])),
@@ -110,12 +147,23 @@ for (const [name, step] of Object.entries(steps)) {
 rmSync(scratch, { recursive: true, force: true });
 
 console.log('');
-for (const { name, passed, failed, seconds, skipped = [], unsteady = [], slowest = [] } of results) {
+for (const {
+  name,
+  passed,
+  failed,
+  seconds,
+  skipped = [],
+  unsteady = [],
+  slowest = [],
+} of results) {
   for (const { file, seconds: taken } of slowest)
     console.log(`slowest ${name.padEnd(14)} ${String(taken).padStart(4)} s  ${file}`);
   for (const what of skipped) console.log(`skipped ${name.padEnd(14)} ${what}`);
-  for (const what of unsteady) console.log(`UNSTEADY ${name.padEnd(13)} failed among the others, passed alone: ${what}`);
-  console.log(`${failed === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(15)} ${passed} passed, ${failed} failed, ${seconds} s`);
+  for (const what of unsteady)
+    console.log(`UNSTEADY ${name.padEnd(13)} failed among the others, passed alone: ${what}`);
+  console.log(
+    `${failed === 0 ? 'ok    ' : 'FAILED'} ${name.padEnd(15)} ${passed} passed, ${failed} failed, ${seconds} s`,
+  );
 }
 const sum = (key) => results.reduce((total, result) => total + result[key], 0);
 console.log(`\n${sum('passed')} passed, ${sum('failed')} failed`);

@@ -8,14 +8,18 @@ import { SetupError } from './settings.mjs';
 const IMAGE = 'nginx:alpine';
 
 /**
- * Runs one pod, asks it, and takes it away again. Without the registry the image that is there already is used.
+ * Runs one pod, asks it, and takes it away again. Without the registry the image that is there
+ * already is used.
  * @returns the address of the pod and what it answered.
  * @throws {@link SetupError} with what the runtime said.
  */
 export async function checkPods(settings, say) {
   const call = (method, message) => callCri(settings.socket, method, message);
   const uid = randomUUID();
-  const sandboxConfig = { metadata: { name: 'check', uid, namespace: 'cloudless-containers' }, hostname: 'check' };
+  const sandboxConfig = {
+    metadata: { name: 'check', uid, namespace: 'cloudless-containers' },
+    hostname: 'check',
+  };
   const pulled = await registryAnswers(settings);
   let podSandboxId;
   try {

@@ -1,16 +1,24 @@
-// The few calls of the container runtime interface (CRI, runtime.v1) that set-up, check and removal need: gRPC over the socket.
-// Written out by hand so that root can run it before any package of npm is installed.
+// The few calls of the container runtime interface (CRI, runtime.v1) that set-up, check and removal
+// need: gRPC over the socket. Written out by hand so that root can run it before any package of npm
+// is installed.
 import { connect } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 import { decode, encode } from './protobuf.mjs';
 
-/** Field numbers as in k8s.io/cri-api/pkg/apis/runtime/v1/api.proto; what is not listed is skipped. */
+/**
+ * Field numbers as in k8s.io/cri-api/pkg/apis/runtime/v1/api.proto; what is not listed is skipped.
+ */
 const metadata = { name: [1, 'string'], uid: [2, 'string'], namespace: [3, 'string'] };
 const podConfig = { metadata: [1, metadata], hostname: [2, 'string'], logDirectory: [3, 'string'] };
 const image = { image: [1, 'string'] };
 const pod = { podSandboxId: [1, 'string'] };
 const container = { containerId: [1, 'string'] };
-const condition = { type: [1, 'string'], status: [2, 'bool'], reason: [3, 'string'], message: [4, 'string'] };
+const condition = {
+  type: [1, 'string'],
+  status: [2, 'bool'],
+  reason: [3, 'string'],
+  message: [4, 'string'],
+};
 /** One entry of a map of texts. */
 const entry = { key: [1, 'string'], value: [2, 'string'] };
 const containerConfig = {
@@ -29,7 +37,13 @@ const calls = {
   },
   ListContainers: {
     request: {},
-    response: { containers: [1, { id: [1, 'string'], state: [6, 'number'], labels: [8, entry, 'repeated'] }, 'repeated'] },
+    response: {
+      containers: [
+        1,
+        { id: [1, 'string'], state: [6, 'number'], labels: [8, entry, 'repeated'] },
+        'repeated',
+      ],
+    },
   },
   RunPodSandbox: { request: { config: [1, podConfig] }, response: pod },
   PodSandboxStatus: { request: pod, response: { status: [1, podStatus] } },
@@ -40,8 +54,16 @@ const calls = {
     response: container,
   },
   StartContainer: { request: container, response: {} },
-  PullImage: { service: 'ImageService', request: { image: [1, image] }, response: { imageRef: [1, 'string'] } },
-  ImageStatus: { service: 'ImageService', request: { image: [1, image] }, response: { image: [1, { id: [1, 'string'] }] } },
+  PullImage: {
+    service: 'ImageService',
+    request: { image: [1, image] },
+    response: { imageRef: [1, 'string'] },
+  },
+  ImageStatus: {
+    service: 'ImageService',
+    request: { image: [1, image] },
+    response: { image: [1, { id: [1, 'string'] }] },
+  },
   RemoveImage: { service: 'ImageService', request: { image: [1, image] }, response: {} },
 };
 
@@ -53,7 +75,10 @@ export async function callCri(socket, method, message) {
   const { service = 'RuntimeService', request, response } = calls[method];
   const session = connect('http://localhost', { createConnection: () => connectSocket(socket) });
   try {
-    return decode(response, await unary(session, `/runtime.v1.${service}/${method}`, encode(request, message)));
+    return decode(
+      response,
+      await unary(session, `/runtime.v1.${service}/${method}`, encode(request, message)),
+    );
   } catch (reason) {
     throw new Error(`${method} on ${socket}: ${reason.message}`, { cause: reason });
   } finally {
@@ -65,7 +90,12 @@ export async function callCri(socket, method, message) {
 function unary(session, path, message) {
   return new Promise((resolve, reject) => {
     session.once('error', reject);
-    const call = session.request({ ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' });
+    const call = session.request({
+      ':method': 'POST',
+      ':path': path,
+      'content-type': 'application/grpc',
+      te: 'trailers',
+    });
     let trailers = {};
     const chunks = [];
     const note = (headers) => (trailers = { ...trailers, ...headers });
@@ -74,9 +104,15 @@ function unary(session, path, message) {
     call.once('error', reject);
     call.once('close', () => {
       if (trailers['grpc-status'] === '0') return resolve(Buffer.concat(chunks).subarray(5));
-      reject(new Error(decodeURIComponent(trailers['grpc-message'] ?? 'the connection ended without an answer')));
+      reject(
+        new Error(
+          decodeURIComponent(trailers['grpc-message'] ?? 'the connection ended without an answer'),
+        ),
+      );
     });
-    call.setTimeout(LIMIT_MS, () => call.destroy(new Error(`no answer within ${LIMIT_MS / 1000} s`)));
+    call.setTimeout(LIMIT_MS, () =>
+      call.destroy(new Error(`no answer within ${LIMIT_MS / 1000} s`)),
+    );
     const head = Buffer.alloc(5);
     head.writeUInt32BE(message.length, 1);
     call.end(Buffer.concat([head, message]));

@@ -5,7 +5,9 @@ import { cniDir } from './packages.mjs';
 
 /** The image that holds the namespaces of a pod. */
 export const pauseImage = (settings) => `${settings.registry}/cloudless/pause:1`;
-/** What the network is called in the address files, in the rules of the firewall, and in containerd. */
+/**
+ * What the network is called in the address files, in the rules of the firewall, and in containerd.
+ */
 export const networkName = (settings) => `cloudless-${settings.bridge}`;
 /** The file containerd is started with, by which its process is known again. */
 export const containerdFile = (settings) => join(settings.etc, 'containerd.toml');
@@ -22,7 +24,9 @@ export function writeFiles(settings) {
     [join(hosts, 'docker.io', 'hosts.toml')]: hostsToml(settings),
     [join(hosts, settings.registry, 'hosts.toml')]: hostsToml(settings),
   };
-  const changed = Object.entries(files).filter(([file, text]) => existsSync(file) && readFileSync(file, 'utf8') !== text);
+  const changed = Object.entries(files).filter(
+    ([file, text]) => existsSync(file) && readFileSync(file, 'utf8') !== text,
+  );
   for (const [file, text] of Object.entries(files)) {
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, text);
@@ -31,8 +35,9 @@ export function writeFiles(settings) {
 }
 
 /**
- * containerd with everything below its own directories. `restrict_oom_score_adj`: without CAP_SYS_RESOURCE, as in many sandboxes
- * and CI machines, runc dies with "can't get final child's PID from pipe: EOF" when told to lower the score.
+ * containerd with everything below its own directories. `restrict_oom_score_adj`: without
+ * CAP_SYS_RESOURCE, as in many sandboxes and CI machines, runc dies with "can't get final child's
+ * PID from pipe: EOF" when told to lower the score.
  */
 const containerdToml = (settings) => `version = 2
 root = "${settings.containerdRoot}"
@@ -68,7 +73,10 @@ state = "${settings.stateDir}"
         Root = "${settings.runcDir}"
 `;
 
-/** Short names, which belong to docker.io, come from the local registry and from nowhere else: tests must not reach the internet. */
+/**
+ * Short names, which belong to docker.io, come from the local registry and from nowhere else: tests
+ * must not reach the internet.
+ */
 const hostsToml = (settings) => `server = "http://${settings.registry}"
 
 [host."http://${settings.registry}"]
@@ -101,7 +109,10 @@ const conflist = (settings) =>
     2,
   )}\n`;
 
-/** `delete`: a test may take an image away again. The packaged configuration asks for a password; this one listens on loopback only. */
+/**
+ * `delete`: a test may take an image away again. The packaged configuration asks for a password;
+ * this one listens on loopback only.
+ */
 const registryYml = (settings) => `version: 0.1
 log:
   level: warn

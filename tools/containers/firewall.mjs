@@ -1,12 +1,16 @@
-// The rules that the network plugins made for one network. They take them away with each pod; these are for pods that
-// ended otherwise.
+// The rules that the network plugins made for one network. They take them away with each pod; these
+// are for pods that ended otherwise.
 import { attempt, run } from './run.mjs';
 
 const nat = (...args) => run('iptables', ['--wait', '-t', 'nat', ...args]);
 
-/** Removes the rules of a network, and the chains that the port mapping plugin shares among networks once nobody uses them. */
+/**
+ * Removes the rules of a network, and the chains that the port mapping plugin shares among networks
+ * once nobody uses them.
+ */
 export function removeRules(network) {
-  if (!attempt('iptables', ['--wait', '-t', 'nat', '-S']).ok) return; // no such program, or a kernel without it: no rules
+  // no such program, or a kernel without it: no rules
+  if (!attempt('iptables', ['--wait', '-t', 'nat', '-S']).ok) return;
   removeWhere((rule) => rule.includes(`name: \\"${network}\\" id:`));
   const shared = ['CNI-HOSTPORT-DNAT', 'CNI-HOSTPORT-MASQ', 'CNI-HOSTPORT-SETMARK'];
   const isUsed = listRules().some((rule) => rule.startsWith('-A CNI-HOSTPORT-DNAT '));
@@ -18,7 +22,10 @@ export function removeRules(network) {
 const listRules = () => nat('-S').trim().split('\n');
 const targetOf = (rule) => / -j (\S+)/.exec(rule)?.[1];
 
-/** Deletes rules by their place in the chain, from the last to the first so that the places stay true; then the chains they led to. */
+/**
+ * Deletes rules by their place in the chain, from the last to the first so that the places stay
+ * true; then the chains they led to.
+ */
 function removeWhere(matches) {
   const places = new Map();
   const found = [];
@@ -30,7 +37,8 @@ function removeWhere(matches) {
   }
   for (const { chain, place } of found.toReversed()) nat('-D', chain, String(place));
   // Chains of one pod each; those that are shared have their own rule above.
-  for (const { target } of found) if (/^CNI-(DN-)?[0-9a-f]{10,}$/.test(target ?? '')) dropChain(target);
+  for (const { target } of found)
+    if (/^CNI-(DN-)?[0-9a-f]{10,}$/.test(target ?? '')) dropChain(target);
 }
 
 function dropChain(chain) {

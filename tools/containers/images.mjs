@@ -7,8 +7,9 @@ import { keepSettings, readJson } from './settings.mjs';
 import { run } from './run.mjs';
 
 /**
- * The first process of a container gets no default handling of signals, so a plain `httpd` or `sleep` would ignore SIGTERM
- * and each stop would last its whole grace: this shell hands the signal on.
+ * The first process of a container gets no default handling of signals, so a plain `httpd` or
+ * `sleep` would ignore SIGTERM and each stop would last its whole grace: this shell hands the
+ * signal on.
  */
 const SERVE = `#!/bin/sh
 port="\${1:-$PORT}"
@@ -28,7 +29,14 @@ const PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 const server = (names, port, files) => ({
   names,
   files: { ...files, 'serve.sh': SERVE },
-  config: ['--config.entrypoint', '/serve.sh', '--config.env', `PORT=${port}`, '--config.exposedports', `${port}/tcp`],
+  config: [
+    '--config.entrypoint',
+    '/serve.sh',
+    '--config.env',
+    `PORT=${port}`,
+    '--config.exposedports',
+    `${port}/tcp`,
+  ],
 });
 const versioned = (version) =>
   server([`cloudless/test:${version}`], 8080, {
@@ -36,21 +44,38 @@ const versioned = (version) =>
     'www/version': `${version}\n`,
   });
 
-/** What the registry holds. `names` without a host: those of `library/` stand in for images of docker.io of the same name. */
+/**
+ * What the registry holds. `names` without a host: those of `library/` stand in for images of
+ * docker.io of the same name.
+ */
 const recipes = [
-  { names: ['library/busybox:latest', 'library/busybox:1'], files: {}, config: ['--config.cmd', 'sh'] },
-  { names: ['cloudless/pause:1'], files: { 'pause.sh': PAUSE }, config: ['--config.entrypoint', '/pause.sh'] },
+  {
+    names: ['library/busybox:latest', 'library/busybox:1'],
+    files: {},
+    config: ['--config.cmd', 'sh'],
+  },
+  {
+    names: ['cloudless/pause:1'],
+    files: { 'pause.sh': PAUSE },
+    config: ['--config.entrypoint', '/pause.sh'],
+  },
   server(['library/nginx:alpine', 'library/nginx:latest'], 80, {
-    'www/index.html': '<h1>Welcome to nginx!</h1>\n<p>A stand-in for tests of Cloudless: busybox httpd.</p>\n',
+    'www/index.html':
+      '<h1>Welcome to nginx!</h1>\n<p>A stand-in for tests of Cloudless: busybox httpd.</p>\n',
   }),
   versioned(1),
   versioned(2),
 ];
 
 /** How a workload names them: those of docker.io by their short names, `cloudless/...` alike. */
-export const imageNames = recipes.flatMap((recipe) => recipe.names.map((name) => name.replace(/^library\//, '')));
+export const imageNames = recipes.flatMap((recipe) =>
+  recipe.names.map((name) => name.replace(/^library\//, '')),
+);
 
-/** Builds the images and puts them into the registry; does nothing when these very images are there already. */
+/**
+ * Builds the images and puts them into the registry; does nothing when these very images are there
+ * already.
+ */
 export async function provideImages(settings, say) {
   const wanted = createHash('sha256')
     .update(JSON.stringify({ recipes, rootVersion: 1 }))
@@ -63,7 +88,15 @@ export async function provideImages(settings, say) {
   run('umoci', ['init', '--layout', layout]);
   run('umoci', ['new', '--image', `${layout}:base`]);
   insert(layout, 'base', makeRoot(settings));
-  run('umoci', ['config', '--image', `${layout}:base`, '--config.env', PATH, '--config.workingdir', '/']);
+  run('umoci', [
+    'config',
+    '--image',
+    `${layout}:base`,
+    '--config.env',
+    PATH,
+    '--config.workingdir',
+    '/',
+  ]);
   recipes.forEach((recipe, index) => publish(settings, layout, `image-${index}`, recipe));
   rmSync(settings.imagesDir, { recursive: true, force: true });
   keepSettings(settings, { images: wanted });
@@ -73,7 +106,9 @@ async function allThere(settings) {
   for (const name of recipes.flatMap((recipe) => recipe.names)) {
     const [repository, tag] = name.split(':');
     const accept = { accept: 'application/vnd.oci.image.manifest.v1+json' };
-    const answer = await fetch(`http://${settings.registry}/v2/${repository}/manifests/${tag}`, { headers: accept });
+    const answer = await fetch(`http://${settings.registry}/v2/${repository}/manifests/${tag}`, {
+      headers: accept,
+    });
     await answer.arrayBuffer();
     if (!answer.ok) return false;
   }
@@ -90,13 +125,24 @@ function publish(settings, layout, tag, { names, files, config }) {
   run('umoci', ['config', '--image', `${layout}:${tag}`, ...config]);
   for (const name of names) {
     const target = `docker://${settings.registry}/${name}`;
-    run('skopeo', ['--insecure-policy', 'copy', '-q', '--dest-tls-verify=false', `oci:${layout}:${tag}`, target]);
+    run('skopeo', [
+      '--insecure-policy',
+      'copy',
+      '-q',
+      '--dest-tls-verify=false',
+      `oci:${layout}:${tag}`,
+      target,
+    ]);
   }
 }
 
-const insert = (layout, tag, dir) => run('umoci', ['insert', '--image', `${layout}:${tag}`, dir, '/']);
+const insert = (layout, tag, dir) =>
+  run('umoci', ['insert', '--image', `${layout}:${tag}`, dir, '/']);
 
-/** The root file system of every image: busybox under each of its names, and the users that a workload may run as. */
+/**
+ * The root file system of every image: busybox under each of its names, and the users that a
+ * workload may run as.
+ */
 function makeRoot(settings) {
   const root = join(settings.imagesDir, 'root');
   writeTree(root, {
@@ -104,7 +150,18 @@ function makeRoot(settings) {
       'root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000:app:/home/app:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n',
     'etc/group': 'root:x:0:\napp:x:1000:\nnogroup:x:65534:\n',
   });
-  for (const dir of ['bin', 'dev', 'home', 'proc', 'root', 'run', 'sys', 'tmp', 'usr/bin', 'var/log']) {
+  for (const dir of [
+    'bin',
+    'dev',
+    'home',
+    'proc',
+    'root',
+    'run',
+    'sys',
+    'tmp',
+    'usr/bin',
+    'var/log',
+  ]) {
     mkdirSync(join(root, dir), { recursive: true });
   }
   chmodSync(join(root, 'tmp'), 0o1777);

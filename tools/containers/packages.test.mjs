@@ -1,6 +1,15 @@
-// `node --test tools/containers/`: which packages are removed, by a package manager that only keeps a list in a file.
+// `node --test tools/containers/`: which packages are removed, by a package manager that only keeps
+// a list in a file.
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { describe, it } from 'node:test';
@@ -8,9 +17,19 @@ import { busyboxOf, installPackages, keepPackages, removePackages } from './pack
 import { env } from './run.mjs';
 import { parseSettings } from './settings.mjs';
 
-/** What each package needs. `curl` is the user's own from the beginning; `docker` comes later, if at all. */
+/**
+ * What each package needs. `curl` is the user's own from the beginning; `docker` comes later, if at
+ * all.
+ */
 const depends = {
-  ...{ containerd: ['runc'], runc: ['libseccomp'], skopeo: ['libgpgme'], libseccomp: [], libgpgme: [], curl: ['libseccomp'] },
+  ...{
+    containerd: ['runc'],
+    runc: ['libseccomp'],
+    skopeo: ['libgpgme'],
+    libseccomp: [],
+    libgpgme: [],
+    curl: ['libseccomp'],
+  },
   ...{ docker: ['containerd'] },
 };
 
@@ -18,8 +37,18 @@ describe('packages', () => {
   it('are removed when install brought them, with what they need, and no others', (t) => {
     const place = aPlace(t, { installed: ['curl', 'libseccomp'] });
     place.install('containerd', 'skopeo');
-    assert.deepEqual(place.installed(), ['containerd', 'curl', 'libgpgme', 'libseccomp', 'runc', 'skopeo']);
-    assert.deepEqual(place.remove(), { removed: ['containerd', 'libgpgme', 'runc', 'skopeo'], kept: [] });
+    assert.deepEqual(place.installed(), [
+      'containerd',
+      'curl',
+      'libgpgme',
+      'libseccomp',
+      'runc',
+      'skopeo',
+    ]);
+    assert.deepEqual(place.remove(), {
+      removed: ['containerd', 'libgpgme', 'runc', 'skopeo'],
+      kept: [],
+    });
     assert.deepEqual(place.installed(), ['curl', 'libseccomp']);
     assert.equal(existsSync(place.settings.packagesFile), false);
   });
@@ -36,7 +65,10 @@ describe('packages', () => {
 
   it('are removed after an install that failed when they were there already', (t) => {
     const place = aPlace(t, { installed: [], broken: 'download' });
-    assert.throws(() => place.install('containerd'), /apt-get -q download busybox-static" failed: broken/);
+    assert.throws(
+      () => place.install('containerd'),
+      /apt-get -q download busybox-static" failed: broken/,
+    );
     place.repair();
     place.install('containerd');
     assert.deepEqual(place.remove().removed, ['containerd', 'libseccomp', 'runc']);
@@ -80,14 +112,21 @@ function aPlace(t, { installed, broken }) {
     env.PATH = before;
     rmSync(root, { recursive: true, force: true });
   });
-  const [bin, list, state] = [join(root, 'bin'), join(root, 'installed.json'), join(root, 'broken')];
+  const [bin, list, state] = [
+    join(root, 'bin'),
+    join(root, 'installed.json'),
+    join(root, 'broken'),
+  ];
   mkdirSync(bin);
   env.PATH = `${bin}${delimiter}${before}`;
   for (const name of ['apt-get', 'dpkg-query', 'dpkg-deb']) {
     writeFileSync(join(bin, name), program({ list, state }));
     chmodSync(join(bin, name), 0o755);
   }
-  const { settings } = parseSettings(['install', '--dir', join(root, 'lib'), '--run-dir', join(root, 'run')], {});
+  const { settings } = parseSettings(
+    ['install', '--dir', join(root, 'lib'), '--run-dir', join(root, 'run')],
+    {},
+  );
   const read = () => JSON.parse(readFileSync(list, 'utf8'));
   const write = (names) => writeFileSync(list, JSON.stringify([...new Set(names)].sort()));
   const texts = [];
@@ -104,7 +143,11 @@ function aPlace(t, { installed, broken }) {
     repair: () => rmSync(state),
     install: (...names) => {
       mkdirSync(settings.dir, { recursive: true });
-      const needs = names.map((name) => ({ name, package: name, there: () => read().includes(name) }));
+      const needs = names.map((name) => ({
+        name,
+        package: name,
+        there: () => read().includes(name),
+      }));
       installPackages(settings, say, { needs, policy: join(root, 'policy-rc.d') });
       assert.ok(existsSync(busyboxOf(settings)));
     },

@@ -1,6 +1,14 @@
 // The two programs that go on running: containerd and the registry.
 import { spawn } from 'node:child_process';
-import { mkdirSync, openSync, closeSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  openSync,
+  closeSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { containerdFile, registryFile } from './files.mjs';
@@ -30,7 +38,10 @@ const pidFile = (settings, daemon) => join(settings.runDir, `${daemon.name}.pid`
 /** The file a daemon writes its log to. */
 export const logFile = (settings, daemon) => join(settings.logs, `${daemon.name}.log`);
 
-/** The id of a daemon's process; undefined when it does not run. A number that now belongs to another program is not ours. */
+/**
+ * The id of a daemon's process; undefined when it does not run. A number that now belongs to
+ * another program is not ours.
+ */
 export function pidOf(settings, daemon) {
   const wanted = daemon.command(settings).join('\0');
   const isOurs = (pid) => readText(`/proc/${pid}/cmdline`).replace(/\0$/, '').endsWith(wanted);
@@ -51,7 +62,9 @@ export async function startDaemon(settings, daemon, say) {
   }
   await until(`${daemon.name} answers (its log: ${logFile(settings, daemon)})`, async () => {
     if (pidOf(settings, daemon) === undefined) {
-      throw new SetupError(`${daemon.name} ended at once. The end of ${logFile(settings, daemon)}:\n${tail(settings, daemon)}`);
+      throw new SetupError(
+        `${daemon.name} ended at once. The end of ${logFile(settings, daemon)}:\n${tail(settings, daemon)}`,
+      );
     }
     return (await daemon.answers(settings)) ? true : undefined;
   });
@@ -62,20 +75,31 @@ function launch(settings, daemon) {
   const [command, ...args] = daemon.command(settings);
   const log = openSync(logFile(settings, daemon), 'w');
   // A session of its own: it outlives this program and the terminal.
-  const child = spawn(command, args, { detached: true, stdio: ['ignore', log, log], cwd: '/', env });
+  const child = spawn(command, args, {
+    detached: true,
+    stdio: ['ignore', log, log],
+    cwd: '/',
+    env,
+  });
   closeSync(log);
-  if (child.pid === undefined) throw new SetupError(`${command} cannot be started; "status" says what is missing`);
+  if (child.pid === undefined)
+    throw new SetupError(`${command} cannot be started; "status" says what is missing`);
   child.unref();
   writeFileSync(pidFile(settings, daemon), `${child.pid}\n`);
 }
 
-/** Ends a daemon and waits until it is gone. Containers go on without containerd, and are found again when it starts. */
+/**
+ * Ends a daemon and waits until it is gone. Containers go on without containerd, and are found
+ * again when it starts.
+ */
 export async function stopDaemon(settings, daemon, say) {
   const pid = pidOf(settings, daemon);
   if (pid !== undefined) {
     const isGone = () => (pidOf(settings, daemon) === pid ? undefined : true);
     process.kill(pid, 'SIGTERM');
-    await until(`${daemon.name} ends`, isGone, STOP_LIMIT_MS).catch(() => process.kill(pid, 'SIGKILL'));
+    await until(`${daemon.name} ends`, isGone, STOP_LIMIT_MS).catch(() =>
+      process.kill(pid, 'SIGKILL'),
+    );
     await until(`${daemon.name} (process ${pid}) ends`, isGone);
     say(`stopped ${daemon.name}`);
   }

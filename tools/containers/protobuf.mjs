@@ -1,6 +1,6 @@
-// The protobuf wire format, as far as cri.mjs needs it: strings, small numbers, booleans, messages, and lists of these.
-// A schema is `{ name: [number, type, 'repeated'?] }`; a type is 'string', 'number', 'bool' or another schema.
-// See protobuf.dev/programming-guides/encoding.
+// The protobuf wire format, as far as cri.mjs needs it: strings, small numbers, booleans, messages,
+// and lists of these. A schema is `{ name: [number, type, 'repeated'?] }`; a type is 'string',
+// 'number', 'bool' or another schema. See protobuf.dev/programming-guides/encoding.
 
 const VARINT = 0;
 const FIXED64 = 1;
@@ -13,15 +13,20 @@ export function encode(schema, message) {
   for (const [name, value] of Object.entries(message)) {
     if (schema[name] === undefined) throw new TypeError(`no field ${name} in the schema`);
     const [number, type] = schema[name];
-    for (const item of Array.isArray(value) ? value : [value]) parts.push(encodeField(number, type, item));
+    for (const item of Array.isArray(value) ? value : [value])
+      parts.push(encodeField(number, type, item));
   }
   return Buffer.concat(parts);
 }
 
 function encodeField(number, type, value) {
-  if (type === 'number' || type === 'bool') return Buffer.from([...varint(number * 8 + VARINT), ...varint(Number(value))]);
+  if (type === 'number' || type === 'bool')
+    return Buffer.from([...varint(number * 8 + VARINT), ...varint(Number(value))]);
   const content = type === 'string' ? Buffer.from(value) : encode(type, value);
-  return Buffer.concat([Buffer.from([...varint(number * 8 + BYTES), ...varint(content.length)]), content]);
+  return Buffer.concat([
+    Buffer.from([...varint(number * 8 + BYTES), ...varint(content.length)]),
+    content,
+  ]);
 }
 
 function varint(value) {
@@ -32,10 +37,17 @@ function varint(value) {
   }
 }
 
-/** Turns bytes into an object: lists are always there, strings, numbers and booleans have their empty value when absent. */
+/**
+ * Turns bytes into an object: lists are always there, strings, numbers and booleans have their
+ * empty value when absent.
+ */
 export function decode(schema, bytes) {
-  const byNumber = new Map(Object.entries(schema).map(([name, [number, ...rest]]) => [number, [name, ...rest]]));
-  const message = Object.fromEntries(Object.entries(schema).map(([name, [, type, list]]) => [name, emptyOf(type, list)]));
+  const byNumber = new Map(
+    Object.entries(schema).map(([name, [number, ...rest]]) => [number, [name, ...rest]]),
+  );
+  const message = Object.fromEntries(
+    Object.entries(schema).map(([name, [, type, list]]) => [name, emptyOf(type, list)]),
+  );
   const reader = { bytes, at: 0 };
   while (reader.at < bytes.length) {
     const tag = readVarint(reader);
@@ -62,7 +74,8 @@ function convert(type, value) {
 function readValue(reader, wireType) {
   if (wireType === VARINT) return readVarint(reader);
   const length = wireType === BYTES ? readVarint(reader) : { [FIXED64]: 8, [FIXED32]: 4 }[wireType];
-  if (length === undefined || reader.at + length > reader.bytes.length) throw new TypeError('malformed protobuf message');
+  if (length === undefined || reader.at + length > reader.bytes.length)
+    throw new TypeError('malformed protobuf message');
   reader.at += length;
   return reader.bytes.subarray(reader.at - length, reader.at);
 }

@@ -1,24 +1,47 @@
-// Where everything of this set-up lives. What `install` was told is kept in the directory, so later commands need only `--dir`.
+// Where everything of this set-up lives. What `install` was told is kept in the directory, so later
+// commands need only `--dir`.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { parseArgs } from 'node:util';
 
-/** A mistake of the user, or something about the machine that the user can change: shown without a stack. */
+/**
+ * A mistake of the user, or something about the machine that the user can change: shown without a
+ * stack.
+ */
 export class SetupError extends Error {}
 
 /** Every setting: flag, environment variable, default and form. */
 const options = {
-  dir: { env: 'CLOUDLESS_CONTAINERS_DIR', default: '/var/lib/cloudless-containers', form: /^\/[\w./-]+[\w-]$/ },
-  runDir: { env: 'CLOUDLESS_CONTAINERS_RUN_DIR', default: '/run/cloudless-containers', form: /^\/[\w./-]+[\w-]$/ },
-  registry: { env: 'CLOUDLESS_CONTAINERS_REGISTRY', default: '127.0.0.1:5000', form: /^127(\.\d{1,3}){3}:\d{1,5}$/ },
+  dir: {
+    env: 'CLOUDLESS_CONTAINERS_DIR',
+    default: '/var/lib/cloudless-containers',
+    form: /^\/[\w./-]+[\w-]$/,
+  },
+  runDir: {
+    env: 'CLOUDLESS_CONTAINERS_RUN_DIR',
+    default: '/run/cloudless-containers',
+    form: /^\/[\w./-]+[\w-]$/,
+  },
+  registry: {
+    env: 'CLOUDLESS_CONTAINERS_REGISTRY',
+    default: '127.0.0.1:5000',
+    form: /^127(\.\d{1,3}){3}:\d{1,5}$/,
+  },
   // The kernel takes 15 characters for the name of a network interface.
   bridge: { env: 'CLOUDLESS_CONTAINERS_BRIDGE', default: 'cloudless0', form: /^[\w-]{1,15}$/ },
-  subnet: { env: 'CLOUDLESS_CONTAINERS_SUBNET', default: '10.231.0.0/16', form: /^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/ },
+  subnet: {
+    env: 'CLOUDLESS_CONTAINERS_SUBNET',
+    default: '10.231.0.0/16',
+    form: /^\d{1,3}(\.\d{1,3}){3}\/\d{1,2}$/,
+  },
 };
 const flagOf = (name) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 /** Its name tells that the directory is ours: `remove` deletes no other. */
 const KEPT_FILE = 'cloudless-containers.json';
-/** Where Linux keeps a socket's path, there is room for so many characters (`sun_path` in unix(7), less the final zero). */
+/**
+ * Where Linux keeps a socket's path, there is room for so many characters (`sun_path` in unix(7),
+ * less the final zero).
+ */
 const SOCKET_PATH_MAX = 107;
 
 /** One line per flag, for `--help`. */
@@ -29,8 +52,10 @@ export const flagHelp = Object.entries(options).map(
 /**
  * Reads the command line.
  * @param args - what follows the name of the script.
- * @param env - the environment: a flag beats a variable, a variable beats what `install` kept, and that beats the default.
- * @returns the command, whether the answer is wanted as JSON, and the settings with the paths that follow from them.
+ * @param env - the environment: a flag beats a variable, a variable beats what `install` kept, and
+ *   that beats the default.
+ * @returns the command, whether the answer is wanted as JSON, and the settings with the paths that
+ *   follow from them.
  * @throws {@link SetupError} for what cannot be.
  */
 export function parseSettings(args, env) {
@@ -41,7 +66,9 @@ export function parseSettings(args, env) {
   for (const [name, option] of Object.entries(options)) {
     const value = given(name) ?? kept[name] ?? option.default;
     if (!option.form.test(value) || value.includes('..')) {
-      throw new SetupError(`--${flagOf(name)} is ${JSON.stringify(value)}; it must look like ${option.default}`);
+      throw new SetupError(
+        `--${flagOf(name)} is ${JSON.stringify(value)}; it must look like ${option.default}`,
+      );
     }
     if (kept[name] !== undefined && kept[name] !== value) {
       throw new SetupError(
@@ -52,14 +79,28 @@ export function parseSettings(args, env) {
   }
   const paths = pathsOf(settings);
   if (paths.socket.length > SOCKET_PATH_MAX) {
-    throw new SetupError(`the socket would be ${paths.socket}: over ${SOCKET_PATH_MAX} characters; choose a shorter --run-dir`);
+    throw new SetupError(
+      `the socket would be ${paths.socket}: over ${SOCKET_PATH_MAX} characters; choose a shorter --run-dir`,
+    );
   }
-  return { commands: positionals, json: values.json, help: values.help, packages: values.packages, settings: paths };
+  return {
+    commands: positionals,
+    json: values.json,
+    help: values.help,
+    packages: values.packages,
+    settings: paths,
+  };
 }
 
 function parse(args) {
-  const flags = Object.fromEntries(Object.keys(options).map((name) => [flagOf(name), { type: 'string' }]));
-  const switches = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' }, packages: { type: 'boolean' } };
+  const flags = Object.fromEntries(
+    Object.keys(options).map((name) => [flagOf(name), { type: 'string' }]),
+  );
+  const switches = {
+    json: { type: 'boolean' },
+    help: { type: 'boolean', short: 'h' },
+    packages: { type: 'boolean' },
+  };
   try {
     return parseArgs({ args, options: { ...flags, ...switches }, allowPositionals: true });
   } catch (reason) {
@@ -92,7 +133,10 @@ const readKept = (dir) => (isAbsolute(dir) ? readJson(join(dir, KEPT_FILE), {}) 
 export function keepSettings(settings, more = {}) {
   mkdirSync(settings.dir, { recursive: true });
   const chosen = Object.fromEntries(Object.keys(options).map((name) => [name, settings[name]]));
-  writeFileSync(settings.keptFile, `${JSON.stringify({ ...readJson(settings.keptFile, {}), ...chosen, ...more }, null, 2)}\n`);
+  writeFileSync(
+    settings.keptFile,
+    `${JSON.stringify({ ...readJson(settings.keptFile, {}), ...chosen, ...more }, null, 2)}\n`,
+  );
 }
 
 /** Reads a JSON file; `otherwise` when there is none. */

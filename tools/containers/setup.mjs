@@ -1,5 +1,6 @@
-// A real container runtime for Cloudless, apart from any that is there: containerd, a network, a registry with test images.
-// `sudo node tools/containers/setup.mjs install` makes it, `remove` takes it away; README.md tells more.
+// A real container runtime for Cloudless, apart from any that is there: containerd, a network, a
+// registry with test images. `sudo node tools/containers/setup.mjs install` makes it, `remove`
+// takes it away; README.md tells more.
 import { checkMachine } from './machine.mjs';
 import { callCri } from './cri.mjs';
 import { pauseImage, writeFiles } from './files.mjs';
@@ -30,7 +31,8 @@ const commands = {
     keepSettings(settings);
     installPackages(settings, say);
     const changed = writeFiles(settings);
-    if (changed.length > 0) say(`changed ${changed.join(', ')}; what runs takes that up when it is stopped and started`);
+    if (changed.length > 0)
+      say(`changed ${changed.join(', ')}; what runs takes that up when it is stopped and started`);
     const [registry, containerd] = daemons;
     await startDaemon(settings, registry, say);
     await provideImages(settings, say);
@@ -63,7 +65,8 @@ const commands = {
     const answer = { removed: true, dir: settings.dir, runDir: settings.runDir };
     if (packages) return { ...answer, packages: removePackages(settings, say) };
     const stay = brought(settings);
-    if (stay.length > 0) say(`the packages ${stay.join(', ')} stay; "remove --packages" takes them away, also later`);
+    if (stay.length > 0)
+      say(`the packages ${stay.join(', ')} stay; "remove --packages" takes them away, also later`);
     return answer;
   },
 };
@@ -71,7 +74,9 @@ const commands = {
 /** What a script needs to use it. */
 function describe(settings) {
   const { socket, registry, dir, runDir, bridge, subnet } = settings;
-  const processes = Object.fromEntries(daemons.map((daemon) => [daemon.name, pidOf(settings, daemon) ?? null]));
+  const processes = Object.fromEntries(
+    daemons.map((daemon) => [daemon.name, pidOf(settings, daemon) ?? null]),
+  );
   const running = Object.values(processes).every((pid) => pid !== null);
   return { running, socket, registry, images: imageNames, dir, runDir, bridge, subnet, processes };
 }
@@ -79,7 +84,8 @@ function describe(settings) {
 function requireInstalled(settings) {
   const lacking = missing().map((need) => need.name);
   if (readJson(settings.keptFile, undefined) === undefined || lacking.length > 0) {
-    const why = lacking.length > 0 ? `missing: ${lacking.join(', ')}` : `there is no ${settings.keptFile}`;
+    const why =
+      lacking.length > 0 ? `missing: ${lacking.join(', ')}` : `there is no ${settings.keptFile}`;
     throw new SetupError(`not installed (${why}); run "install" first`);
   }
 }
@@ -103,10 +109,14 @@ try {
   if (wantsHelp) {
     console.log(help);
   } else if (!Object.hasOwn(commands, name ?? '') || others.length > 0) {
-    throw new SetupError(`one command is needed, and it is not ${JSON.stringify([name, ...others].join(' '))}\n\n${help}`);
+    throw new SetupError(
+      `one command is needed, and it is not ${JSON.stringify([name, ...others].join(' '))}\n\n${help}`,
+    );
   } else {
     if (process.getuid() !== 0)
-      throw new SetupError(`"${name}" needs root: sudo "$(command -v node)" ${process.argv[1]} ${name}`);
+      throw new SetupError(
+        `"${name}" needs root: sudo "$(command -v node)" ${process.argv[1]} ${name}`,
+      );
     print(await commands[name]({ settings, packages, say: (text) => console.error(text) }), json);
   }
 } catch (reason) {

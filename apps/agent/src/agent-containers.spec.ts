@@ -3,7 +3,12 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
-import { containerMemoryPath, dropContainerMemory, keepContainerMemory, readContainerMemory } from './container-memory.js';
+import {
+  containerMemoryPath,
+  dropContainerMemory,
+  keepContainerMemory,
+  readContainerMemory,
+} from './container-memory.js';
 import { AgentProcess } from './testing/agent-process.js';
 import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
 
@@ -18,7 +23,16 @@ describe('an agent whose container runtime does not answer', () => {
   let agents: AgentProcess[];
 
   const start = (...more: readonly string[]): AgentProcess => {
-    const agent = new AgentProcess('run', '--name', 'agent-1', '--coordinator', coordinator.url, '--data-dir', dataDir, ...more);
+    const agent = new AgentProcess(
+      'run',
+      '--name',
+      'agent-1',
+      '--coordinator',
+      coordinator.url,
+      '--data-dir',
+      dataDir,
+      ...more,
+    );
     agents.push(agent);
     return agent;
   };
@@ -42,20 +56,27 @@ describe('an agent whose container runtime does not answer', () => {
     expect(told).toMatch(
       /--runtime cri: (no container runtime answers at|only root may use the container runtime at) .*no\.sock/,
     );
-    expect(told).toContain('name its socket by --cri-socket; or run without containers by --runtime process');
+    expect(told).toContain(
+      'name its socket by --cri-socket; or run without containers by --runtime process',
+    );
   });
 
   it('runs processes without it otherwise, and says why there are no containers', async () => {
     const agent = start('--cri-socket', socketPath);
     const ready = await agent.logged('agent ready');
-    expect(ready).toMatchObject({ runtimes: ['process'], containers: expect.stringContaining(socketPath) });
+    expect(ready).toMatchObject({
+      runtimes: ['process'],
+      containers: expect.stringContaining(socketPath),
+    });
     expect(ready['containerRuntime']).toBeUndefined();
   });
 
   it('refuses flags of containers where it is to run none', async () => {
     const agent = start('--runtime', 'process', '--cri-socket', socketPath);
     expect(await agent.exit()).toBe(2);
-    expect(agent.stderr).toEqual(['cloudless-agent: criSocket: is about containers, and runtime process runs none']);
+    expect(agent.stderr).toEqual([
+      'cloudless-agent: criSocket: is about containers, and runtime process runs none',
+    ]);
   });
 
   it.each(['auto', 'cri'])(
@@ -64,9 +85,14 @@ describe('an agent whose container runtime does not answer', () => {
       const before = start('--runtime', 'process');
       await before.logged('session established');
       expect(await before.end('SIGTERM')).toBe(0);
-      keepContainerMemory(dataDir, { socketPath, owner: { cluster: coordinator.clusterId, node: 'agent-1' } });
+      keepContainerMemory(dataDir, {
+        socketPath,
+        owner: { cluster: coordinator.clusterId, node: 'agent-1' },
+      });
       const agent = start('--runtime', runtime);
-      expect(await agent.logged('container runtime is awaited, as this node may have containers there')).toMatchObject({
+      expect(
+        await agent.logged('container runtime is awaited, as this node may have containers there'),
+      ).toMatchObject({
         socketPath,
       });
       await agent.logged('runtime not reached');

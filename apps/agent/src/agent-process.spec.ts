@@ -59,7 +59,15 @@ describe('an agent as a process, with the process runtime', () => {
   let agentPid = '';
 
   const arguments_ = (): readonly string[] => [
-    ...['run', '--name', 'agent-1', '--coordinator', coordinator.url, '--data-dir', join(dataDir, 'agent')],
+    ...[
+      'run',
+      '--name',
+      'agent-1',
+      '--coordinator',
+      coordinator.url,
+      '--data-dir',
+      join(dataDir, 'agent'),
+    ],
     ...['--listen', '127.0.0.1:0', '--runtime', 'process', '--stop-workloads-on-exit'],
   ];
   const startAgent = async (): Promise<void> => {
@@ -112,7 +120,8 @@ describe('an agent as a process, with the process runtime', () => {
 
   it('lowers its own out-of-memory score where permitted, and not the score of its workloads', async () => {
     const scoreOf = async (process: string): Promise<number> =>
-      Number(await readFile(`/proc/${process}/oom_score_adj`, 'utf8').catch(() => '0')); // 0: not Linux
+      // 0: not Linux
+      Number(await readFile(`/proc/${process}/oom_score_adj`, 'utf8').catch(() => '0'));
     const own = await scoreOf('self');
     expect([Math.min(own, -900), own]).toContain(await scoreOf(agentPid));
     expect(await scoreOf(String(await pid()))).toBeGreaterThanOrEqual(0);
@@ -141,7 +150,9 @@ describe('an agent as a process, with the process runtime', () => {
   it('lets no second agent at its data', async () => {
     const second = new AgentProcess(...arguments_());
     expect(await second.exit()).toBe(1);
-    expect(second.stderr.join('\n')).toMatch(/data directory .*agent is used by another agent, process \d+/);
+    expect(second.stderr.join('\n')).toMatch(
+      /data directory .*agent is used by another agent, process \d+/,
+    );
     const reset = new AgentProcess('reset', '--data-dir', join(dataDir, 'agent'));
     expect(await reset.exit()).toBe(1);
   });
@@ -156,7 +167,10 @@ describe('an agent as a process, with the process runtime', () => {
       replicaId: REPLICA,
       command: ['/bin/sh', '-c', 'echo $PORT; exit 3'],
     });
-    expect({ stdout, exitCode }).toEqual({ stdout: `${report().endpoints[0]?.port}\n`, exitCode: 3 });
+    expect({ stdout, exitCode }).toEqual({
+      stdout: `${report().endpoints[0]?.port}\n`,
+      exitCode: 3,
+    });
     await expect(client.getContainerStatus({ containerId: 'f'.repeat(64) })).rejects.toThrow(
       'container "ffffffffffff…" is not on node agent-1',
     );
@@ -165,7 +179,10 @@ describe('an agent as a process, with the process runtime', () => {
   });
 
   it('serves the same through tunnels', async () => {
-    const exec = create(ExecCommandRequestSchema, { containerId: report().containerId, command: ['/bin/echo', 'through'] });
+    const exec = create(ExecCommandRequestSchema, {
+      containerId: report().containerId,
+      command: ['/bin/echo', 'through'],
+    });
     expect(await coordinator.tunnel('exec', { case: 'exec', value: exec })).toMatchObject([
       { case: 'exec', value: { stdout: 'through\n', exitCode: 0 } },
       { case: 'end' },

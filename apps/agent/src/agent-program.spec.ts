@@ -2,7 +2,10 @@ import { describe, expect, it } from '@jest/globals';
 import { checkAsked, createAgentProgram, names, type AgentActions } from './agent-program.js';
 
 /** The actions that a command line triggers, and its output. */
-function parsed(...words: readonly string[]): { readonly asked: readonly unknown[]; readonly output: string } {
+function parsed(...words: readonly string[]): {
+  readonly asked: readonly unknown[];
+  readonly output: string;
+} {
   const asked: unknown[] = [];
   let output = '';
   const actions: AgentActions = {
@@ -11,7 +14,9 @@ function parsed(...words: readonly string[]): { readonly asked: readonly unknown
     supervise: () => asked.push(['supervise']),
     print: (text) => (output += text),
   };
-  const program = createAgentProgram(actions).configureOutput({ writeOut: (text) => (output += text) });
+  const program = createAgentProgram(actions).configureOutput({
+    writeOut: (text) => (output += text),
+  });
   try {
     program.parse(['node', 'cloudless-agent', ...words]);
   } catch (reason) {
@@ -21,11 +26,14 @@ function parsed(...words: readonly string[]): { readonly asked: readonly unknown
 }
 
 describe('the help of the agent', () => {
-  it.each(Object.values(names.flags).map(([flag]) => flag.split(' ')[0] ?? ''))('shows %s', (flag) => {
-    const { asked, output } = parsed('--help');
-    expect(asked).toEqual(['commander.helpDisplayed']);
-    expect(output).toMatch(new RegExp(`^ +${flag}\\b`, 'm'));
-  });
+  it.each(Object.values(names.flags).map(([flag]) => flag.split(' ')[0] ?? ''))(
+    'shows %s',
+    (flag) => {
+      const { asked, output } = parsed('--help');
+      expect(asked).toEqual(['commander.helpDisplayed']);
+      expect(output).toMatch(new RegExp(`^ +${flag}\\b`, 'm'));
+    },
+  );
 
   it('shows every command except supervisor, which only the agent itself runs', () => {
     const { output } = parsed('--help');
@@ -36,13 +44,19 @@ describe('the help of the agent', () => {
 
 describe('a call of the agent', () => {
   it('without arguments and settings is refused with a hint to run and --help', () => {
-    expect(() => checkAsked([], { PATH: '/bin' })).toThrow('no command and no setting was given. Run "cloudless-agent run"');
+    expect(() => checkAsked([], { PATH: '/bin' })).toThrow(
+      'no command and no setting was given. Run "cloudless-agent run"',
+    );
   });
 
   it.each([
     { name: 'the command', words: ['run'], env: {} },
     { name: 'a flag', words: ['--name', 'a'], env: {} },
-    { name: 'a setting in the environment', words: [], env: { CLOUDLESS_AGENT_COORDINATOR: 'http://127.0.0.1:9' } },
+    {
+      name: 'a setting in the environment',
+      words: [],
+      env: { CLOUDLESS_AGENT_COORDINATOR: 'http://127.0.0.1:9' },
+    },
   ])('with $name runs the agent', ({ words, env }) => {
     checkAsked(words, env);
     expect(parsed(...words).asked).toMatchObject([['run', words.length > 1 ? { name: 'a' } : {}]]);

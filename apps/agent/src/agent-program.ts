@@ -7,13 +7,25 @@ import { VERSION } from './version.js';
 
 const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   name: ['--name <name>', 'id of this node (default: the host name)'],
-  coordinator: ['--coordinator <url[,url]>', 'coordinators, tried in turn (default http://127.0.0.1:8080)'],
-  dataDir: ['--data-dir <path>', 'default $XDG_STATE_HOME/cloudless/agent-<name>, below ~/.local/state'],
-  listen: ['--listen <host:port>', 'serve AgentService there; loopback only; port 0 lets the system choose'],
+  coordinator: [
+    '--coordinator <url[,url]>',
+    'coordinators, tried in turn (default http://127.0.0.1:8080)',
+  ],
+  dataDir: [
+    '--data-dir <path>',
+    'default $XDG_STATE_HOME/cloudless/agent-<name>, below ~/.local/state',
+  ],
+  listen: [
+    '--listen <host:port>',
+    'serve AgentService there; loopback only; port 0 lets the system choose',
+  ],
   region: ['--region <name>', 'where the machine is'],
   zone: ['--zone <name>', 'what fails together with it'],
   label: ['--label <key=value...>', 'label of the node'],
-  taint: ['--taint <key=value:EFFECT...>', 'keeps off what does not tolerate it: NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE'],
+  taint: [
+    '--taint <key=value:EFFECT...>',
+    'keeps off what does not tolerate it: NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+  ],
   maxReplicas: ['--max-replicas <count>', 'most replicas at a time (default 110)'],
   startConcurrency: [
     '--start-concurrency <count>',
@@ -22,24 +34,48 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   reserveCpu: ['--reserve-cpu <cores>', 'kept for the system: 0.5 or 500m (default 0)'],
   reserveMemory: ['--reserve-memory <amount>', 'kept for the system: 512Mi (default 0)'],
   portRange: ['--port-range <from-to>', 'ports given to workloads (default 20000-29999)'],
-  runtime: ['--runtime <name>', 'auto, process or cri: what runs beside plain processes (default auto: containers if it can)'],
+  runtime: [
+    '--runtime <name>',
+    'auto, process or cri: what runs beside plain processes (default auto: containers if it can)',
+  ],
   criSocket: [
     '--cri-socket <path>',
     'of the container runtime (default: the first that answers of the usual places of containerd and CRI-O)',
   ],
-  allowPrivileged: ['--allow-privileged', 'let containers have all privileges of root on this machine'],
-  allowDevice: ['--allow-device <path[,path]>', 'devices of this machine that containers may use (default none)'],
-  allowSysctl: ['--allow-sysctl <name[,name]>', 'kernel parameters that containers may set beside the safe ones (default none)'],
-  allowHostPath: ['--allow-host-path <path[,path]>', 'directories of this machine that containers may mount (default none)'],
-  maxPids: ['--max-pids <count>', 'processes and threads of a container whose workload sets no limit (default 4096)'],
-  stopWorkloadsOnExit: ['--stop-workloads-on-exit', 'end everything at the end of the agent; for clusters that are put away'],
+  allowPrivileged: [
+    '--allow-privileged',
+    'let containers have all privileges of root on this machine',
+  ],
+  allowDevice: [
+    '--allow-device <path[,path]>',
+    'devices of this machine that containers may use (default none)',
+  ],
+  allowSysctl: [
+    '--allow-sysctl <name[,name]>',
+    'kernel parameters that containers may set beside the safe ones (default none)',
+  ],
+  allowHostPath: [
+    '--allow-host-path <path[,path]>',
+    'directories of this machine that containers may mount (default none)',
+  ],
+  maxPids: [
+    '--max-pids <count>',
+    'processes and threads of a container whose workload sets no limit (default 4096)',
+  ],
+  stopWorkloadsOnExit: [
+    '--stop-workloads-on-exit',
+    'end everything at the end of the agent; for clusters that are put away',
+  ],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
   opsListen: [
     '--ops-listen <host:port>',
     'serve /health, /ready and /metrics there; loopback only; port 0 lets the system choose',
   ],
-  otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
+  otlpEndpoint: [
+    '--otlp-endpoint <url>',
+    `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`,
+  ],
 };
 
 /** Names of the settings on the command line and in the environment. */
@@ -96,7 +132,10 @@ export function createAgentProgram(actions: AgentActions): Command {
  * @param env - One variable of the agent is enough.
  * @throws kind `invalid`.
  */
-export function checkAsked(words: readonly string[], env: Readonly<Record<string, string | undefined>>): void {
+export function checkAsked(
+  words: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+): void {
   if (words.length > 0 || Object.keys(env).some((name) => name.startsWith(names.envPrefix))) return;
   const message =
     'no command and no setting was given. Run "cloudless-agent run" to enrol this machine with the coordinator at ' +

@@ -2,7 +2,12 @@ import { CloudlessError, type Clock, type Log, type LogFields, type Meter } from
 import { AgentService, createErrorInterceptor, createValidationInterceptor } from '@cloudless/api';
 import type { ContainerService } from '@cloudless/agent-core';
 import { createFailureLog, createRpcObserver, type Tracing } from '@cloudless/observability';
-import { connectionKey, startRpcServer, type Connection, type RpcServer } from '@cloudless/rpc-server';
+import {
+  connectionKey,
+  startRpcServer,
+  type Connection,
+  type RpcServer,
+} from '@cloudless/rpc-server';
 
 /** What tells where a call came from. */
 interface CallContext {
@@ -14,12 +19,18 @@ const CALL_DEADLINE_MS = 3_610_000;
 
 /**
  * Serves AgentService for this node's own containers, with reflection and health.
- * @param agent - Undefined as long as the agent is being started: calls are then refused with UNAVAILABLE.
+ * @param agent - Undefined as long as the agent is being started: calls are then refused with
+ *   UNAVAILABLE.
  */
 export function serveAgent(
   listen: { readonly host: string; readonly port: number },
   agent: () => ContainerService | undefined,
-  deps: { readonly clock: Clock; readonly log: Log; readonly meter: Meter; readonly tracing: Tracing },
+  deps: {
+    readonly clock: Clock;
+    readonly log: Log;
+    readonly meter: Meter;
+    readonly tracing: Tracing;
+  },
 ): Promise<RpcServer> {
   const { clock, log, meter, tracing } = deps;
   const containers = (): ContainerService => {
@@ -43,7 +54,12 @@ export function serveAgent(
     reflectedServices: [AgentService],
     interceptors: [
       tracing.serverInterceptor,
-      createRpcObserver({ clock, log, meter, addressOf: ({ contextValues }) => contextValues.get(connectionKey)?.remoteAddress }),
+      createRpcObserver({
+        clock,
+        log,
+        meter,
+        addressOf: ({ contextValues }) => contextValues.get(connectionKey)?.remoteAddress,
+      }),
       createErrorInterceptor(createFailureLog({ clock, log }, 'call failed')),
       createValidationInterceptor([AgentService]),
     ],

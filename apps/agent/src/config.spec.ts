@@ -1,9 +1,15 @@
 import { describe, expect, it } from '@jest/globals';
 import { InvalidInputError } from '@cloudless/base';
 import { Taint_Effect } from '@cloudless/api';
-import { defaultDataDir, defaultName, defaultStartConcurrency, parseAgentConfig } from './config.js';
+import {
+  defaultDataDir,
+  defaultName,
+  defaultStartConcurrency,
+  parseAgentConfig,
+} from './config.js';
 
-const parse = (values: Record<string, unknown>) => parseAgentConfig([{ source: 'test', values }], { HOME: '/home/a' });
+const parse = (values: Record<string, unknown>) =>
+  parseAgentConfig([{ source: 'test', values }], { HOME: '/home/a' });
 
 function problemsOf(values: Record<string, unknown>): readonly string[] {
   try {
@@ -50,7 +56,9 @@ describe('parseAgentConfig', () => {
   it('starts twice as many containers at a time as there are processors, and at least 4', () => {
     expect([1, 2, 3, 64].map(defaultStartConcurrency)).toEqual([4, 4, 6, 128]);
     expect(parse({ name: 'a1', startConcurrency: '7' }).startConcurrency).toBe(7);
-    expect(problemsOf({ startConcurrency: '0' })).toEqual([expect.stringContaining('startConcurrency: ')]);
+    expect(problemsOf({ startConcurrency: '0' })).toEqual([
+      expect.stringContaining('startConcurrency: '),
+    ]);
   });
 
   it('lets later layers win', () => {
@@ -62,7 +70,11 @@ describe('parseAgentConfig', () => {
   });
 
   it.each([
-    ['coordinator', 'http://127.0.0.1:1/,http://localhost:2', ['http://127.0.0.1:1', 'http://localhost:2']],
+    [
+      'coordinator',
+      'http://127.0.0.1:1/,http://localhost:2',
+      ['http://127.0.0.1:1', 'http://localhost:2'],
+    ],
     ['coordinator', ['http://127.0.0.1:1'], ['http://127.0.0.1:1']],
     ['listen', '127.0.0.1:0', { host: '127.0.0.1', port: 0 }],
     ['listen', '9092', { host: '127.0.0.1', port: 9092 }],
@@ -129,7 +141,9 @@ describe('parseAgentConfig', () => {
     ['maxReplicas', 'many'],
     ['logLevel', 'loud'],
   ])('refuses %s = %j, naming it', (key, raw) => {
-    expect(problemsOf({ [key]: raw })).toEqual([expect.stringMatching(new RegExp(`^test: ${key}: `))]);
+    expect(problemsOf({ [key]: raw })).toEqual([
+      expect.stringMatching(new RegExp(`^test: ${key}: `)),
+    ]);
   });
 
   it('refuses what only containers have a use for where none are run', () => {

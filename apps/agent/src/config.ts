@@ -46,13 +46,20 @@ export interface AgentConfig {
   readonly reserveMemory: number;
   /** Ports given to workloads, both included. */
   readonly portRange: { readonly from: number; readonly to: number };
-  /** `process`: no containers. `cri`: containers too, or the agent does not start. `auto`: containers when a runtime for them is found. */
+  /**
+   * `process`: no containers. `cri`: containers too, or the agent does not start. `auto`:
+   * containers when a runtime for them is found.
+   */
   readonly runtime: RuntimeChoice;
-  /** Absolute path of the container runtime's socket; undefined: the first usual one that answers. */
+  /**
+   * Absolute path of the container runtime's socket; undefined: the first usual one that answers.
+   */
   readonly criSocket: string | undefined;
   /** Containers may have all privileges of root. */
   readonly allowPrivileged: boolean;
-  /** Directories of this machine that containers may mount, with all that is below; absolute paths. */
+  /**
+   * Directories of this machine that containers may mount, with all that is below; absolute paths.
+   */
   readonly allowHostPath: readonly string[];
   /** Devices of this machine that containers may use; absolute paths. */
   readonly allowDevice: readonly string[];
@@ -88,12 +95,17 @@ export function defaultStartConcurrency(cpus: number = availableParallelism()): 
 }
 
 /**
- * Where an agent keeps its data when nobody says: `$XDG_STATE_HOME/cloudless/agent-<name>`, by default below `~/.local/state`, and
- * below `.cloudless` of the current directory when there is no home.
+ * Where an agent keeps its data when nobody says: `$XDG_STATE_HOME/cloudless/agent-<name>`, by
+ * default below `~/.local/state`, and below `.cloudless` of the current directory when there is no
+ * home.
  */
-export function defaultDataDir(env: Readonly<Record<string, string | undefined>>, name: string): string {
+export function defaultDataDir(
+  env: Readonly<Record<string, string | undefined>>,
+  name: string,
+): string {
   const home = env['HOME'];
-  const base = env['XDG_STATE_HOME'] ?? (home === undefined ? '.cloudless' : join(home, '.local', 'state'));
+  const base =
+    env['XDG_STATE_HOME'] ?? (home === undefined ? '.cloudless' : join(home, '.local', 'state'));
   return resolve(base, 'cloudless', `agent-${name}`);
 }
 
@@ -106,11 +118,14 @@ export function parseAgentConfig(
   layers: readonly ConfigLayer[],
   env: Readonly<Record<string, string | undefined>> = {},
 ): AgentConfig {
-  const config = parseConfig<Omit<AgentConfig, 'dataDir'> & { readonly dataDir: string | undefined }>(
+  const config = parseConfig<
+    Omit<AgentConfig, 'dataDir'> & { readonly dataDir: string | undefined }
+  >(
     {
       name: textField(defaultName(), {
         pattern: /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/,
-        expected: 'a DNS label: up to 63 lower-case letters, digits and "-", beginning and ending with a letter or digit',
+        expected:
+          'a DNS label: up to 63 lower-case letters, digits and "-", beginning and ending with a letter or digit',
       }),
       coordinator: { fallback: ['http://127.0.0.1:8080'], parse: parseCoordinators },
       dataDir: textField(undefined, { pattern: /./, expected: 'a path' }),
@@ -130,7 +145,8 @@ export function parseAgentConfig(
       allowHostPath: { fallback: [], parse: parsePaths('directories such as /srv/data') },
       allowDevice: { fallback: [], parse: parsePaths('devices such as /dev/fuse') },
       allowSysctl: { fallback: [], parse: parseSysctls },
-      maxPids: wholeNumberField(4_096, 1, 4_194_304), // the kernel's own limit: include/linux/threads.h, PID_MAX_LIMIT
+      // the kernel's own limit: include/linux/threads.h, PID_MAX_LIMIT
+      maxPids: wholeNumberField(4_096, 1, 4_194_304),
       stopWorkloadsOnExit: switchField(false),
       logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
       logFormat: oneOfField('json', ['json', 'pretty']),
@@ -171,7 +187,10 @@ function withoutContainers(config: Omit<AgentConfig, 'dataDir'>): readonly Viola
 
 type Parse<Value> = ConfigField<Value>['parse'];
 
-const PLACE = { pattern: /^[A-Za-z0-9._-]{0,63}$/, expected: 'up to 63 letters, digits, ".", "_" and "-"' };
+const PLACE = {
+  pattern: /^[A-Za-z0-9._-]{0,63}$/,
+  expected: 'up to 63 letters, digits, ".", "_" and "-"',
+};
 
 /** A list, or one text with commas. */
 function listOf(raw: unknown): readonly string[] | undefined {
@@ -191,30 +210,47 @@ const parseCoordinators: Parse<readonly string[]> = (raw) => {
     return { problem: 'must be one or more addresses such as http://127.0.0.1:8080' };
   for (const address of addresses) {
     const url = URL.canParse(address) ? new URL(address) : undefined;
-    if (url === undefined || url.protocol !== 'http:' || url.pathname !== '/' || url.search !== '') {
-      return { problem: `"${address}" must be an address such as http://127.0.0.1:8080 (TLS is not available in this version)` };
+    if (
+      url === undefined ||
+      url.protocol !== 'http:' ||
+      url.pathname !== '/' ||
+      url.search !== ''
+    ) {
+      return {
+        problem: `"${address}" must be an address such as http://127.0.0.1:8080 (TLS is not available in this version)`,
+      };
     }
     if (!isLoopbackHost(url.hostname)) {
-      return { problem: `"${address}" is not on this machine; without TLS only 127.0.0.1, [::1] and localhost are dialled` };
+      return {
+        problem: `"${address}" is not on this machine; without TLS only 127.0.0.1, [::1] and localhost are dialled`,
+      };
     }
   }
   return { value: addresses.map((address) => new URL(address).origin) };
 };
 
 const parseListen: Parse<AgentConfig['listen']> = (raw) => {
-  const match = typeof raw === 'string' ? /^(?:(?<host>\[[0-9a-fA-F:]+\]|[^:\s]+):)?(?<port>\d{1,5})$/.exec(raw) : null;
+  const match =
+    typeof raw === 'string'
+      ? /^(?:(?<host>\[[0-9a-fA-F:]+\]|[^:\s]+):)?(?<port>\d{1,5})$/.exec(raw)
+      : null;
   const port = Number(match?.groups?.['port']);
-  if (match === null || port > 65_535) return { problem: `"${String(raw)}" must be host:port, such as 127.0.0.1:9092` };
+  if (match === null || port > 65_535)
+    return { problem: `"${String(raw)}" must be host:port, such as 127.0.0.1:9092` };
   const host = match.groups?.['host'] ?? '127.0.0.1';
   if (!isLoopbackHost(host))
-    return { problem: `"${host}" is not a loopback address; without TLS only 127.0.0.1, [::1] and localhost are served` };
+    return {
+      problem: `"${host}" is not a loopback address; without TLS only 127.0.0.1, [::1] and localhost are served`,
+    };
   return { value: { host, port } };
 };
 
 const parseSocket: Parse<string> = (raw) => {
   const path = typeof raw === 'string' ? raw.replace(/^unix:\/\//, '') : '';
   if (!isAbsolute(path))
-    return { problem: `"${String(raw)}" must be the absolute path of a socket, such as /run/containerd/containerd.sock` };
+    return {
+      problem: `"${String(raw)}" must be the absolute path of a socket, such as /run/containerd/containerd.sock`,
+    };
   return { value: normalize(path) };
 };
 
@@ -222,7 +258,8 @@ const parseSocket: Parse<string> = (raw) => {
 function parsePaths(things: string): Parse<readonly string[]> {
   return (raw) => {
     const paths = listOf(raw);
-    if (paths === undefined || paths.length === 0) return { problem: `must be one or more ${things}` };
+    if (paths === undefined || paths.length === 0)
+      return { problem: `must be one or more ${things}` };
     const wrong = paths.find((path) => !isAbsolute(path));
     if (wrong !== undefined) return { problem: `"${wrong}" must be an absolute path` };
     return { value: paths.map((path) => resolve(path)) };
@@ -230,14 +267,18 @@ function parsePaths(things: string): Parse<readonly string[]> {
 }
 
 /** Kernel parameters of the IPC and network namespaces, which each container has for itself. */
-const OWN_SYSCTL = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+|net(\.[A-Za-z0-9_-]+)+)$/;
+const OWN_SYSCTL =
+  /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+|net(\.[A-Za-z0-9_-]+)+)$/;
 
 const parseSysctls: Parse<readonly string[]> = (raw) => {
   const names = listOf(raw);
-  if (names === undefined || names.length === 0) return { problem: 'must be one or more names such as net.core.somaxconn' };
+  if (names === undefined || names.length === 0)
+    return { problem: 'must be one or more names such as net.core.somaxconn' };
   const wrong = names.find((name) => !OWN_SYSCTL.test(name));
   if (wrong === undefined) return { value: names };
-  return { problem: `"${wrong}" must be a kernel parameter that a container has of its own, such as net.core.somaxconn` };
+  return {
+    problem: `"${wrong}" must be a kernel parameter that a container has of its own, such as net.core.somaxconn`,
+  };
 };
 
 const LABEL_KEY = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?$/;
@@ -247,7 +288,9 @@ const parseLabels: Parse<AgentConfig['label']> = (raw) => {
   if (pairs === undefined) return { problem: 'must be labels such as disk=ssd' };
   for (const [key, value] of pairs) {
     if (!LABEL_KEY.test(key) || value.length > 253)
-      return { problem: `"${key}=${value}" is no label: letters, digits, ".", "_", "-", "/" before the "="` };
+      return {
+        problem: `"${key}=${value}" is no label: letters, digits, ".", "_", "-", "/" before the "="`,
+      };
   }
   return { value: Object.fromEntries(pairs) };
 };
@@ -258,7 +301,9 @@ function pairsOf(raw: unknown): readonly (readonly [string, string])[] | undefin
   }
   const parts = listOf(raw);
   if (parts === undefined || parts.some((part) => !part.includes('='))) return undefined;
-  return parts.map((part) => [part.slice(0, part.indexOf('=')), part.slice(part.indexOf('=') + 1)] as const);
+  return parts.map(
+    (part) => [part.slice(0, part.indexOf('=')), part.slice(part.indexOf('=') + 1)] as const,
+  );
 }
 
 const EFFECTS: Readonly<Record<string, Taint_Effect>> = {
@@ -271,10 +316,13 @@ const parseTaints: Parse<readonly AgentTaint[]> = (raw) => {
   const taints: AgentTaint[] = [];
   for (const text of listOf(raw) ?? [String(raw)]) {
     const { key, value, effect } =
-      /^(?<key>[^=:\s]{1,253})(?:=(?<value>[^:\s]{0,253}))?:(?<effect>[A-Z_]+)$/.exec(text)?.groups ?? {};
+      /^(?<key>[^=:\s]{1,253})(?:=(?<value>[^:\s]{0,253}))?:(?<effect>[A-Z_]+)$/.exec(text)
+        ?.groups ?? {};
     const known = EFFECTS[effect ?? ''];
     if (key === undefined || known === undefined) {
-      return { problem: `"${text}" must be key=value:EFFECT, with an effect of ${Object.keys(EFFECTS).join(', ')}` };
+      return {
+        problem: `"${text}" must be key=value:EFFECT, with an effect of ${Object.keys(EFFECTS).join(', ')}`,
+      };
     }
     taints.push({ key, value: value ?? '', effect: known });
   }
@@ -283,7 +331,8 @@ const parseTaints: Parse<readonly AgentTaint[]> = (raw) => {
 
 const parseCpu: Parse<number> = (raw) => {
   const { number, milli } = /^(?<number>\d+(\.\d+)?)(?<milli>m)?$/.exec(String(raw))?.groups ?? {};
-  if (number === undefined) return { problem: `"${String(raw)}" must be cores such as 0.5, or thousandths such as 500m` };
+  if (number === undefined)
+    return { problem: `"${String(raw)}" must be cores such as 0.5, or thousandths such as 500m` };
   return { value: Math.round(Number(number) * (milli === undefined ? 1_000 : 1)) };
 };
 
@@ -300,8 +349,10 @@ const BYTES: Readonly<Record<string, number>> = {
 };
 
 const parseMemory: Parse<number> = (raw) => {
-  const { number, unit } = /^(?<number>\d+(\.\d+)?)(?<unit>[KMGT]i|[kMGT])?$/.exec(String(raw))?.groups ?? {};
-  if (number === undefined) return { problem: `"${String(raw)}" must be bytes, or an amount such as 512Mi or 2G` };
+  const { number, unit } =
+    /^(?<number>\d+(\.\d+)?)(?<unit>[KMGT]i|[kMGT])?$/.exec(String(raw))?.groups ?? {};
+  if (number === undefined)
+    return { problem: `"${String(raw)}" must be bytes, or an amount such as 512Mi or 2G` };
   return { value: Math.round(Number(number) * (BYTES[unit ?? ''] ?? 1)) };
 };
 

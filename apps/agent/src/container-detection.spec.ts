@@ -2,7 +2,12 @@ import { describe, expect, it } from '@jest/globals';
 import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { CriProbe } from '@cloudless/runtime-cri';
-import { containersMissing, detectContainers, type Detected, type DetectionOptions } from './container-detection.js';
+import {
+  containersMissing,
+  detectContainers,
+  type Detected,
+  type DetectionOptions,
+} from './container-detection.js';
 
 const HEALTHY: CriProbe = {
   name: 'containerd',
@@ -25,7 +30,9 @@ function detect(
     clock: new ManualClock(),
     exists: (path) => Object.hasOwn(answers, path),
     probe: async ({ socketPath }) => {
-      const answer = answers[socketPath] ?? new CloudlessError('unavailable', `no container runtime answers at ${socketPath}`);
+      const answer =
+        answers[socketPath] ??
+        new CloudlessError('unavailable', `no container runtime answers at ${socketPath}`);
       if (answer instanceof CloudlessError) throw answer;
       return { ...HEALTHY, ...answer };
     },
@@ -33,15 +40,37 @@ function detect(
   });
 }
 
-const silent = new CloudlessError('unavailable', 'no container runtime answers at /run/a.sock (ECONNREFUSED)');
-const foreign = { foreign: { count: 5, names: ['kube-system/dns', 'kube-system/proxy', 'default/web'] } };
+const silent = new CloudlessError(
+  'unavailable',
+  'no container runtime answers at /run/a.sock (ECONNREFUSED)',
+);
+const foreign = {
+  foreign: { count: 5, names: ['kube-system/dns', 'kube-system/proxy', 'default/web'] },
+};
 
 describe('the container runtime of a node', () => {
-  it.each<{ name: string; answers: Parameters<typeof detect>[0]; options?: Partial<DetectionOptions>; finds: string }>([
-    { name: 'the first usual socket', answers: { '/run/a.sock': {}, '/run/b.sock': {} }, finds: '/run/a.sock' },
+  it.each<{
+    name: string;
+    answers: Parameters<typeof detect>[0];
+    options?: Partial<DetectionOptions>;
+    finds: string;
+  }>([
+    {
+      name: 'the first usual socket',
+      answers: { '/run/a.sock': {}, '/run/b.sock': {} },
+      finds: '/run/a.sock',
+    },
     { name: 'the first that is there', answers: { '/run/c.sock': {} }, finds: '/run/c.sock' },
-    { name: 'the first that answers', answers: { '/run/a.sock': silent, '/run/b.sock': {} }, finds: '/run/b.sock' },
-    { name: 'the first without others', answers: { '/run/a.sock': foreign, '/run/b.sock': {} }, finds: '/run/b.sock' },
+    {
+      name: 'the first that answers',
+      answers: { '/run/a.sock': silent, '/run/b.sock': {} },
+      finds: '/run/b.sock',
+    },
+    {
+      name: 'the first without others',
+      answers: { '/run/a.sock': foreign, '/run/b.sock': {} },
+      finds: '/run/b.sock',
+    },
     {
       name: 'the one that is named',
       answers: { '/run/x.sock': {} },
@@ -55,12 +84,26 @@ describe('the container runtime of a node', () => {
       finds: '/run/a.sock',
     },
   ])('is $name', async ({ answers, options, finds }) => {
-    expect(await detect(answers, options)).toEqual({ kind: 'found', socketPath: finds, probe: expect.anything() });
+    expect(await detect(answers, options)).toEqual({
+      kind: 'found',
+      socketPath: finds,
+      probe: expect.anything(),
+    });
   });
 
-  it.each<{ why: string; answers: Parameters<typeof detect>[0]; options?: Partial<DetectionOptions> }>([
-    { why: 'there is no container runtime at /run/a.sock, /run/b.sock or /run/c.sock', answers: {} },
-    { why: 'no container runtime answers at /run/a.sock (ECONNREFUSED)', answers: { '/run/a.sock': silent } },
+  it.each<{
+    why: string;
+    answers: Parameters<typeof detect>[0];
+    options?: Partial<DetectionOptions>;
+  }>([
+    {
+      why: 'there is no container runtime at /run/a.sock, /run/b.sock or /run/c.sock',
+      answers: {},
+    },
+    {
+      why: 'no container runtime answers at /run/a.sock (ECONNREFUSED)',
+      answers: { '/run/a.sock': silent },
+    },
     {
       why: 'no container runtime answers at /run/x.sock',
       answers: { '/run/a.sock': {} },
@@ -68,7 +111,12 @@ describe('the container runtime of a node', () => {
     },
     {
       why: 'containerd 1.6.20 at /run/a.sock is not ready: NetworkReady is false: no CNI; RuntimeReady is false',
-      answers: { '/run/a.sock': { ready: false, notReady: ['NetworkReady is false: no CNI', 'RuntimeReady is false'] } },
+      answers: {
+        '/run/a.sock': {
+          ready: false,
+          notReady: ['NetworkReady is false: no CNI', 'RuntimeReady is false'],
+        },
+      },
       options: { shared: true },
     },
     {
@@ -83,9 +131,16 @@ describe('the container runtime of a node', () => {
       why:
         'no container runtime answers at /run/a.sock (ECONNREFUSED); containerd 1.6.20 at /run/b.sock is used by others ' +
         '(1 pod: kube-system/dns); --runtime cri uses it beside them',
-      answers: { '/run/a.sock': silent, '/run/b.sock': { foreign: { count: 1, names: ['kube-system/dns'] } } },
+      answers: {
+        '/run/a.sock': silent,
+        '/run/b.sock': { foreign: { count: 1, names: ['kube-system/dns'] } },
+      },
     },
-    { why: 'only root may use the container runtime at /run/b.sock', answers: { '/run/b.sock': {} }, options: { isRoot: false } },
+    {
+      why: 'only root may use the container runtime at /run/b.sock',
+      answers: { '/run/b.sock': {} },
+      options: { isRoot: false },
+    },
   ])('is none: $why', async ({ why, answers, options }) => {
     expect(await detect(answers, options)).toEqual({ kind: 'none', why });
   });

@@ -28,13 +28,22 @@ export interface DetectionOptions extends Permissions {
   readonly probe?: typeof probeCriRuntime;
 }
 
-/** Finds the first container runtime that can be used, or says of each that is there why not. Changes nothing there. */
+/**
+ * Finds the first container runtime that can be used, or says of each that is there why not.
+ * Changes nothing there.
+ */
 export async function detectContainers(options: DetectionOptions): Promise<Detected> {
   const { socketPath, sockets = USUAL_SOCKETS, isRoot = process.getuid?.() === 0 } = options;
   const { exists = existsSync, probe: ask = probeCriRuntime } = options;
-  const candidates = socketPath === undefined ? sockets.filter((path) => exists(path)) : [socketPath];
-  if (candidates.length === 0) return { kind: 'none', why: `there is no container runtime at ${orList(sockets)}` };
-  if (!isRoot) return { kind: 'none', why: `only root may use the container runtime at ${candidates[0] ?? ''}` };
+  const candidates =
+    socketPath === undefined ? sockets.filter((path) => exists(path)) : [socketPath];
+  if (candidates.length === 0)
+    return { kind: 'none', why: `there is no container runtime at ${orList(sockets)}` };
+  if (!isRoot)
+    return {
+      kind: 'none',
+      why: `only root may use the container runtime at ${candidates[0] ?? ''}`,
+    };
   const failures: string[] = [];
   for (const candidate of candidates) {
     try {
@@ -49,7 +58,11 @@ export async function detectContainers(options: DetectionOptions): Promise<Detec
   return { kind: 'none', why: failures.join('; ') };
 }
 
-function whyNot({ name, version, ready, notReady, foreign }: CriProbe, socketPath: string, shared: boolean): string | undefined {
+function whyNot(
+  { name, version, ready, notReady, foreign }: CriProbe,
+  socketPath: string,
+  shared: boolean,
+): string | undefined {
   const who = `${name} ${version} at ${socketPath}`;
   if (!ready) return `${who} is not ready: ${notReady.join('; ')}`;
   if (shared || foreign.count === 0) return undefined;
@@ -67,5 +80,7 @@ export function containersMissing(why: string): CloudlessError {
 }
 
 function orList(items: readonly string[]): string {
-  return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} or ${items.at(-1) ?? ''}`;
+  return items.length < 2
+    ? items.join('')
+    : `${items.slice(0, -1).join(', ')} or ${items.at(-1) ?? ''}`;
 }

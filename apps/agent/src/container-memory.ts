@@ -24,7 +24,10 @@ export function containerMemoryPath(dataDir: string): string {
   return join(dataDir, CONTAINERS_FOLDER, FILE);
 }
 
-/** Where there may be containers of this agent; undefined when there are none. @throws kind `internal` when that is damaged. */
+/**
+ * Where there may be containers of this agent; undefined when there are none. @throws kind
+ * `internal` when that is damaged.
+ */
 export function readContainerMemory(dataDir: string): ContainerMemory | undefined {
   const file = containerMemoryPath(dataDir);
   try {
@@ -53,7 +56,10 @@ export function dropContainerMemory(dataDir: string): void {
 }
 
 function toContainerMemory(raw: unknown): ContainerMemory {
-  const { socketPath, owner } = raw as { readonly socketPath?: unknown; readonly owner?: Partial<Owner> };
+  const { socketPath, owner } = raw as {
+    readonly socketPath?: unknown;
+    readonly owner?: Partial<Owner>;
+  };
   const { cluster, node } = owner ?? {};
   if (typeof socketPath !== 'string' || typeof cluster !== 'string' || typeof node !== 'string')
     throw new Error('a field is missing');

@@ -25,7 +25,9 @@ describe('takeDataDirectory', () => {
     const path = join(root, 'a');
     const data = await takeDataDirectory(path);
     await symlink(path, join(root, 'other'));
-    await expect(takeDataDirectory(join(root, 'other'))).rejects.toMatchObject({ kind: 'precondition' });
+    await expect(takeDataDirectory(join(root, 'other'))).rejects.toMatchObject({
+      kind: 'precondition',
+    });
     await data.release();
   });
 

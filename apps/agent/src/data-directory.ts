@@ -15,9 +15,11 @@ const PID_FILE = 'agent.pid';
 const LOCK_SOCKET = 'agent.lock';
 
 /**
- * Makes the directory (mode 0700) and takes it for this process. The lock ends with the process, however it ends: on Linux it is an
- * abstract socket named after the directory's device and inode (unix(7)), elsewhere a socket file that answers while its owner lives.
- * @throws kind `precondition` when another agent holds it, naming its process id, or when others can read it.
+ * Makes the directory (mode 0700) and takes it for this process. The lock ends with the process,
+ * however it ends: on Linux it is an abstract socket named after the directory's device and inode
+ * (unix(7)), elsewhere a socket file that answers while its owner lives.
+ * @throws kind `precondition` when another agent holds it, naming its process id, or when others
+ *   can read it.
  */
 export async function takeDataDirectory(path: string): Promise<DataDirectory> {
   makePrivate(path);
@@ -36,17 +38,26 @@ function makePrivate(path: string): void {
   try {
     if (makeDirectorySync(path, 0o700) !== undefined) chmodSync(path, 0o700); // whatever the umask
   } catch (cause) {
-    if (errorCodeOf(cause) === 'EEXIST') throw new CloudlessError('precondition', `${path} is not a directory`, { cause });
-    throw new CloudlessError('precondition', `cannot make the data directory ${path}: ${errorMessageOf(cause)}`, { cause });
+    if (errorCodeOf(cause) === 'EEXIST')
+      throw new CloudlessError('precondition', `${path} is not a directory`, { cause });
+    throw new CloudlessError(
+      'precondition',
+      `cannot make the data directory ${path}: ${errorMessageOf(cause)}`,
+      { cause },
+    );
   }
   if ((statSync(path).mode & 0o077) !== 0) {
-    throw new CloudlessError('precondition', `data directory ${path} is open to others: make it private (chmod 700 ${path})`);
+    throw new CloudlessError(
+      'precondition',
+      `data directory ${path} is open to others: make it private (chmod 700 ${path})`,
+    );
   }
 }
 
 async function lock(path: string): Promise<net.Server> {
   const { dev, ino } = statSync(path);
-  const name = process.platform === 'linux' ? `\0cloudless-agent-${dev}-${ino}` : join(path, LOCK_SOCKET);
+  const name =
+    process.platform === 'linux' ? `\0cloudless-agent-${dev}-${ino}` : join(path, LOCK_SOCKET);
   for (let attempt = 0; attempt < 2; attempt += 1) {
     try {
       return await listen(name);
@@ -56,7 +67,10 @@ async function lock(path: string): Promise<net.Server> {
       rmSync(name, { force: true }); // its owner was killed
     }
   }
-  throw new CloudlessError('precondition', `data directory ${path} is used by another agent${holderOf(path)}`);
+  throw new CloudlessError(
+    'precondition',
+    `data directory ${path} is used by another agent${holderOf(path)}`,
+  );
 }
 
 function listen(name: string): Promise<net.Server> {

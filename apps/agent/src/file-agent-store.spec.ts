@@ -79,7 +79,10 @@ describe('FileAgentStore', () => {
     await store.saveReplica(replica);
     const path = join(directory, 'replicas', `${replica.replicaId}.json`);
     await writeFile(path, damage(await readFile(path, 'utf8')));
-    await expect(store.load()).rejects.toMatchObject({ kind: 'internal', message: expect.stringContaining(path) });
+    await expect(store.load()).rejects.toMatchObject({
+      kind: 'internal',
+      message: expect.stringContaining(path),
+    });
   });
 
   it('writes files that only their owner can read', async () => {

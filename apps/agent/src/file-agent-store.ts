@@ -1,7 +1,13 @@
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
-import { isPhase, type AgentIdentity, type AgentStore, type StoredAgent, type StoredReplica } from '@cloudless/agent-core';
+import {
+  isPhase,
+  type AgentIdentity,
+  type AgentStore,
+  type StoredAgent,
+  type StoredReplica,
+} from '@cloudless/agent-core';
 import { makeDirectory } from '@cloudless/system';
 import { errorCodeOf } from './error-code.js';
 
@@ -11,7 +17,10 @@ const IDENTITY = 'identity.json';
 const REPLICAS = 'replicas';
 const DRAFT = '.draft';
 
-/** An agent's memory: one JSON file for its identity, one per replica. Each write is whole and flushed before it resolves. */
+/**
+ * An agent's memory: one JSON file for its identity, one per replica. Each write is whole and
+ * flushed before it resolves.
+ */
 export class FileAgentStore implements AgentStore {
   /** @param directory - Private to the agent; exists. */
   constructor(private readonly directory: string) {}
@@ -33,7 +42,11 @@ export class FileAgentStore implements AgentStore {
   }
 
   saveIdentity(identity: AgentIdentity): Promise<void> {
-    return writeWhole(this.directory, IDENTITY, { format: FORMAT, ...identity, highestEpoch: String(identity.highestEpoch) });
+    return writeWhole(this.directory, IDENTITY, {
+      format: FORMAT,
+      ...identity,
+      highestEpoch: String(identity.highestEpoch),
+    });
   }
 
   saveReplica(replica: StoredReplica): Promise<void> {
@@ -54,7 +67,10 @@ export class FileAgentStore implements AgentStore {
   }
 }
 
-/** Replica ids hold nothing that a file name could not; what might be an order to go elsewhere is written out. */
+/**
+ * Replica ids hold nothing that a file name could not; what might be an order to go elsewhere is
+ * written out.
+ */
 function fileNameOf(replicaId: string): string {
   return `${encodeURIComponent(replicaId).replace(/^\./, '%2E')}.json`;
 }
@@ -82,7 +98,10 @@ async function flush(folder: string): Promise<void> {
   }
 }
 
-async function readJson<Value>(path: string, parse: (raw: Raw) => Value): Promise<Value | undefined> {
+async function readJson<Value>(
+  path: string,
+  parse: (raw: Raw) => Value,
+): Promise<Value | undefined> {
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -93,12 +112,17 @@ async function readJson<Value>(path: string, parse: (raw: Raw) => Value): Promis
   try {
     const raw: unknown = JSON.parse(text);
     if (typeof raw !== 'object' || raw === null) throw new Error('no object');
-    if ((raw as Raw)['format'] !== FORMAT) throw new Error(`format ${String((raw as Raw)['format'])} is not known`);
+    if ((raw as Raw)['format'] !== FORMAT)
+      throw new Error(`format ${String((raw as Raw)['format'])} is not known`);
     return parse(raw as Raw);
   } catch (cause) {
-    throw new CloudlessError('internal', `${path} is damaged, or of another version; restore it, or run cloudless-agent reset`, {
-      cause,
-    });
+    throw new CloudlessError(
+      'internal',
+      `${path} is damaged, or of another version; restore it, or run cloudless-agent reset`,
+      {
+        cause,
+      },
+    );
   }
 }
 
@@ -136,7 +160,9 @@ function toReplica(raw: Raw): StoredReplica {
       containerEnded: got['containerEnded'] === true,
       ready: got['ready'] === true,
       ...(got['lastExitCode'] === undefined ? {} : { lastExitCode: numberOf(got, 'lastExitCode') }),
-      ...(got['lastEndReason'] === undefined ? {} : { lastEndReason: textOf(got, 'lastEndReason') }),
+      ...(got['lastEndReason'] === undefined
+        ? {}
+        : { lastEndReason: textOf(got, 'lastEndReason') }),
       ...(got['lastLines'] === undefined ? {} : { lastLines: textsOf(got, 'lastLines') }),
       ...(got['killing'] === undefined ? {} : { killing: textOf(got, 'killing') }),
       ...(got['containerId'] === undefined ? {} : { containerId: textOf(got, 'containerId') }),
@@ -152,7 +178,8 @@ function textOf(raw: Raw, key: string): string {
 
 function textsOf(raw: Raw, key: string): readonly string[] {
   const value = raw[key];
-  if (!Array.isArray(value) || value.some((item) => typeof item !== 'string')) throw new Error(`${key} is no list of texts`);
+  if (!Array.isArray(value) || value.some((item) => typeof item !== 'string'))
+    throw new Error(`${key} is no list of texts`);
   return value as readonly string[];
 }
 
@@ -162,7 +189,8 @@ function bytesOf(raw: Raw, key: string): Uint8Array {
 
 function numberOf(raw: Raw, key: string): number {
   const value = raw[key];
-  if (typeof value !== 'number' || !Number.isInteger(value)) throw new Error(`${key} is no whole number`);
+  if (typeof value !== 'number' || !Number.isInteger(value))
+    throw new Error(`${key} is no whole number`);
   return value;
 }
 

@@ -11,8 +11,11 @@ import { systemClock } from '@cloudless/system';
  */
 export function readBootId(): string {
   try {
-    if (process.platform === 'linux') return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-    return execFileSync('/usr/sbin/sysctl', ['-n', 'kern.bootsessionuuid'], { encoding: 'utf8' }).trim();
+    if (process.platform === 'linux')
+      return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+    return execFileSync('/usr/sbin/sysctl', ['-n', 'kern.bootsessionuuid'], {
+      encoding: 'utf8',
+    }).trim();
   } catch {
     // Where neither is to be had: when the machine started, to the nearest minute.
     return `started-${Math.round((systemClock.wallTime() / 1_000 - uptime()) / 60)}`;
@@ -28,7 +31,10 @@ export async function openMachine(
   return { capacity, probe: { read: () => readNode(reader, capacity) } };
 }
 
-async function readNode(reader: HostReader, capacity: HostCapacity): Promise<Awaited<ReturnType<NodeProbe['read']>>> {
+async function readNode(
+  reader: HostReader,
+  capacity: HostCapacity,
+): Promise<Awaited<ReturnType<NodeProbe['read']>>> {
   const usage = await reader.readUsage();
   const { memoryPressure, diskPressure } = await reader.readConditions();
   return {

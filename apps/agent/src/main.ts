@@ -33,12 +33,17 @@ const GIVE_UP_WITHIN_MS = 2_000;
 
 async function run(options: OptionValues): Promise<number> {
   const untilStopped = endOnStopSignals();
-  const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
+  const layers = [
+    otlpLayer(process.env),
+    ...(await readSettingLayers(names, options, process.env)),
+  ];
   const config = parseAgentConfig(layers, process.env);
   let tracing = noTracing;
   const moment = (): LogFields => tracing.logFields();
   const { logLevel: level, logFormat: format } = config;
-  const log = createLog({ level, format, component: 'agent', moment }).child({ nodeId: config.name });
+  const log = createLog({ level, format, component: 'agent', moment }).child({
+    nodeId: config.name,
+  });
   protectFromOutOfMemory();
   const stopping = new AbortController();
   let stopped: Promise<StopSignal> | undefined;
@@ -59,7 +64,11 @@ async function run(options: OptionValues): Promise<number> {
       clock: systemClock,
       log: log.child({ component: 'traces' }),
     });
-    const running = await runAgent(config, { log, supervisorCommand, tracing, onDataDirectory }, stopping.signal);
+    const running = await runAgent(
+      config,
+      { log, supervisorCommand, tracing, onDataDirectory },
+      stopping.signal,
+    );
     isReady = true;
     log.info('agent ready', {
       address: running.url?.replace('http://', ''),
@@ -71,7 +80,10 @@ async function run(options: OptionValues): Promise<number> {
       pid: process.pid,
       version: VERSION,
     });
-    log.info('agent stopping', { signal: await stopped, stopWorkloads: config.stopWorkloadsOnExit });
+    log.info('agent stopping', {
+      signal: await stopped,
+      stopWorkloads: config.stopWorkloadsOnExit,
+    });
     await running.close();
     log.info('agent stopped');
     return 0;
@@ -119,7 +131,10 @@ async function main(argv: readonly string[]): Promise<number> {
 }
 
 async function reset(options: OptionValues): Promise<number> {
-  const { dataDir } = parseAgentConfig(await readSettingLayers(names, options, process.env), process.env);
+  const { dataDir } = parseAgentConfig(
+    await readSettingLayers(names, options, process.env),
+    process.env,
+  );
   const volumes = await resetAgent(dataDir, supervisorCommand);
   process.stdout.write(`${dataDir} was reset\n`);
   if (volumes !== undefined) process.stdout.write(`named volumes are left in ${volumes}\n`);

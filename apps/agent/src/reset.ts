@@ -4,7 +4,12 @@ import { join } from 'node:path';
 import { CloudlessError, silentLog } from '@cloudless/base';
 import { openProcessRuntime } from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/system';
-import { CONTAINERS_FOLDER, containerMemoryPath, readContainerMemory, VOLUMES_FOLDER } from './container-memory.js';
+import {
+  CONTAINERS_FOLDER,
+  containerMemoryPath,
+  readContainerMemory,
+  VOLUMES_FOLDER,
+} from './container-memory.js';
 import { takeDataDirectory } from './data-directory.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes.js';
 
@@ -12,14 +17,18 @@ import { openContainers, RUNTIME_FOLDER } from './runtimes.js';
 const NAMED_VOLUMES = 'named';
 
 /**
- * Makes an agent forget its cluster and its orders: ends and removes what it runs, processes and containers, and removes its data but
- * for named volumes.
+ * Makes an agent forget its cluster and its orders: ends and removes what it runs, processes and
+ * containers, and removes its data but for named volumes.
  * @returns Where volumes are left; undefined: nowhere.
- * @throws kind `precondition` while an agent holds the directory, or when its containers cannot be reached, `notFound` when there is
- *   no such directory.
+ * @throws kind `precondition` while an agent holds the directory, or when its containers cannot be
+ *   reached, `notFound` when there is no such directory.
  */
-export async function resetAgent(dataDir: string, supervisorCommand: readonly string[]): Promise<string | undefined> {
-  if (!existsSync(dataDir)) throw new CloudlessError('notFound', `there is no data directory ${dataDir}`);
+export async function resetAgent(
+  dataDir: string,
+  supervisorCommand: readonly string[],
+): Promise<string | undefined> {
+  if (!existsSync(dataDir))
+    throw new CloudlessError('notFound', `there is no data directory ${dataDir}`);
   const data = await takeDataDirectory(dataDir);
   try {
     await removeContainers(dataDir);
@@ -27,7 +36,13 @@ export async function resetAgent(dataDir: string, supervisorCommand: readonly st
     const named = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
     const keeps = existsSync(named) && readdirSync(named).length > 0;
     // Only what an agent has made: a directory named by mistake keeps its files.
-    const made = ['identity.json', 'identity.json.draft', 'replicas', RUNTIME_FOLDER, CONTAINERS_FOLDER];
+    const made = [
+      'identity.json',
+      'identity.json.draft',
+      'replicas',
+      RUNTIME_FOLDER,
+      CONTAINERS_FOLDER,
+    ];
     for (const name of [...made, keeps ? join(VOLUMES_FOLDER, 'empty') : VOLUMES_FOLDER]) {
       await rm(join(dataDir, name), { recursive: true, force: true });
     }
@@ -52,7 +67,10 @@ async function removeContainers(dataDir: string): Promise<void> {
   }
 }
 
-async function removeProcesses(directory: string, supervisorCommand: readonly string[]): Promise<void> {
+async function removeProcesses(
+  directory: string,
+  supervisorCommand: readonly string[],
+): Promise<void> {
   if (!existsSync(directory)) return;
   const runtime = await openProcessRuntime({
     directory,

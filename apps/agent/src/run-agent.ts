@@ -4,7 +4,13 @@ import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-s
 import { systemClock, systemRandom } from '@cloudless/system';
 import { serveAgent } from './agent-service.js';
 import type { AgentConfig } from './config.js';
-import { createMetrics, noTracing, startLoopLagMeter, type Metrics, type Tracing } from '@cloudless/observability';
+import {
+  createMetrics,
+  noTracing,
+  startLoopLagMeter,
+  type Metrics,
+  type Tracing,
+} from '@cloudless/observability';
 import { createCoordinatorTransport } from '@cloudless/rpc-client';
 import { takeDataDirectory } from './data-directory.js';
 import { FileAgentStore } from './file-agent-store.js';
@@ -108,7 +114,10 @@ export async function runAgent(
     };
     const agent = (started = await Agent.start(options, signal));
     undo.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));
-    const ops = config.opsListen === undefined ? undefined : await serveOps(config.opsListen, agent, metrics, log);
+    const ops =
+      config.opsListen === undefined
+        ? undefined
+        : await serveOps(config.opsListen, agent, metrics, log);
     undo.push(async () => ops?.close());
     return { agent, runtimes, url: server?.url, opsUrl: ops?.url, close: () => unwind(undo, log) };
   } catch (reason) {
@@ -118,14 +127,23 @@ export async function runAgent(
 }
 
 /** An agent without a coordinator works, and is not ready: nothing new comes to it. */
-function serveOps(listen: NonNullable<AgentConfig['opsListen']>, agent: Agent, metrics: Metrics, log: Log): Promise<OpsServer> {
+function serveOps(
+  listen: NonNullable<AgentConfig['opsListen']>,
+  agent: Agent,
+  metrics: Metrics,
+  log: Log,
+): Promise<OpsServer> {
   return startOpsServer({
     ...listen,
     portOption: '--ops-listen',
     clock: systemClock,
     log: log.child({ component: 'ops' }),
-    health: () => (agent.connected ? { ok: true } : { ok: true, degraded: ['no session with a coordinator; what runs goes on'] }),
-    ready: () => (agent.connected ? { ok: true } : { ok: false, reasons: ['no session with a coordinator'] }),
+    health: () =>
+      agent.connected
+        ? { ok: true }
+        : { ok: true, degraded: ['no session with a coordinator; what runs goes on'] },
+    ready: () =>
+      agent.connected ? { ok: true } : { ok: false, reasons: ['no session with a coordinator'] },
     metrics: () => metrics.expose(),
   });
 }

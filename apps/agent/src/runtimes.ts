@@ -23,13 +23,19 @@ export interface AgentRuntimes {
   readonly runtime: ContainerRuntime;
   /** `process`, and `cri` when there are containers. */
   readonly names: readonly string[];
-  /** Which container runtime is used, as `containerd 1.6.20 at /run/containerd/containerd.sock`; undefined: none. */
+  /**
+   * Which container runtime is used, as `containerd 1.6.20 at /run/containerd/containerd.sock`;
+   * undefined: none.
+   */
   readonly containers: string | undefined;
   /** Why there are no containers; undefined: there are. */
   readonly withoutContainers: string | undefined;
   /** Containers belong to a cluster: to be called before the first is made. Does not reject. */
   joined(clusterId: string): Promise<void>;
-  /** Lets go of everything. @param endWork - Ends and removes what runs; without it, what runs goes on. */
+  /**
+   * Lets go of everything. @param endWork - Ends and removes what runs; without it, what runs goes
+   * on.
+   */
   close(endWork: boolean): Promise<void>;
 }
 
@@ -57,7 +63,10 @@ type RuntimeConfig = Pick<
  * Opens the process runtime, and a container runtime as the configuration says.
  * @throws kind `precondition` when containers were asked for by name and cannot be had.
  */
-export async function openRuntimes(config: RuntimeConfig, deps: RuntimeDeps): Promise<AgentRuntimes> {
+export async function openRuntimes(
+  config: RuntimeConfig,
+  deps: RuntimeDeps,
+): Promise<AgentRuntimes> {
   const log = deps.log.child({ component: 'runtime' });
   const used = readContainerMemory(config.dataDir)?.socketPath;
   const detected = await detect(config, used, log);
@@ -74,15 +83,26 @@ export async function openRuntimes(config: RuntimeConfig, deps: RuntimeDeps): Pr
   }
   const { socketPath } = detected;
   const late = lateContainers(config, detected, deps);
-  const combined = combineRuntimes({ processes, containers: late, clock: systemClock, random: systemRandom, log });
+  const combined = combineRuntimes({
+    processes,
+    containers: late,
+    clock: systemClock,
+    random: systemRandom,
+    log,
+  });
   return {
     runtime: combined,
     names: [processes.name, late.name],
     containers: `${await late.version()} at ${socketPath}`,
     withoutContainers: undefined,
     joined: async (clusterId) => {
-      keepContainerMemory(config.dataDir, { socketPath, owner: { cluster: clusterId, node: config.name } });
-      await late.begin(clusterId).catch((reason: unknown) => log.warn('containers not reached', errorFields(reason)));
+      keepContainerMemory(config.dataDir, {
+        socketPath,
+        owner: { cluster: clusterId, node: config.name },
+      });
+      await late
+        .begin(clusterId)
+        .catch((reason: unknown) => log.warn('containers not reached', errorFields(reason)));
     },
     close: async (endWork) => {
       combined.letGo();
@@ -95,19 +115,28 @@ export async function openRuntimes(config: RuntimeConfig, deps: RuntimeDeps): Pr
   };
 }
 
-/** One that was used before is used again, as it may have our containers: when it is away, it is waited for. */
+/**
+ * One that was used before is used again, as it may have our containers: when it is away, it is
+ * waited for.
+ */
 async function detect(
   { runtime, criSocket, ...config }: RuntimeConfig,
   used: string | undefined,
   log: Log,
 ): Promise<Detected | Awaited> {
   if (runtime === 'process') {
-    if (used !== undefined) log.warn('containers of this node are not looked after: runtime is process', { socketPath: used });
+    if (used !== undefined)
+      log.warn('containers of this node are not looked after: runtime is process', {
+        socketPath: used,
+      });
     return { kind: 'none', why: 'runtime is process' };
   }
   const socketPath = criSocket ?? used;
   if (used !== undefined && socketPath !== used) {
-    log.warn('containers of this node at another socket are not looked after', { socketPath: used, now: socketPath });
+    log.warn('containers of this node at another socket are not looked after', {
+      socketPath: used,
+      now: socketPath,
+    });
   }
   const detected = await detectContainers({
     ...permissions(config),
@@ -137,13 +166,19 @@ function permissions({
   allowHostPath: allowedHostPaths,
   allowSysctl: allowedSysctls,
   allowDevice: allowedDevices,
-}: Pick<RuntimeConfig, 'allowPrivileged' | 'allowHostPath' | 'allowSysctl' | 'allowDevice'>): Permissions {
+}: Pick<
+  RuntimeConfig,
+  'allowPrivileged' | 'allowHostPath' | 'allowSysctl' | 'allowDevice'
+>): Permissions {
   return { allowPrivileged, allowedHostPaths, allowedSysctls, allowedDevices };
 }
 
 /** Permissions that the operator grants to containers. */
 type Permissions = Required<
-  Pick<CriRuntimeOptions, 'allowPrivileged' | 'allowedHostPaths' | 'allowedSysctls' | 'allowedDevices'>
+  Pick<
+    CriRuntimeOptions,
+    'allowPrivileged' | 'allowedHostPaths' | 'allowedSysctls' | 'allowedDevices'
+  >
 >;
 
 function lateContainers(
@@ -161,8 +196,17 @@ function lateContainers(
     clock: systemClock,
     open: (cluster) => {
       const owner = { cluster, node: name };
-      const options = { maxPids: config.maxPids, processPorts: config.portRange, ...permissions(config) };
-      return openContainers({ socketPath, owner }, dataDir, log.child({ component: 'containers' }), options);
+      const options = {
+        maxPids: config.maxPids,
+        processPorts: config.portRange,
+        ...permissions(config),
+      };
+      return openContainers(
+        { socketPath, owner },
+        dataDir,
+        log.child({ component: 'containers' }),
+        options,
+      );
     },
   });
 }
@@ -186,7 +230,10 @@ export function openContainers(
   });
 }
 
-function openProcesses(config: Pick<RuntimeConfig, 'dataDir' | 'portRange'>, deps: RuntimeDeps): Promise<ProcessRuntime> {
+function openProcesses(
+  config: Pick<RuntimeConfig, 'dataDir' | 'portRange'>,
+  deps: RuntimeDeps,
+): Promise<ProcessRuntime> {
   return openProcessRuntime({
     directory: join(config.dataDir, RUNTIME_FOLDER),
     portRange: config.portRange,

@@ -2,8 +2,8 @@ import net from 'node:net';
 import type { TcpConnect } from '@cloudless/agent-core';
 
 /**
- * Opens a TCP connection and ends it in good order: what the server says is read and its end is waited for. A reset would be
- * an error in the server, and end one that does not expect any.
+ * Opens a TCP connection and ends it in good order: what the server says is read and its end is
+ * waited for. A reset would be an error in the server, and end one that does not expect any.
  */
 export const tcpConnect: TcpConnect = (ip, port, timeoutMs) =>
   new Promise((resolve) => {

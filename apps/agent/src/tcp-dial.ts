@@ -11,9 +11,14 @@ export const tcpDial: TcpDial = (ip, port) =>
     const socket = net.connect({ host: ip, port, allowHalfOpen: true, noDelay: true });
     const fail = (why: string, cause?: unknown): void => {
       socket.destroy();
-      reject(new CloudlessError('unavailable', `nobody accepts connections at ${ip}:${port}: ${why}`, { cause }));
+      reject(
+        new CloudlessError('unavailable', `nobody accepts connections at ${ip}:${port}: ${why}`, {
+          cause,
+        }),
+      );
     };
-    const onError = (reason: NodeJS.ErrnoException): void => fail(reason.code ?? reason.message, reason);
+    const onError = (reason: NodeJS.ErrnoException): void =>
+      fail(reason.code ?? reason.message, reason);
     socket.setTimeout(CONNECT_TIMEOUT_MS, () => fail(`no answer within ${CONNECT_TIMEOUT_MS} ms`));
     socket.once('error', onError);
     socket.once('connect', () => {
@@ -37,7 +42,9 @@ class SocketStream implements TcpStream {
 
   write(bytes: Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.socket.write(bytes, (reason) => (reason === null || reason === undefined ? resolve() : reject(this.broken(reason))));
+      this.socket.write(bytes, (reason) =>
+        reason === null || reason === undefined ? resolve() : reject(this.broken(reason)),
+      );
     });
   }
 

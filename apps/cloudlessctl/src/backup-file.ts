@@ -5,16 +5,17 @@ import { dirname, resolve } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 
-// Backups are larger than memory should hold, and what counts is what the disk has: so these are the machine's files, and not
-// those of CliIo.
+// Backups are larger than memory should hold, and what counts is what the disk has: so these are
+// the machine's files, and not those of CliIo.
 
 const READ_BYTES = 256 * 1024;
 
 /**
- * Writes a backup under another name, flushes it, reads it again and compares it; only then it gets its name. So a file of
- * this name is a whole backup, also when the machine fails meanwhile.
+ * Writes a backup under another name, flushes it, reads it again and compares it; only then it gets
+ * its name. So a file of this name is a whole backup, also when the machine fails meanwhile.
  * @param chunks - Begun only once it is sure that a file may be made there.
- * @throws kind `exists` when there is such a file already and `force` is not set; `precondition` when what came is not whole.
+ * @throws kind `exists` when there is such a file already and `force` is not set; `precondition`
+ *   when what came is not whole.
  */
 export async function writeBackup(
   path: string,
@@ -22,7 +23,10 @@ export async function writeBackup(
   force: boolean,
 ): Promise<SnapshotSummary> {
   if (!force && (await exists(path))) {
-    throw new CloudlessError('exists', `${path} is there already; name another file, or replace it with --force`);
+    throw new CloudlessError(
+      'exists',
+      `${path} is there already; name another file, or replace it with --force`,
+    );
   }
   const draft = `${path}.${randomBytes(4).toString('hex')}.partial`;
   try {
@@ -40,8 +44,11 @@ export async function writeBackup(
 export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
   const file = await open(path, 'r').catch((reason: unknown) => {
     const { code } = reason as { readonly code?: unknown };
-    if (code === 'ENOENT') throw new CloudlessError('notFound', `there is no file ${path}`, { cause: reason });
-    throw new CloudlessError('denied', `${path} cannot be read: ${errorMessageOf(reason)}`, { cause: reason });
+    if (code === 'ENOENT')
+      throw new CloudlessError('notFound', `there is no file ${path}`, { cause: reason });
+    throw new CloudlessError('denied', `${path} cannot be read: ${errorMessageOf(reason)}`, {
+      cause: reason,
+    });
   });
   try {
     for (;;) {
@@ -59,7 +66,9 @@ async function writeFlushed(path: string, chunks: () => AsyncIterable<Uint8Array
   const cannot = (reason: unknown): never => {
     const { code } = reason as { readonly code?: unknown };
     const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'denied';
-    throw new CloudlessError(kind, `${path} cannot be written: ${errorMessageOf(reason)}`, { cause: reason });
+    throw new CloudlessError(kind, `${path} cannot be written: ${errorMessageOf(reason)}`, {
+      cause: reason,
+    });
   };
   const file = await open(path, 'wx', 0o600).catch(cannot);
   try {

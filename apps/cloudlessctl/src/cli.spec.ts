@@ -17,30 +17,56 @@ const quietly = { status: { totalReplicas: 0 } };
 
 describe('the command line', () => {
   it.each([
-    { argv: ['workloads'], message: "cloudlessctl: unknown command 'workloads'\n(Did you mean workload?)" },
-    { argv: ['workload', 'crate'], message: "cloudlessctl: unknown command 'crate'\n(Did you mean create?)" },
+    {
+      argv: ['workloads'],
+      message: "cloudlessctl: unknown command 'workloads'\n(Did you mean workload?)",
+    },
+    {
+      argv: ['workload', 'crate'],
+      message: "cloudlessctl: unknown command 'crate'\n(Did you mean create?)",
+    },
     {
       argv: ['get', 'workloads', '--namespce', 'x'],
       message: "cloudlessctl: unknown option '--namespce'\n(Did you mean --namespace?)",
     },
     { argv: ['scale', 'web'], message: "cloudlessctl: missing required argument 'replicas'" },
-    { argv: ['version', 'extra'], message: "cloudlessctl: too many arguments for 'version'. Expected 0 arguments but got 1." },
-    { argv: ['scale', 'web', 'many'], message: 'cloudlessctl: the number of replicas: expected a whole number, got "many"' },
+    {
+      argv: ['version', 'extra'],
+      message: "cloudlessctl: too many arguments for 'version'. Expected 0 arguments but got 1.",
+    },
+    {
+      argv: ['scale', 'web', 'many'],
+      message: 'cloudlessctl: the number of replicas: expected a whole number, got "many"',
+    },
     {
       argv: ['scale', 'web', '--', '-1'],
       message: 'cloudlessctl: the number of replicas is missing; put only a command after --',
     },
-    { argv: ['get', 'workloads', 'a', 'b', '-w'], message: 'cloudlessctl: --watch takes one workload or all of them, not 2' },
-    { argv: ['get', 'nodes', 'a', 'b', '-w'], message: 'cloudlessctl: --watch takes one node or all of them, not 2' },
-    { argv: ['get', 'events', '-l', 'a=b'], message: 'cloudlessctl: --selector is for workloads and nodes, not for events' },
+    {
+      argv: ['get', 'workloads', 'a', 'b', '-w'],
+      message: 'cloudlessctl: --watch takes one workload or all of them, not 2',
+    },
+    {
+      argv: ['get', 'nodes', 'a', 'b', '-w'],
+      message: 'cloudlessctl: --watch takes one node or all of them, not 2',
+    },
+    {
+      argv: ['get', 'events', '-l', 'a=b'],
+      message: 'cloudlessctl: --selector is for workloads and nodes, not for events',
+    },
     {
       argv: ['get', 'nodes', '-A'],
-      message: 'cloudlessctl: --all-namespaces is for workloads, events and containers, not for nodes',
+      message:
+        'cloudlessctl: --all-namespaces is for workloads, events and containers, not for nodes',
     },
-    { argv: ['get', 'pods'], message: 'cloudlessctl: unknown kind "pods": expected workloads, nodes, containers or events' },
+    {
+      argv: ['get', 'pods'],
+      message: 'cloudlessctl: unknown kind "pods": expected workloads, nodes, containers or events',
+    },
     {
       argv: ['get', 'nods'],
-      message: 'cloudlessctl: unknown kind "nods": expected workloads, nodes, containers or events; did you mean node?',
+      message:
+        'cloudlessctl: unknown kind "nods": expected workloads, nodes, containers or events; did you mean node?',
     },
     {
       argv: ['describe', 'Web!'],
@@ -49,20 +75,27 @@ describe('the command line', () => {
     },
     {
       argv: ['get', 'workloads', '-o', 'jsn'],
-      message: 'cloudlessctl: --output: expected one of table, wide, json, yaml, got "jsn"; did you mean json?',
+      message:
+        'cloudlessctl: --output: expected one of table, wide, json, yaml, got "jsn"; did you mean json?',
     },
     {
       argv: ['get', 'nodes', '--timeout', '5'],
-      message: 'cloudlessctl: --timeout: expected a duration such as "500ms", "2s" or "1h30m", got "5"; write "5s" for seconds',
+      message:
+        'cloudlessctl: --timeout: expected a duration such as "500ms", "2s" or "1h30m", got "5"; write "5s" for seconds',
     },
     {
       argv: ['get', 'nodes', '--server', 'localhost:8080'],
-      message: 'cloudlessctl: --server: expected an address such as http://127.0.0.1:8080, got "localhost:8080"',
+      message:
+        'cloudlessctl: --server: expected an address such as http://127.0.0.1:8080, got "localhost:8080"',
     },
-    { argv: ['workload', 'create', 'web'], message: 'cloudlessctl: what to run is missing: give --image, or a command after --' },
+    {
+      argv: ['workload', 'create', 'web'],
+      message: 'cloudlessctl: what to run is missing: give --image, or a command after --',
+    },
     {
       argv: ['workload', 'create', 'web', 'nginx'],
-      message: 'cloudlessctl: unexpected "nginx": a command stands after --, as in: cloudlessctl workload create web -- sleep 60',
+      message:
+        'cloudlessctl: unexpected "nginx": a command stands after --, as in: cloudlessctl workload create web -- sleep 60',
     },
     {
       argv: ['workload', 'create', 'web', '--image', 'x', '--port', 'x'],
@@ -71,7 +104,8 @@ describe('the command line', () => {
     },
     {
       argv: ['workload', 'create', 'web', '--image', 'x', '--restart', 'nver'],
-      message: 'cloudlessctl: --restart: expected one of ALWAYS, ON_FAILURE, NEVER, got "nver"; did you mean NEVER?',
+      message:
+        'cloudlessctl: --restart: expected one of ALWAYS, ON_FAILURE, NEVER, got "nver"; did you mean NEVER?',
     },
     {
       argv: ['workload', 'update', 'web'],
@@ -79,14 +113,22 @@ describe('the command line', () => {
     },
     {
       argv: ['exec', 'web', 'ls'],
-      message: 'cloudlessctl: unexpected "ls": a command stands after --, as in: cloudlessctl exec web -- ls -l',
+      message:
+        'cloudlessctl: unexpected "ls": a command stands after --, as in: cloudlessctl exec web -- ls -l',
     },
     {
       argv: ['node', 'taint', 'web1', 'a=b:NOPE'],
-      message: 'cloudlessctl: a=b:NOPE: the effect is one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+      message:
+        'cloudlessctl: a=b:NOPE: the effect is one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
     },
-    { argv: ['apply'], message: "cloudlessctl: required option '-f, --filename <path>' not specified" },
-    { argv: ['apply', '-f', 'none.yaml'], message: 'cloudlessctl: none.yaml: no such file or directory' },
+    {
+      argv: ['apply'],
+      message: "cloudlessctl: required option '-f, --filename <path>' not specified",
+    },
+    {
+      argv: ['apply', '-f', 'none.yaml'],
+      message: 'cloudlessctl: none.yaml: no such file or directory',
+    },
   ])('refuses $argv with exit code 2', async ({ argv, message }) => {
     const { exitCode, stdout, stderr, servers } = await runCli(argv);
     expect({ exitCode, stdout, servers }).toEqual({ exitCode: 2, stdout: '', servers: [] });
@@ -95,12 +137,17 @@ describe('the command line', () => {
   });
 
   it('knows its own version', async () => {
-    const { version } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8')) as { version: string };
+    const { version } = JSON.parse(
+      await readFile(new URL('../package.json', import.meta.url), 'utf8'),
+    ) as { version: string };
     expect(version).toBe(VERSION);
   });
 
   it('shows help and version', async () => {
-    expect(await runCli(['--version'])).toMatchObject({ exitCode: 0, stdout: 'cloudlessctl 0.1.0\n' });
+    expect(await runCli(['--version'])).toMatchObject({
+      exitCode: 0,
+      stdout: 'cloudlessctl 0.1.0\n',
+    });
     expect(await runCli(['version', '--client', '-o', 'json'])).toMatchObject({
       exitCode: 0,
       stdout: '{\n  "version": "0.1.0"\n}\n',
@@ -108,7 +155,14 @@ describe('the command line', () => {
   });
 
   it('shows the version of the coordinator, and its own also when nobody answers', async () => {
-    const getServerInfo = () => ({ version: '0.9.0', clusterId: 'c1', epoch: 3n, revision: 41n, protocolMin: 1, protocolMax: 2 });
+    const getServerInfo = () => ({
+      version: '0.9.0',
+      clusterId: 'c1',
+      epoch: 3n,
+      revision: 41n,
+      protocolMin: 1,
+      protocolMax: 2,
+    });
     expect(await runCli(['version'], { coordinator: { getServerInfo } })).toMatchObject({
       exitCode: 0,
       stdout: 'cloudlessctl 0.1.0\ncoordinator 0.9.0 (cluster c1, epoch 3)\n',
@@ -116,12 +170,21 @@ describe('the command line', () => {
     const { stdout } = await runCli(['version', '-o', 'json'], { coordinator: { getServerInfo } });
     expect(JSON.parse(stdout)).toEqual({
       version: '0.1.0',
-      server: { version: '0.9.0', clusterId: 'c1', epoch: '3', revision: '41', protocolMin: 1, protocolMax: 2 },
+      server: {
+        version: '0.9.0',
+        clusterId: 'c1',
+        epoch: '3',
+        revision: '41',
+        protocolMin: 1,
+        protocolMax: 2,
+      },
     });
     const unavailable = () => {
       throw new ConnectError('it is starting', Code.Unavailable);
     };
-    expect(await runCli(['version'], { coordinator: { getServerInfo: unavailable } })).toMatchObject({
+    expect(
+      await runCli(['version'], { coordinator: { getServerInfo: unavailable } }),
+    ).toMatchObject({
       exitCode: 5,
       stdout: 'cloudlessctl 0.1.0\n',
       stderr: 'cloudlessctl: it is starting (UNAVAILABLE)\n',
@@ -173,7 +236,10 @@ describe('the command line', () => {
   });
 
   it('ends quietly when nobody reads the output any more', async () => {
-    expect(await runCli(['version'], { brokenAfter: 0 })).toMatchObject({ exitCode: 0, stderr: '' });
+    expect(await runCli(['version'], { brokenAfter: 0 })).toMatchObject({
+      exitCode: 0,
+      stderr: '',
+    });
     expect(await runCli(['--help'], { brokenAfter: 0 })).toMatchObject({ exitCode: 0, stderr: '' });
   });
 
@@ -189,7 +255,11 @@ describe('the command line', () => {
     const onStdout = (text: string): void => {
       if (text.includes('NodeReady')) stop.abort();
     };
-    const result = await runCli(['events', '--watch'], { coordinator, signal: stop.signal, onStdout });
+    const result = await runCli(['events', '--watch'], {
+      coordinator,
+      signal: stop.signal,
+      onStdout,
+    });
     expect(result).toMatchObject({ exitCode: 130, stderr: '' });
     expect(result.stdout).toContain('NodeLost');
   });
@@ -240,7 +310,11 @@ describe('workload', () => {
       'exit 1',
     ];
     const result = await runCli([...argv, ...more], { coordinator });
-    expect(result).toMatchObject({ exitCode: 0, stdout: 'workload prod/web: created\n', stderr: '' });
+    expect(result).toMatchObject({
+      exitCode: 0,
+      stdout: 'workload prod/web: created\n',
+      stderr: '',
+    });
     expect(requests).toMatchObject([
       {
         namespace: 'prod',
@@ -272,11 +346,18 @@ describe('workload', () => {
         return aWorkload();
       },
     };
-    const result = await runCli(['workload', 'update', 'web', '--image', 'nginx:2', '--cpu', '250m', '--max-surge', '0'], {
-      coordinator,
-    });
+    const result = await runCli(
+      ['workload', 'update', 'web', '--image', 'nginx:2', '--cpu', '250m', '--max-surge', '0'],
+      {
+        coordinator,
+      },
+    );
     expect(result).toMatchObject({ exitCode: 0, stdout: 'workload default/web: updated\n' });
-    expect(requests[0]?.updateMask?.paths).toEqual(['image', 'resources.requests.cpu_millis', 'rollout.max_surge']);
+    expect(requests[0]?.updateMask?.paths).toEqual([
+      'image',
+      'resources.requests.cpu_millis',
+      'rollout.max_surge',
+    ]);
     expect(requests[0]?.spec).toMatchObject({
       image: 'nginx:2',
       resources: { requests: { cpuMillis: 250 } },
@@ -289,7 +370,8 @@ describe('workload', () => {
     const requests: UpdateWorkloadRequest[] = [];
     let generation = 3n;
     const coordinator = {
-      getWorkload: () => aWorkload({ generation, spec: { env: { A: '1', B: '2', G: String(generation) } } }),
+      getWorkload: () =>
+        aWorkload({ generation, spec: { env: { A: '1', B: '2', G: String(generation) } } }),
       updateWorkload: (request: UpdateWorkloadRequest) => {
         requests.push(request);
         if (requests.length > 1) return aWorkload();
@@ -297,7 +379,9 @@ describe('workload', () => {
         throw new ConnectError('changed meanwhile', Code.Aborted);
       },
     };
-    const result = await runCli(['workload', 'update', 'web', '--env', 'A-', '--env', 'C=3'], { coordinator });
+    const result = await runCli(['workload', 'update', 'web', '--env', 'A-', '--env', 'C=3'], {
+      coordinator,
+    });
     expect(result.exitCode).toBe(0);
     expect(requests.map(({ expectedGeneration }) => expectedGeneration)).toEqual([3n, 4n]);
     expect(requests[1]?.spec?.env).toEqual({ B: '2', C: '3', G: '4' });
@@ -315,7 +399,10 @@ describe('workload', () => {
         return aWorkload();
       },
     };
-    expect(await runCli(argv, { coordinator })).toMatchObject({ exitCode: 0, stdout: 'workload default/web: scaled to 5\n' });
+    expect(await runCli(argv, { coordinator })).toMatchObject({
+      exitCode: 0,
+      stdout: 'workload default/web: scaled to 5\n',
+    });
     expect(counts).toEqual([5]);
   });
 
@@ -328,7 +415,11 @@ describe('workload', () => {
               workloads: [
                 aWorkload({
                   name: 'job',
-                  status: { phase: WorkloadStatus_Phase.SCHEDULING, readyReplicas: 0, reason: 'no node\nhas room' },
+                  status: {
+                    phase: WorkloadStatus_Phase.SCHEDULING,
+                    readyReplicas: 0,
+                    reason: 'no node\nhas room',
+                  },
                 }),
               ],
             },
@@ -355,16 +446,20 @@ describe('workload', () => {
       stdout: '',
       stderr: 'no workloads in the namespace default\n',
     });
-    expect(await runCli(['get', 'workloads', '-A'], { coordinator })).toMatchObject({ stdout: '', stderr: 'no workloads\n' });
-    expect(JSON.parse((await runCli(['get', 'workloads', '-o', 'json'], { coordinator })).stdout)).toEqual({ workloads: [] });
+    expect(await runCli(['get', 'workloads', '-A'], { coordinator })).toMatchObject({
+      stdout: '',
+      stderr: 'no workloads\n',
+    });
+    expect(
+      JSON.parse((await runCli(['get', 'workloads', '-o', 'json'], { coordinator })).stdout),
+    ).toEqual({ workloads: [] });
   });
 
   it('prints JSON with zero values, and YAML that says the same', async () => {
     const coordinator = { getWorkload: () => aWorkload() };
-    const json = JSON.parse((await runCli(['get', 'workload', 'web', '-o', 'json'], { coordinator })).stdout) as Record<
-      string,
-      unknown
-    >;
+    const json = JSON.parse(
+      (await runCli(['get', 'workload', 'web', '-o', 'json'], { coordinator })).stdout,
+    ) as Record<string, unknown>;
     expect(json).toMatchObject({
       name: 'web',
       generation: '3',
@@ -372,7 +467,9 @@ describe('workload', () => {
       status: { phase: 'RUNNING', succeededReplicas: 0 },
     });
     const { parse } = await import('yaml');
-    expect(parse((await runCli(['workload', 'get', 'web', '-o', 'yaml'], { coordinator })).stdout)).toEqual(json);
+    expect(
+      parse((await runCli(['workload', 'get', 'web', '-o', 'yaml'], { coordinator })).stdout),
+    ).toEqual(json);
   });
 
   it('describes a workload with its replicas and events', async () => {
@@ -429,7 +526,13 @@ Events:
       explainWorkload: () => ({
         summary: '1 replica has no node.',
         nodes: [
-          { nodeId: 'n1', zone: 'a', fits: true, score: 0.7512, terms: { locality: 0.7, antiAffinity: -0.25 } },
+          {
+            nodeId: 'n1',
+            zone: 'a',
+            fits: true,
+            score: 0.7512,
+            terms: { locality: 0.7, antiAffinity: -0.25 },
+          },
           { nodeId: 'n2', zone: 'b', fits: false, reason: 'cpu: 500m wanted, 100m free' },
         ],
       }),
@@ -447,24 +550,54 @@ n2     b      no     -       -          -             -      -             -    
   it('deletes by every form', async () => {
     const deleted: string[] = [];
     const coordinator = {
-      deleteWorkload: ({ namespace, name, requestId }: { namespace: string; name: string; requestId: string }) => {
+      deleteWorkload: ({
+        namespace,
+        name,
+        requestId,
+      }: {
+        namespace: string;
+        name: string;
+        requestId: string;
+      }) => {
         deleted.push(`${namespace}/${name} ${requestId}`);
         if (name === 'none') throw new ConnectError('no such workload', Code.NotFound);
         return aWorkload({ namespace, name, ...quietly });
       },
     };
     expect((await runCli(['delete', 'web'], { coordinator })).exitCode).toBe(0);
-    expect((await runCli(['delete', 'workload', 'web', '--request-id', 'r'], { coordinator })).exitCode).toBe(0);
-    expect((await runCli(['workload', 'delete', 'a/x', 'b', '-n', 'c', '--request-id', 'r'], { coordinator })).exitCode).toBe(0);
+    expect(
+      (await runCli(['delete', 'workload', 'web', '--request-id', 'r'], { coordinator })).exitCode,
+    ).toBe(0);
+    expect(
+      (
+        await runCli(['workload', 'delete', 'a/x', 'b', '-n', 'c', '--request-id', 'r'], {
+          coordinator,
+        })
+      ).exitCode,
+    ).toBe(0);
     expect((await runCli(['delete', 'none'], { coordinator })).exitCode).toBe(3);
-    expect((await runCli(['delete', 'none', '--ignore-not-found'], { coordinator })).exitCode).toBe(0);
-    expect(deleted).toEqual(['default/web ', 'default/web r', 'a/x r/a/x', 'c/b r/c/b', 'default/none ', 'default/none ']);
+    expect((await runCli(['delete', 'none', '--ignore-not-found'], { coordinator })).exitCode).toBe(
+      0,
+    );
+    expect(deleted).toEqual([
+      'default/web ',
+      'default/web r',
+      'a/x r/a/x',
+      'c/b r/c/b',
+      'default/none ',
+      'default/none ',
+    ]);
   });
 
   it('paints on a terminal only, and not when told not to', async () => {
     const coordinator = { listWorkloads: () => ({ workloads: [aWorkload()] }) };
-    const paints = async (argv: string[], options: { isTTY?: boolean; env?: Record<string, string> }): Promise<boolean> =>
-      (await runCli(['get', 'workloads', ...argv], { coordinator, ...options })).stdout.includes('\u001b[32mRunning\u001b[39m');
+    const paints = async (
+      argv: string[],
+      options: { isTTY?: boolean; env?: Record<string, string> },
+    ): Promise<boolean> =>
+      (await runCli(['get', 'workloads', ...argv], { coordinator, ...options })).stdout.includes(
+        '\u001b[32mRunning\u001b[39m',
+      );
     expect(await paints([], { isTTY: true })).toBe(true);
     expect(await paints([], {})).toBe(false);
     expect(await paints(['--no-color'], { isTTY: true })).toBe(false);
@@ -474,7 +607,10 @@ n2     b      no     -       -          -             -      -             -    
 
 describe('node', () => {
   it('lists and shows nodes', async () => {
-    const coordinator = { listNodes: () => ({ nodes: [aNode({ cordoned: true })] }), getNode: () => aNode() };
+    const coordinator = {
+      listNodes: () => ({ nodes: [aNode({ cordoned: true })] }),
+      getNode: () => aNode(),
+    };
     expect((await runCli(['get', 'nodes'], { coordinator })).stdout).toBe(
       'NAME   STATUS           ZONE   REPLICAS   CPU        MEMORY      AGE\nweb1   Ready,Cordoned   a      2/110      250m/3500m   128Mi/7Gi   3d\n'.replace(
         'CPU        MEMORY',
@@ -482,7 +618,11 @@ describe('node', () => {
       ),
     );
     expect(
-      (await runCli(['node', 'describe', 'web1'], { coordinator: { ...coordinator, listEvents: () => ({}) } })).stdout,
+      (
+        await runCli(['node', 'describe', 'web1'], {
+          coordinator: { ...coordinator, listEvents: () => ({}) },
+        })
+      ).stdout,
     ).toContain('Reliability:  100.0 % of the last hour');
   });
 
@@ -491,8 +631,15 @@ describe('node', () => {
     ['uncordon', 'uncordoned'],
     ['drain', 'draining'],
   ])('%s', async (verb, done) => {
-    const coordinator = { cordonNode: () => aNode(), uncordonNode: () => aNode(), drainNode: () => aNode() };
-    expect(await runCli(['node', verb, 'web1'], { coordinator })).toMatchObject({ exitCode: 0, stdout: `node web1: ${done}\n` });
+    const coordinator = {
+      cordonNode: () => aNode(),
+      uncordonNode: () => aNode(),
+      drainNode: () => aNode(),
+    };
+    expect(await runCli(['node', verb, 'web1'], { coordinator })).toMatchObject({
+      exitCode: 0,
+      stdout: `node web1: ${done}\n`,
+    });
   });
 
   it('labels, taints and removes', async () => {
@@ -509,7 +656,10 @@ describe('node', () => {
       },
     };
     await runCli(['node', 'label', 'web1', 'disk=ssd', 'old-'], { coordinator });
-    await runCli(['node', 'taint', 'web1', 'gpu=yes:NO_SCHEDULE', 'x:NO_EXECUTE', 'old-', 'a:NO_SCHEDULE-'], { coordinator });
+    await runCli(
+      ['node', 'taint', 'web1', 'gpu=yes:NO_SCHEDULE', 'x:NO_EXECUTE', 'old-', 'a:NO_SCHEDULE-'],
+      { coordinator },
+    );
     await runCli(['node', 'remove', 'web1', '--force'], { coordinator });
     expect(updates).toMatchObject([
       { nodeId: 'web1', setLabels: { disk: 'ssd' }, removeLabels: ['old'] },
@@ -534,10 +684,13 @@ describe('exec', () => {
         return { stdout: 'out\n', stderr: 'err\n', exitCode: 42 };
       },
     };
-    const result = await runCli(['exec', 'web', '--timeout', '5s', '--', 'sh', '-c', 'ls', '-n', '--', 'x'], {
-      coordinator,
-      stdin: { kind: 'pipe', text: 'in' },
-    });
+    const result = await runCli(
+      ['exec', 'web', '--timeout', '5s', '--', 'sh', '-c', 'ls', '-n', '--', 'x'],
+      {
+        coordinator,
+        stdin: { kind: 'pipe', text: 'in' },
+      },
+    );
     expect(result).toMatchObject({ exitCode: 42, stdout: 'out\n', stderr: 'err\n' });
     expect(requests).toMatchObject([
       {
@@ -575,9 +728,15 @@ describe('exec', () => {
         return {};
       },
     };
-    await runCli(['exec', 'web', '--', 'cat'], { coordinator, stdin: { kind: 'other', text: 'x' } });
+    await runCli(['exec', 'web', '--', 'cat'], {
+      coordinator,
+      stdin: { kind: 'other', text: 'x' },
+    });
     await runCli(['exec', 'web', '--', 'cat'], { coordinator, stdin: { kind: 'pipe', text: 'x' } });
-    await runCli(['exec', 'web', '--no-stdin', '--', 'cat'], { coordinator, stdin: { kind: 'pipe', text: 'x' } });
+    await runCli(['exec', 'web', '--no-stdin', '--', 'cat'], {
+      coordinator,
+      stdin: { kind: 'pipe', text: 'x' },
+    });
     expect(sizes).toEqual([0, 1, 0]);
     const long = await runCli(['exec', 'web', '--', 'cat'], {
       coordinator,

@@ -66,7 +66,11 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
   addWorkloadCommands(tree, workload);
   addRolloutCommands(
     tree,
-    tree.group(program, 'rollout', 'follow, stop, promote and undo the change from one version to another'),
+    tree.group(
+      program,
+      'rollout',
+      'follow, stop, promote and undo the change from one version to another',
+    ),
   );
   const node = tree.group(program, 'node', 'look at nodes and take them out of use');
   addNodeCommands(tree, node);
@@ -74,7 +78,10 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
   addWorkloadTop(tree, workload, 'top');
   addTopCommands(tree, tree.group(program, 'top', 'what nodes, workloads and replicas use'));
   addContextCommands(tree, tree.group(program, 'context', 'choose between clusters'));
-  addAdminCommands(tree, tree.group(program, 'admin', "back up and restore the coordinator's state"));
+  addAdminCommands(
+    tree,
+    tree.group(program, 'admin', "back up and restore the coordinator's state"),
+  );
   addApplyCommand(tree, program);
   addGeneralCommands(tree, program);
   addEventCommands(tree, program);

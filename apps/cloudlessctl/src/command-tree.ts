@@ -22,11 +22,15 @@ export interface Invocation {
 /** Runs a command. @returns its exit code, where that is not 0. */
 export type CommandAction = (invocation: Invocation) => Promise<number | void>;
 
-/** Adds commands to the tree and runs the chosen one. The same command may stand in several places. */
+/**
+ * Adds commands to the tree and runs the chosen one. The same command may stand in several places.
+ */
 export class CommandTree {
   /** Of the command that ran. */
   exitCode = 0;
-  /** Commands that talk to no coordinator, and so work also when the current context does not exist. */
+  /**
+   * Commands that talk to no coordinator, and so work also when the current context does not exist.
+   */
   private readonly offline = new Set<Command>();
 
   constructor(
@@ -39,7 +43,10 @@ export class CommandTree {
    * @param usage - Name and operands, as in `scale <name> <replicas>`.
    */
   leaf(parent: Command, usage: string, description: string, action: CommandAction): Command {
-    const command = parent.command(usage).description(description).showHelpAfterError('(--help shows what is possible)');
+    const command = parent
+      .command(usage)
+      .description(description)
+      .showHelpAfterError('(--help shows what is possible)');
     addGlobalOptions(command);
     this.act(command, action);
     return command;
@@ -89,21 +96,36 @@ export function addGlobalOptions(command: Command): void {
     new Option('-n, --namespace <namespace>', 'namespace of names that name none'),
     new Option('-o, --output <format>', 'table, wide, json or yaml'),
     new Option('--no-color', 'without colours'),
-    new Option('--timeout <duration>', 'how long to wait for an answer, or with --wait for the end'),
-    new Option('--request-id <id>', 'makes a repeated change harmless: the same id gives the first result'),
+    new Option(
+      '--timeout <duration>',
+      'how long to wait for an answer, or with --wait for the end',
+    ),
+    new Option(
+      '--request-id <id>',
+      'makes a repeated change harmless: the same id gives the first result',
+    ),
   ];
   for (const option of options) command.addOption(option.helpGroup(heading));
 }
 
 /** Names of the options that every command takes. */
-export const GLOBAL_NAMES = ['server', 'context', 'namespace', 'output', 'color', 'timeout', 'requestId'] as const;
+export const GLOBAL_NAMES = [
+  'server',
+  'context',
+  'namespace',
+  'output',
+  'color',
+  'timeout',
+  'requestId',
+] as const;
 
 /** The options every command takes, as given to the command or, where not, to what it stands in. */
 function globalOptionsOf(command: Command): GlobalOptions {
   const found: Record<string, unknown> = {};
   for (let at: Command | null = command; at !== null; at = at.parent) {
     for (const name of GLOBAL_NAMES) {
-      if (!(name in found) && at.getOptionValueSource(name) === 'cli') found[name] = at.getOptionValue(name);
+      if (!(name in found) && at.getOptionValueSource(name) === 'cli')
+        found[name] = at.getOptionValue(name);
     }
   }
   return found;

@@ -4,10 +4,16 @@ import { Code, ConnectError } from '@connectrpc/connect';
 export const ExitCode = {
   ok: 0,
   error: 1,
-  /** The command line, a manifest or the configuration is wrong, or the coordinator refused a value in it. */
+  /**
+   * The command line, a manifest or the configuration is wrong, or the coordinator refused a value
+   * in it.
+   */
   usage: 2,
   notFound: 3,
-  /** The cluster is in another state than the request needs: it exists already, it changed meanwhile, or it is the wrong moment. */
+  /**
+   * The cluster is in another state than the request needs: it exists already, it changed
+   * meanwhile, or it is the wrong moment.
+   */
   conflict: 4,
   unavailable: 5,
   timeout: 6,
@@ -17,7 +23,10 @@ export const ExitCode = {
   interrupted: 130,
 } as const;
 
-/** A failure of a command that has its own exit code. The message is for people and may have several lines. */
+/**
+ * A failure of a command that has its own exit code. The message is for people and may have several
+ * lines.
+ */
 export class CliFailure extends Error {
   override readonly name = 'CliFailure';
   constructor(
@@ -80,11 +89,17 @@ export function describeCallFailure(reason: ConnectError, target: Target): CliFa
     );
   }
   if (reason.code === Code.DeadlineExceeded) {
-    return new CliFailure(exitCode, `${target.server} did not answer in time: ${reason.rawMessage}. Allow more with --timeout`, {
-      cause: reason,
-    });
+    return new CliFailure(
+      exitCode,
+      `${target.server} did not answer in time: ${reason.rawMessage}. Allow more with --timeout`,
+      {
+        cause: reason,
+      },
+    );
   }
-  return new CliFailure(exitCode, `${reason.rawMessage} (${codeName(reason.code)})`, { cause: reason });
+  return new CliFailure(exitCode, `${reason.rawMessage} (${codeName(reason.code)})`, {
+    cause: reason,
+  });
 }
 
 /** `NOT_FOUND` for `Code.NotFound`. */
@@ -124,16 +139,25 @@ const networkReasons: Readonly<Record<string, string>> = {
 /** A cause chain may be a cycle. */
 const MAX_CAUSES = 8;
 
-/** Whether the same call may succeed when sent again soon: the connection broke or no coordinator leads. */
+/**
+ * Whether the same call may succeed when sent again soon: the connection broke or no coordinator
+ * leads.
+ */
 export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;
-  return wasCutOff(reason) || reason.code === Code.Unavailable || networkReason(reason) !== undefined;
+  return (
+    wasCutOff(reason) || reason.code === Code.Unavailable || networkReason(reason) !== undefined
+  );
 }
 
 /**
- * Whether the server died while it answered: Node then resets the stream with CANCEL. An end of our own is told apart by our
- * signal. It proves that the call had begun.
+ * Whether the server died while it answered: Node then resets the stream with CANCEL. An end of our
+ * own is told apart by our signal. It proves that the call had begun.
  */
 export function wasCutOff(reason: unknown): boolean {
-  return reason instanceof ConnectError && reason.code === Code.Canceled && reason.rawMessage.startsWith('http/2 stream closed');
+  return (
+    reason instanceof ConnectError &&
+    reason.code === Code.Canceled &&
+    reason.rawMessage.startsWith('http/2 stream closed')
+  );
 }

@@ -10,14 +10,27 @@ import {
 } from '@cloudless/api';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { NOW_MS, aNode, aWorkload, runCli, type CliOptions, type CliResult } from './testing/run-cli.js';
+import {
+  NOW_MS,
+  aNode,
+  aWorkload,
+  runCli,
+  type CliOptions,
+  type CliResult,
+} from './testing/run-cli.js';
 
 type Script<Item> = readonly (readonly (Item | ConnectError)[])[];
 
-/** A watch whose n-th call sends the n-th list, then breaks; the last one stays open. Keeps what it was asked for. */
+/**
+ * A watch whose n-th call sends the n-th list, then breaks; the last one stays open. Keeps what it
+ * was asked for.
+ */
 function scripted<Item, Request>(calls: Script<Item>) {
   const asked: Request[] = [];
-  const watch = async function* (request: Request, { signal }: { readonly signal: AbortSignal }): AsyncGenerator<Item> {
+  const watch = async function* (
+    request: Request,
+    { signal }: { readonly signal: AbortSignal },
+  ): AsyncGenerator<Item> {
     asked.push(request);
     for (const item of calls[asked.length - 1] ?? []) {
       if (item instanceof ConnectError) throw item;
@@ -30,7 +43,11 @@ function scripted<Item, Request>(calls: Script<Item>) {
 }
 
 /** Runs until the text is shown, letting time pass for what waits, then presses Ctrl-C. */
-async function runUntil(argv: readonly string[], text: string, options: CliOptions): Promise<CliResult> {
+async function runUntil(
+  argv: readonly string[],
+  text: string,
+  options: CliOptions,
+): Promise<CliResult> {
   const clock = new ManualClock(NOW_MS);
   const stop = new AbortController();
   let shown = '';
@@ -50,7 +67,8 @@ async function runUntil(argv: readonly string[], text: string, options: CliOptio
 type WorkloadItem = MessageInitShape<typeof WatchWorkloadsResponseSchema>;
 type EventItem = MessageInitShape<typeof WatchEventsResponseSchema>;
 
-const rows = (stdout: string): readonly string[] => stdout.split('\n').map((line) => line.replaceAll(/ {2,}/g, ' | '));
+const rows = (stdout: string): readonly string[] =>
+  stdout.split('\n').map((line) => line.replaceAll(/ {2,}/g, ' | '));
 
 describe('get workloads --watch', () => {
   it('prints what there is and each change, and resumes where the connection broke', async () => {
@@ -78,7 +96,9 @@ describe('get workloads --watch', () => {
       'default last Running 2/2',
       '',
     ]);
-    expect(stderr.split('\n')).toContain('the connection was lost ([unavailable] no leader), connecting again');
+    expect(stderr.split('\n')).toContain(
+      'the connection was lost ([unavailable] no leader), connecting again',
+    );
   });
 
   it('begins anew when the coordinator cannot resume it', async () => {
@@ -87,9 +107,13 @@ describe('get workloads --watch', () => {
       [new ConnectError('what changed after revision 9 is no longer kept', Code.OutOfRange)],
       [{ kind: Kind.PUT, workload: aWorkload(), revision: 100n }],
     ]);
-    const { stderr } = await runUntil(['get', 'workloads', '-w'], 'web', { coordinator: { watchWorkloads: watch } });
+    const { stderr } = await runUntil(['get', 'workloads', '-w'], 'web', {
+      coordinator: { watchWorkloads: watch },
+    });
     expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 0n]);
-    expect(stderr).toContain('the watch cannot be resumed and begins anew: what changed after revision 9 is no longer kept\n');
+    expect(stderr).toContain(
+      'the watch cannot be resumed and begins anew: what changed after revision 9 is no longer kept\n',
+    );
   });
 
   it('resumes when it was cut off for reading too slowly, but not what was refused at once', async () => {
@@ -101,8 +125,13 @@ describe('get workloads --watch', () => {
     await runUntil(['get', 'workloads', '-w'], 'web', { coordinator: { watchWorkloads: watch } });
     expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n]);
     const refused = scripted<WorkloadItem, WatchWorkloadsRequest>([[slow], []]);
-    const result = await runCli(['get', 'workloads', '-w'], { coordinator: { watchWorkloads: refused.watch } });
-    expect(result).toMatchObject({ exitCode: 7, stderr: 'cloudlessctl: nothing was read (RESOURCE_EXHAUSTED)\n' });
+    const result = await runCli(['get', 'workloads', '-w'], {
+      coordinator: { watchWorkloads: refused.watch },
+    });
+    expect(result).toMatchObject({
+      exitCode: 7,
+      stderr: 'cloudlessctl: nothing was read (RESOURCE_EXHAUSTED)\n',
+    });
   });
 
   it('prints items as lines for programs', async () => {
@@ -120,7 +149,10 @@ describe('get workloads --watch', () => {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line) as { kind: string; revision: string });
-    expect(items.map(({ kind, revision }) => `${kind} ${revision}`)).toEqual(['PUT 7', 'DELETED 9']);
+    expect(items.map(({ kind, revision }) => `${kind} ${revision}`)).toEqual([
+      'PUT 7',
+      'DELETED 9',
+    ]);
   });
 });
 
@@ -132,7 +164,9 @@ describe('get nodes --watch', () => {
       yield { kind: NodeKind.PUT, node: aNode({ status: { phase: 3 } }), revision: 3n };
       yield { kind: NodeKind.DELETED, node: { id: 'web1' }, revision: 4n };
     };
-    const { stdout } = await runUntil(['get', 'nodes', '-w'], 'Deleted', { coordinator: { watchNodes } });
+    const { stdout } = await runUntil(['get', 'nodes', '-w'], 'Deleted', {
+      coordinator: { watchNodes },
+    });
     expect(rows(stdout).map((row) => row.split(' | ').slice(0, 2).join(' '))).toEqual([
       'NAME STATUS',
       'web1 Ready',
@@ -160,8 +194,16 @@ describe('events --watch', () => {
       [{ event: event('5'), revision: 20n }],
     ]);
     const listEvents = () => ({ events: [event('1')], revision: 4n });
-    const { stdout } = await runUntil(['events', '-w'], 'Reason5', { coordinator: { listEvents, watchEvents: watch } });
-    expect(stdout.match(/Reason\d/g)).toEqual(['Reason1', 'Reason2', 'Reason3', 'Reason4', 'Reason5']);
+    const { stdout } = await runUntil(['events', '-w'], 'Reason5', {
+      coordinator: { listEvents, watchEvents: watch },
+    });
+    expect(stdout.match(/Reason\d/g)).toEqual([
+      'Reason1',
+      'Reason2',
+      'Reason3',
+      'Reason4',
+      'Reason5',
+    ]);
     expect(asked.map(({ afterRevision, afterId }) => [afterRevision, afterId])).toEqual([
       [4n, ''],
       [5n, ''],
@@ -178,7 +220,9 @@ describe('events --watch', () => {
       [{ event: event('7'), revision: 20n }],
     ]);
     const listEvents = () => ({ events: [event('1')], revision: 4n });
-    const { stderr } = await runUntil(['events', '-w'], 'Reason7', { coordinator: { listEvents, watchEvents: watch } });
+    const { stderr } = await runUntil(['events', '-w'], 'Reason7', {
+      coordinator: { listEvents, watchEvents: watch },
+    });
     expect(stderr).toContain('events were missed: events after 1 are no longer kept\n');
     expect(asked.map(({ afterRevision, afterId }) => [afterRevision, afterId])).toEqual([
       [4n, ''],
@@ -201,7 +245,9 @@ describe('--wait', () => {
       [{ kind: Kind.SYNCED, revision: 90n }],
     ]);
     const coordinator = { deleteWorkload: () => deleting, watchWorkloads: watch };
-    const { stdout, exitCode } = await runUntil(['delete', 'web', '--wait'], 'nothing', { coordinator });
+    const { stdout, exitCode } = await runUntil(['delete', 'web', '--wait'], 'nothing', {
+      coordinator,
+    });
     expect(exitCode).toBe(0);
     expect(asked.map(({ name, afterRevision }) => [name, afterRevision])).toEqual([
       ['web', 0n],

@@ -11,15 +11,19 @@ export interface ResumedWatch<Item> {
   open(afterRevision: bigint, options: CallOptions): AsyncIterable<Item>;
   /** Where to begin; default: with the present state. */
   readonly from?: bigint;
-  /** The coordinator has answered this command before: when it cannot be reached now, it will be again. Default false. */
+  /**
+   * The coordinator has answered this command before: when it cannot be reached now, it will be
+   * again. Default false.
+   */
   readonly hasAnswered?: boolean;
   /** Told when the coordinator cannot resume, before the watch begins anew. */
   onAnew?(): void;
 }
 
 /**
- * The items of a watch that is resumed whenever it breaks, so that no change is missed and none is sent again for nothing. When
- * the coordinator does not know any more what has changed since, it begins anew.
+ * The items of a watch that is resumed whenever it breaks, so that no change is missed and none is
+ * sent again for nothing. When the coordinator does not know any more what has changed since, it
+ * begins anew.
  */
 export async function* resumedWatch<Item extends { readonly revision: bigint }>(
   session: Session,
@@ -36,16 +40,25 @@ export async function* resumedWatch<Item extends { readonly revision: bigint }>(
         }
         return;
       } catch (reason) {
-        if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || after === 0n) throw reason;
+        if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || after === 0n)
+          throw reason;
         await session.note(`the watch cannot be resumed and begins anew: ${reason.rawMessage}`);
         after = 0n;
         watch.onAnew?.();
       }
     }
   };
-  const onLost = (reason: string): Promise<void> => session.note(`the connection was lost (${reason}), connecting again`);
+  const onLost = (reason: string): Promise<void> =>
+    session.note(`the connection was lost (${reason}), connecting again`);
   const { hasAnswered = false } = watch;
-  yield* reconnecting(open, { clock: session.io.clock, signal, endless: true, hasAnswered, onLost, isPassing: isCutForSlowness });
+  yield* reconnecting(open, {
+    clock: session.io.clock,
+    signal,
+    endless: true,
+    hasAnswered,
+    onLost,
+    isPassing: isCutForSlowness,
+  });
 }
 
 /** A reader that was too slow, as `less` makes one, is told to resume. */
@@ -65,7 +78,8 @@ export async function followWatch<Item extends { readonly revision: bigint }>(
   try {
     for await (const item of resumedWatch(session, watch, deadline.signal)) await take(item);
   } catch (reason) {
-    if (deadline.passed) throw new CliFailure(ExitCode.timeout, `watched for ${formatSpan(timeoutMs ?? 0)}`);
+    if (deadline.passed)
+      throw new CliFailure(ExitCode.timeout, `watched for ${formatSpan(timeoutMs ?? 0)}`);
     throw reason;
   } finally {
     deadline.cancel();

@@ -16,8 +16,8 @@ export interface OutputStream {
 /** What is piped into the command. */
 export interface InputStream {
   /**
-   * `pipe`: a pipe or a file, which ends. `terminal`: a person. `other`: a socket or a device, which may never end and is read
-   * only when asked for.
+   * `pipe`: a pipe or a file, which ends. `terminal`: a person. `other`: a socket or a device,
+   * which may never end and is read only when asked for.
    */
   readonly kind: 'pipe' | 'terminal' | 'other';
   /** All of it; stops with `undefined` as soon as it is longer than `maxBytes`. */
@@ -83,11 +83,16 @@ export interface CliIo {
   readonly clock: Clock;
   /** Aborted on Ctrl-C. */
   readonly signal: AbortSignal;
-  /** Connects to `http://host:port` or `https://host:port`; nothing is sent before the first call. */
+  /**
+   * Connects to `http://host:port` or `https://host:port`; nothing is sent before the first call.
+   */
   connect(server: string): Connection;
   /** Where input and output are one terminal. */
   readonly terminal?: Terminal | undefined;
-  /** Takes TCP connections on 127.0.0.1; 0 picks a port. @throws an error with `code: 'EADDRINUSE'` when it is taken. */
+  /**
+   * Takes TCP connections on 127.0.0.1; 0 picks a port. @throws an error with `code: 'EADDRINUSE'`
+   * when it is taken.
+   */
   listen(port: number, onConnection: (connection: LocalConnection) => void): Promise<LocalListener>;
 }
 

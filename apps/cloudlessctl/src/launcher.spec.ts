@@ -1,5 +1,13 @@
 import { spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,8 +26,12 @@ beforeAll(() => {
   chmodSync(launcher, 0o755);
   command = join(home, 'node_modules/.bin/cloudlessctl');
   symlinkSync('../../apps/cloudlessctl/bin/cloudlessctl.mjs', command); // as npm installs it
-  const shows = 'console.log(JSON.stringify([process.argv.slice(2), process.env.FROM_FILE ?? "unset"]));';
-  writeFileSync(join(home, 'dist/apps/cloudlessctl/main.mjs'), `${shows}\nprocess.exitCode = Number(process.env.CODE ?? 0);\n`);
+  const shows =
+    'console.log(JSON.stringify([process.argv.slice(2), process.env.FROM_FILE ?? "unset"]));';
+  writeFileSync(
+    join(home, 'dist/apps/cloudlessctl/main.mjs'),
+    `${shows}\nprocess.exitCode = Number(process.env.CODE ?? 0);\n`,
+  );
 });
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
@@ -34,9 +46,15 @@ function run(
 
 describe('the launcher', () => {
   it.each([
-    { name: 'a file of variables that is missing', args: ['workload', 'create', 'web', '--env-file', 'missing.env'] },
+    {
+      name: 'a file of variables that is missing',
+      args: ['workload', 'create', 'web', '--env-file', 'missing.env'],
+    },
     { name: 'a file of variables after an equals sign', args: ['--env-file=missing.env'] },
-    { name: 'options of Node', args: ['--version', '--inspect', '-e', '--', '--test', '--env-file=missing.env'] },
+    {
+      name: 'options of Node',
+      args: ['--version', '--inspect', '-e', '--', '--test', '--env-file=missing.env'],
+    },
     { name: 'spaces, quotes and nothing', args: ['a b', '"$HOME"', "it's", '', '*'] },
   ])('passes on $name untouched', ({ args }) => {
     expect(run(args)).toEqual({ status: 0, stderr: '', told: [args, 'unset'] });

@@ -5,11 +5,17 @@ import type { CliIo, LocalConnection, Terminal } from './io.js';
 const DEFAULT_SIZE = { columns: 80, rows: 24 };
 
 /** The terminal of a person, where input and output are one. */
-export function terminalOf(input: NodeJS.ReadStream, output: NodeJS.WriteStream): Terminal | undefined {
+export function terminalOf(
+  input: NodeJS.ReadStream,
+  output: NodeJS.WriteStream,
+): Terminal | undefined {
   if (input.isTTY !== true || output.isTTY !== true) return undefined;
   return {
     get size() {
-      return { columns: output.columns || DEFAULT_SIZE.columns, rows: output.rows || DEFAULT_SIZE.rows };
+      return {
+        columns: output.columns || DEFAULT_SIZE.columns,
+        rows: output.rows || DEFAULT_SIZE.rows,
+      };
     },
     onResize: (listener) => {
       output.on('resize', listener);
@@ -38,7 +44,10 @@ export const listen: CliIo['listen'] = (port, onConnection) =>
         server.close();
         for (const socket of open) socket.destroy();
       };
-      resolve({ port: typeof address === 'object' && address !== null ? address.port : port, close });
+      resolve({
+        port: typeof address === 'object' && address !== null ? address.port : port,
+        close,
+      });
     });
   });
 
@@ -50,7 +59,9 @@ function connectionOf(socket: Socket): LocalConnection {
     data: socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>,
     write: (data) =>
       new Promise((resolve, reject) => {
-        socket.write(data, (reason) => (reason === null || reason === undefined ? resolve() : reject(reason)));
+        socket.write(data, (reason) =>
+          reason === null || reason === undefined ? resolve() : reject(reason),
+        );
       }),
     end: () => void socket.end(),
     reset: () => void socket.resetAndDestroy(),

@@ -10,13 +10,17 @@ import { BrokenPipeError } from './io.js';
 import { listen, terminalOf } from './local-io.js';
 import type { CliIo, Connection, Files, InputStream, OutputStream } from './io.js';
 
-/** A stream that follows has nothing to say for long; pings tell a silent coordinator from a lost one. */
+/**
+ * A stream that follows has nothing to say for long; pings tell a silent coordinator from a lost
+ * one.
+ */
 const PING_INTERVAL_MS = 15_000;
 const PING_TIMEOUT_MS = 10_000;
 const DEFAULT_COLUMNS = 80;
 
 function outputTo(stream: NodeJS.WriteStream): OutputStream {
-  // The error of a closed pipe is told to whoever writes; without a listener it would end the process with a stack trace.
+  // The error of a closed pipe is told to whoever writes; without a listener it would end the
+  // process with a stack trace.
   stream.on('error', () => undefined);
   return {
     isTTY: stream.isTTY === true,
@@ -28,7 +32,10 @@ function outputTo(stream: NodeJS.WriteStream): OutputStream {
       new Promise((resolve, reject) => {
         stream.write(data, (error) => {
           if (error === undefined || error === null) resolve();
-          else if ('code' in error && (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED'))
+          else if (
+            'code' in error &&
+            (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED')
+          )
             reject(new BrokenPipeError());
           else reject(error);
         });
@@ -77,7 +84,10 @@ const files: Files = {
 };
 
 function connect(server: string): Connection {
-  const sessionManager = new Http2SessionManager(server, { pingIntervalMs: PING_INTERVAL_MS, pingTimeoutMs: PING_TIMEOUT_MS });
+  const sessionManager = new Http2SessionManager(server, {
+    pingIntervalMs: PING_INTERVAL_MS,
+    pingTimeoutMs: PING_TIMEOUT_MS,
+  });
   return {
     transport: createConnectTransport({ baseUrl: server, httpVersion: '2', sessionManager }),
     close: () => sessionManager.abort(),
@@ -109,7 +119,8 @@ const io: CliIo = {
   listen,
 };
 
-// Timers of the clock do not keep the process alive, and between two attempts to connect nothing else does.
+// Timers of the clock do not keep the process alive, and between two attempts to connect nothing
+// else does.
 const keepAlive = setInterval(() => undefined, 2 ** 30);
 const exitCode = await run(process.argv.slice(2), io);
 clearInterval(keepAlive);

@@ -26,8 +26,8 @@ export function parseWorkloadName(text: string, defaultNamespace: string): Workl
 }
 
 /**
- * Reads a container (12 to 64 hex digits, at least one of them a digit), a replica (`<uid>-<number>`) or `[namespace/]name`. With
- * a slash it is always a workload.
+ * Reads a container (12 to 64 hex digits, at least one of them a digit), a replica
+ * (`<uid>-<number>`) or `[namespace/]name`. With a slash it is always a workload.
  */
 export function parseReplicaTarget(text: string, defaultNamespace: string): ReplicaTarget {
   if (/^[0-9a-f]{16}-\d+$/.test(text)) return { kind: 'replica', replicaId: text };

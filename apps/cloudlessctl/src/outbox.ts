@@ -1,4 +1,7 @@
-/** What one side puts in and the other takes out, in order; whoever puts in can wait until it was taken. */
+/**
+ * What one side puts in and the other takes out, in order; whoever puts in can wait until it was
+ * taken.
+ */
 export class Outbox<Item> {
   private readonly items: { readonly item: Item; readonly taken: () => void }[] = [];
   private over = false;

@@ -1,16 +1,30 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { ProbeSchema, ReplicaStatus_Phase, type CreateWorkloadRequest, type UpdateWorkloadRequest } from '@cloudless/api';
+import {
+  ProbeSchema,
+  ReplicaStatus_Phase,
+  type CreateWorkloadRequest,
+  type UpdateWorkloadRequest,
+} from '@cloudless/api';
 import { aWorkload, runCli } from './testing/run-cli.js';
 
 describe('the flags of probes', () => {
   it.each([
-    { given: 'http:8080/healthz?a=b', check: { case: 'http', value: { port: '8080', path: '/healthz?a=b' } } },
+    {
+      given: 'http:8080/healthz?a=b',
+      check: { case: 'http', value: { port: '8080', path: '/healthz?a=b' } },
+    },
     { given: 'http:web', check: { case: 'http', value: { port: 'web', path: '' } } },
     { given: 'tcp:8080', check: { case: 'tcp', value: { port: '8080' } } },
     { given: 'grpc:api', check: { case: 'grpc', value: { port: 'api', service: '' } } },
-    { given: 'grpc:api/shop.Cart', check: { case: 'grpc', value: { port: 'api', service: 'shop.Cart' } } },
-    { given: 'exec:test -f /tmp/ok', check: { case: 'exec', value: { command: ['test', '-f', '/tmp/ok'] } } },
+    {
+      given: 'grpc:api/shop.Cart',
+      check: { case: 'grpc', value: { port: 'api', service: 'shop.Cart' } },
+    },
+    {
+      given: 'exec:test -f /tmp/ok',
+      check: { case: 'exec', value: { command: ['test', '-f', '/tmp/ok'] } },
+    },
   ])('read $given', async ({ given, check }) => {
     const requests: CreateWorkloadRequest[] = [];
     const coordinator = {
@@ -19,18 +33,38 @@ describe('the flags of probes', () => {
         return aWorkload();
       },
     };
-    const argv = ['workload', 'create', 'web', '--image', 'x', '--liveness-probe', given, '--readiness-probe', given];
+    const argv = [
+      'workload',
+      'create',
+      'web',
+      '--image',
+      'x',
+      '--liveness-probe',
+      given,
+      '--readiness-probe',
+      given,
+    ];
     expect((await runCli([...argv, '--startup-probe', given], { coordinator })).exitCode).toBe(0);
-    expect(requests[0]?.spec).toMatchObject({ livenessProbe: { check }, readinessProbe: { check }, startupProbe: { check } });
+    expect(requests[0]?.spec).toMatchObject({
+      livenessProbe: { check },
+      readinessProbe: { check },
+      startupProbe: { check },
+    });
   });
 
-  it.each(['8080', 'http:', 'http:a b', 'tcp:8080/x', 'exec:', 'exec: ', 'udp:53'])('refuse %s', async (given) => {
-    const { exitCode, stderr } = await runCli(['workload', 'create', 'web', '--image', 'x', '--liveness-probe', given], {});
-    expect([exitCode, stderr.split('\n')[0]]).toEqual([
-      2,
-      `cloudlessctl: --liveness-probe: expected http:8080/path, tcp:8080, grpc:8080/service or exec:command, got ${JSON.stringify(given)}`,
-    ]);
-  });
+  it.each(['8080', 'http:', 'http:a b', 'tcp:8080/x', 'exec:', 'exec: ', 'udp:53'])(
+    'refuse %s',
+    async (given) => {
+      const { exitCode, stderr } = await runCli(
+        ['workload', 'create', 'web', '--image', 'x', '--liveness-probe', given],
+        {},
+      );
+      expect([exitCode, stderr.split('\n')[0]]).toEqual([
+        2,
+        `cloudlessctl: --liveness-probe: expected http:8080/path, tcp:8080, grpc:8080/service or exec:command, got ${JSON.stringify(given)}`,
+      ]);
+    },
+  );
 
   it('name the whole probe in an update', async () => {
     const requests: UpdateWorkloadRequest[] = [];
@@ -46,7 +80,9 @@ describe('the flags of probes', () => {
 });
 
 describe('describe, of probes', () => {
-  async function described(change: (workload: ReturnType<typeof aWorkload>) => void): Promise<string> {
+  async function described(
+    change: (workload: ReturnType<typeof aWorkload>) => void,
+  ): Promise<string> {
     const workload = aWorkload();
     change(workload);
     const coordinator = { getWorkload: () => workload, listEvents: () => ({}) };
@@ -55,17 +91,33 @@ describe('describe, of probes', () => {
 
   it('shows what is checked, how often, and what decides', async () => {
     const probe = (init: MessageInitShape<typeof ProbeSchema>) => create(ProbeSchema, init);
-    const times = { period: durationFromMs(10_000), timeout: durationFromMs(1_500), failureThreshold: 3, successThreshold: 1 };
+    const times = {
+      period: durationFromMs(10_000),
+      timeout: durationFromMs(1_500),
+      failureThreshold: 3,
+      successThreshold: 1,
+    };
     const stdout = await described(({ spec }) => {
       if (spec === undefined) return;
       const exec = { case: 'exec' as const, value: { command: ['cat', '/tmp/ok'] } };
       spec.livenessProbe = probe({ check: exec, ...times, initialDelay: durationFromMs(0) });
       const http = { case: 'http', value: { port: 'http', path: '/healthz' } } as const;
-      spec.readinessProbe = probe({ check: http, ...times, initialDelay: durationFromMs(5_000), successThreshold: 2 });
-      spec.startupProbe = probe({ check: { case: 'grpc', value: { port: 'api', service: 'shop.Cart' } } });
+      spec.readinessProbe = probe({
+        check: http,
+        ...times,
+        initialDelay: durationFromMs(5_000),
+        successThreshold: 2,
+      });
+      spec.startupProbe = probe({
+        check: { case: 'grpc', value: { port: 'api', service: 'shop.Cart' } },
+      });
     });
-    expect(stdout).toMatch(/Liveness: +exec:cat \/tmp\/ok, every 10s, timeout 1.5s, fails after 3\n/);
-    expect(stdout).toMatch(/Readiness: +http:http\/healthz, after 5s, every 10s, timeout 1.5s, passes after 2, fails after 3\n/);
+    expect(stdout).toMatch(
+      /Liveness: +exec:cat \/tmp\/ok, every 10s, timeout 1.5s, fails after 3\n/,
+    );
+    expect(stdout).toMatch(
+      /Readiness: +http:http\/healthz, after 5s, every 10s, timeout 1.5s, passes after 2, fails after 3\n/,
+    );
     expect(stdout).toMatch(/Startup: +grpc:api\/shop.Cart, every 10s, timeout 1s, fails after 3\n/);
   });
 
@@ -73,7 +125,8 @@ describe('describe, of probes', () => {
     {
       name: 'what the readiness probe says now',
       replica: { ready: false, reason: 'readiness probe: HTTP 503 from /healthz, 3 of 3 failed' },
-      shows: 'no      node1   a      0          60m   -           readiness probe: HTTP 503 from /healthz, 3 of 3 failed\n',
+      shows:
+        'no      node1   a      0          60m   -           readiness probe: HTTP 503 from /healthz, 3 of 3 failed\n',
     },
     {
       name: 'why the last container was ended, also once another runs',
@@ -82,10 +135,19 @@ describe('describe, of probes', () => {
         lastExitCode: 143,
         lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM)',
       },
-      shows: '(last ended: liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM))\n',
+      shows:
+        '(last ended: liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM))\n',
     },
-    { name: 'an exit code alone', replica: { lastExitCode: 3, lastEndReason: 'exit code 3' }, shows: '(last exit code 3)\n' },
-    { name: 'an exit code of an older agent', replica: { lastExitCode: 3 }, shows: '(last exit code 3)\n' },
+    {
+      name: 'an exit code alone',
+      replica: { lastExitCode: 3, lastEndReason: 'exit code 3' },
+      shows: '(last exit code 3)\n',
+    },
+    {
+      name: 'an exit code of an older agent',
+      replica: { lastExitCode: 3 },
+      shows: '(last exit code 3)\n',
+    },
   ])('shows $name', async ({ replica, shows }) => {
     const stdout = await described(({ status }) => {
       Object.assign(status?.replicas[0] ?? {}, { phase: ReplicaStatus_Phase.RUNNING, ...replica });

@@ -15,16 +15,27 @@ const NANOS_PER: Readonly<Record<string, bigint>> = {
 const MAX_DURATION_NANOS = 315_576_000_000n * 1_000_000_000n;
 
 /**
- * Reads `500ms`, `2s`, `1.5s`, `10m`, `1h30m`; units d, h, m, s, ms, us, ns, each at most once, larger ones first.
+ * Reads `500ms`, `2s`, `1.5s`, `10m`, `1h30m`; units d, h, m, s, ms, us, ns, each at most once,
+ * larger ones first.
  * @returns Nanoseconds.
  */
 export function parseDuration(text: string): Parsed<bigint> {
-  const problem = { problem: `expected a duration such as "500ms", "2s" or "1h30m", got ${quoted(text)}` };
-  const match = text.length > MAX_LENGTH ? null : /^(-?)((?:\d+(?:\.\d{1,9})?(?:d|h|ms|m|s|us|ns))+)$/.exec(text);
-  if (match === null) return /^\d+$/.test(text) ? { problem: `${problem.problem}; write "${text}s" for seconds` } : problem;
+  const problem = {
+    problem: `expected a duration such as "500ms", "2s" or "1h30m", got ${quoted(text)}`,
+  };
+  const match =
+    text.length > MAX_LENGTH
+      ? null
+      : /^(-?)((?:\d+(?:\.\d{1,9})?(?:d|h|ms|m|s|us|ns))+)$/.exec(text);
+  if (match === null)
+    return /^\d+$/.test(text)
+      ? { problem: `${problem.problem}; write "${text}s" for seconds` }
+      : problem;
   let total = 0n;
   let smallest: bigint | undefined;
-  for (const [, whole = '', fraction = '', unit = ''] of (match[2] ?? '').matchAll(/(\d+)(?:\.(\d{1,9}))?(d|h|ms|m|s|us|ns)/g)) {
+  for (const [, whole = '', fraction = '', unit = ''] of (match[2] ?? '').matchAll(
+    /(\d+)(?:\.(\d{1,9}))?(d|h|ms|m|s|us|ns)/g,
+  )) {
     const nanos = NANOS_PER[unit] ?? 0n;
     if (smallest !== undefined && nanos >= smallest) return problem;
     smallest = nanos;
@@ -32,7 +43,8 @@ export function parseDuration(text: string): Parsed<bigint> {
     if (part === undefined) return { problem: `${quoted(text)} is finer than a nanosecond` };
     total += part;
   }
-  if (total > MAX_DURATION_NANOS) return { problem: `${quoted(text)} is longer than 315576000000s` };
+  if (total > MAX_DURATION_NANOS)
+    return { problem: `${quoted(text)} is longer than 315576000000s` };
   return { value: match[1] === '-' ? -total : total };
 }
 
@@ -52,12 +64,17 @@ const MULTIPLES: Readonly<Record<string, bigint>> = {
 };
 
 /**
- * Reads `64Mi`, `1Gi`, `500M`, `1.5G` or a whole number: suffixes k M G T P count in thousands, Ki Mi Gi Ti Pi in 1024s.
+ * Reads `64Mi`, `1Gi`, `500M`, `1.5G` or a whole number: suffixes k M G T P count in thousands, Ki
+ * Mi Gi Ti Pi in 1024s.
  * @param example - What to name in the problem.
  */
-export function parseQuantity(text: string, example = 'an amount such as 67108864, "64Mi" or "500M"'): Parsed<bigint> {
+export function parseQuantity(
+  text: string,
+  example = 'an amount such as 67108864, "64Mi" or "500M"',
+): Parsed<bigint> {
   const problem = { problem: `expected ${example}, got ${quoted(text)}` };
-  const match = text.length > MAX_LENGTH ? null : /^(-?)(\d+)(?:\.(\d+))?([kKMGTP]?|[KMGTP]i)$/.exec(text);
+  const match =
+    text.length > MAX_LENGTH ? null : /^(-?)(\d+)(?:\.(\d+))?([kKMGTP]?|[KMGTP]i)$/.exec(text);
   if (match === null) return problem;
   const [, sign, whole = '', fraction = '', suffix = ''] = match;
   const value = scaled(whole, fraction, MULTIPLES[suffix] ?? 1n);
@@ -71,10 +88,15 @@ export function parseQuantity(text: string, example = 'an amount such as 6710886
  */
 export function parseCpu(text: string): Parsed<bigint> {
   const match = text.length > MAX_LENGTH ? null : /^(\d+)(?:\.(\d+))?(m?)$/.exec(text);
-  if (match === null) return { problem: `expected an amount of processor such as "500m" or "0.5", got ${quoted(text)}` };
+  if (match === null)
+    return {
+      problem: `expected an amount of processor such as "500m" or "0.5", got ${quoted(text)}`,
+    };
   const [, whole = '', fraction = '', milli] = match;
   const value = scaled(whole, fraction, milli === 'm' ? 1n : 1000n);
-  return value === undefined ? { problem: `${quoted(text)} is finer than a thousandth of a core` } : { value };
+  return value === undefined
+    ? { problem: `${quoted(text)} is finer than a thousandth of a core` }
+    : { value };
 }
 
 /** The text as it is shown in messages, cut when it is long. */

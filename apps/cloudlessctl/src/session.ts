@@ -2,7 +2,13 @@ import { createClient } from '@connectrpc/connect';
 import type { CallOptions, Client, Transport } from '@connectrpc/connect';
 import { toJson } from '@bufbuild/protobuf';
 import type { DescMessage, JsonValue, MessageShape } from '@bufbuild/protobuf';
-import { AdminService, AgentService, CoordinatorService, type AdminClient, type AgentClient } from '@cloudless/api';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  type AdminClient,
+  type AgentClient,
+} from '@cloudless/api';
 import type { Settings } from './config/settings.js';
 import type { CliIo, Connection } from './io.js';
 import { printYaml } from './manifest/print-yaml.js';
@@ -58,7 +64,8 @@ export class Session {
   }
 
   /**
-   * The id for one request of a command that sends several: the coordinator keeps each id with its body, so that they must differ.
+   * The id for one request of a command that sends several: the coordinator keeps each id with its
+   * body, so that they must differ.
    * @param part - Tells the requests apart; without one the command sends one request only.
    */
   requestId(part?: string): string {
@@ -93,7 +100,11 @@ export class Session {
 
   /** Prints a value for programs. */
   printValue(value: JsonValue): Promise<void> {
-    return this.print(this.settings.output === 'yaml' ? printYaml(value) : `${JSON.stringify(value, undefined, 2)}\n`);
+    return this.print(
+      this.settings.output === 'yaml'
+        ? printYaml(value)
+        : `${JSON.stringify(value, undefined, 2)}\n`,
+    );
   }
 
   /** Prints one of many values for programs: a line of JSON, or a YAML document. */
@@ -107,7 +118,9 @@ export class Session {
   }
 
   private itemText(value: JsonValue): string {
-    return this.settings.output === 'yaml' ? `---\n${printYaml(value)}` : `${JSON.stringify(value)}\n`;
+    return this.settings.output === 'yaml'
+      ? `---\n${printYaml(value)}`
+      : `${JSON.stringify(value)}\n`;
   }
 
   close(): void {
@@ -116,6 +129,9 @@ export class Session {
 }
 
 /** A message as JSON with zero values, as the coordinator itself prints it. */
-export function messageJson<Desc extends DescMessage>(schema: Desc, message: MessageShape<Desc>): JsonValue {
+export function messageJson<Desc extends DescMessage>(
+  schema: Desc,
+  message: MessageShape<Desc>,
+): JsonValue {
   return toJson(schema, message, { alwaysEmitImplicit: true });
 }

@@ -16,11 +16,17 @@ const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...CONTAINER_FLAGS, 
 /** Adds the flags that make up a spec. */
 export function addSpecFlags(command: Command): void {
   for (const { flag, value, description, repeatable } of SPEC_FLAGS) {
-    const option = new Option(`${flag} <${value}>`, repeatable ? `${description} (repeatable)` : description);
+    const option = new Option(
+      `${flag} <${value}>`,
+      repeatable ? `${description} (repeatable)` : description,
+    );
     option.argParser(appended);
     command.addOption(option);
   }
-  const envFile = new Option('--env-file <file>', 'file with a NAME=VALUE on each line; --env overrides it (repeatable)');
+  const envFile = new Option(
+    '--env-file <file>',
+    'file with a NAME=VALUE on each line; --env overrides it (repeatable)',
+  );
   command.addOption(envFile.argParser(appended));
   for (const { flag, description } of CONTAINER_SWITCHES) {
     command.option(flag, description);
@@ -41,11 +47,14 @@ export interface SpecChange {
 
 /** Whether the flags add to fields, so that the present spec must be known. */
 export function needsPresentSpec(options: Readonly<Record<string, unknown>>): boolean {
-  return SPEC_FLAGS.some((flag) => flag.adds === true && options[optionName(flag.flag)] !== undefined);
+  return SPEC_FLAGS.some(
+    (flag) => flag.adds === true && options[optionName(flag.flag)] !== undefined,
+  );
 }
 
 /**
- * Makes the part of a spec that flags and the command after `--` describe. Call `withEnvFiles` before.
+ * Makes the part of a spec that flags and the command after `--` describe. Call `withEnvFiles`
+ * before.
  * @param present - The workload's spec, for flags that add to a map.
  */
 export function specFromFlags(
@@ -94,7 +103,9 @@ function place(json: JsonObject, [key = '', ...rest]: readonly string[], value: 
 }
 
 function childOf(value: JsonValue | undefined, key: string): JsonValue | undefined {
-  return value !== null && typeof value === 'object' && !Array.isArray(value) ? value[key] : undefined;
+  return value !== null && typeof value === 'object' && !Array.isArray(value)
+    ? value[key]
+    : undefined;
 }
 
 function optionName(flag: string): string {

@@ -8,7 +8,10 @@ export interface ReconnectOptions {
   readonly signal: AbortSignal;
   /** The stream has no end of its own: an end is a broken connection too. */
   readonly endless: boolean;
-  /** The coordinator has answered this command before, so that also the first attempt is repeated. Default false. */
+  /**
+   * The coordinator has answered this command before, so that also the first attempt is repeated.
+   * Default false.
+   */
   readonly hasAnswered?: boolean;
   /** Whether an error other than a broken connection passes too, once the stream had worked. */
   isPassing?(reason: unknown): boolean;
@@ -18,15 +21,23 @@ export interface ReconnectOptions {
 
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 5_000;
-/** A coordinator that is replaced is back within seconds; after this long without one a person should know. */
+/**
+ * A coordinator that is replaced is back within seconds; after this long without one a person
+ * should know.
+ */
 const GIVE_UP_MS = 60_000;
 
 /**
- * The items of a stream that is opened again whenever the connection breaks after it had worked once.
+ * The items of a stream that is opened again whenever the connection breaks after it had worked
+ * once.
  * @param open - Opens the stream where the last item left off.
- * @throws what `open` threw, when it is not the connection, at the first attempt, or after a minute without success.
+ * @throws what `open` threw, when it is not the connection, at the first attempt, or after a minute
+ *   without success.
  */
-export async function* reconnecting<Item>(open: () => AsyncIterable<Item>, options: ReconnectOptions): AsyncGenerator<Item> {
+export async function* reconnecting<Item>(
+  open: () => AsyncIterable<Item>,
+  options: ReconnectOptions,
+): AsyncGenerator<Item> {
   const { clock, signal, endless } = options;
   let worked = options.hasAnswered ?? false;
   let lostAt: number | undefined;
@@ -67,7 +78,8 @@ export class Deadline {
   /** @param timeoutMs - Without it only `parent` counts. */
   constructor(clock: Clock, parent: AbortSignal, timeoutMs: number | undefined) {
     this.signal = AbortSignal.any([parent, this.controller.signal]);
-    if (timeoutMs !== undefined) this.timer = clock.setTimer(timeoutMs, () => this.controller.abort());
+    if (timeoutMs !== undefined)
+      this.timer = clock.setTimer(timeoutMs, () => this.controller.abort());
   }
 
   /** Whether the time is over. */

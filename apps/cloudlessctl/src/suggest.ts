@@ -1,4 +1,7 @@
-/** The candidate closest to `word`, when it is close enough to be what was meant. Case does not count as a difference. */
+/**
+ * The candidate closest to `word`, when it is close enough to be what was meant. Case does not
+ * count as a difference.
+ */
 export function suggestionFor(word: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(word.length * MAX_SHARE)) + 1;
@@ -26,7 +29,10 @@ function simplify(word: string): string {
   return word.toLowerCase().replaceAll(/[_-]/g, '');
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`; `limit` or more is cut to `limit`. */
+/**
+ * Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`; `limit` or
+ * more is cut to `limit`.
+ */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;
   let before: number[] = [];
@@ -35,7 +41,11 @@ function editDistance(a: string, b: string, limit: number): number {
     const current = [row];
     for (let column = 1; column <= b.length; column += 1) {
       const same = a[row - 1] === b[column - 1];
-      let cost = Math.min(at(previous, column) + 1, at(current, column - 1) + 1, at(previous, column - 1) + (same ? 0 : 1));
+      let cost = Math.min(
+        at(previous, column) + 1,
+        at(current, column - 1) + 1,
+        at(previous, column - 1) + (same ? 0 : 1),
+      );
       if (row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
         cost = Math.min(cost, at(before, column - 2) + 1);
       }

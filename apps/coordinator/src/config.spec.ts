@@ -1,6 +1,7 @@
 import { parseCoordinatorConfig } from './config.js';
 
-const parse = (values: Record<string, unknown>) => parseCoordinatorConfig([{ source: 'test', values }], '/data');
+const parse = (values: Record<string, unknown>) =>
+  parseCoordinatorConfig([{ source: 'test', values }], '/data');
 
 describe('parseCoordinatorConfig', () => {
   it('fills in every default', () => {
@@ -26,7 +27,9 @@ describe('parseCoordinatorConfig', () => {
   });
 
   it('reads what is given', () => {
-    expect(parse({ port: '0', leaseMs: '10s', state: 'memory', weights: '1,0,0,0.5,0' })).toMatchObject({
+    expect(
+      parse({ port: '0', leaseMs: '10s', state: 'memory', weights: '1,0,0,0.5,0' }),
+    ).toMatchObject({
       port: 0,
       leaseMs: 10_000,
       state: 'memory',
@@ -35,14 +38,23 @@ describe('parseCoordinatorConfig', () => {
   });
 
   it.each([
-    { values: { port: 70_000 }, says: 'test: port: "70000" must be a whole number from 0 to 65535' },
+    {
+      values: { port: 70_000 },
+      says: 'test: port: "70000" must be a whole number from 0 to 65535',
+    },
     { values: { state: 'etcd' }, says: 'test: state: "etcd" must be one of lmdb, memory' },
     { values: { prot: 1 }, says: 'test: prot: is no setting; there are host, port, opsPort' },
-    { values: { leaseMs: '1s' }, says: '--lease: a lease of 1000 ms is less than three times the ping interval of 900 ms' },
+    {
+      values: { leaseMs: '1s' },
+      says: '--lease: a lease of 1000 ms is less than three times the ping interval of 900 ms',
+    },
     { values: { weights: '0,0,0,0,0' }, says: 'must be five numbers from 0, not all 0' },
     { values: { weights: '1,2,3' }, says: 'must be five numbers from 0, not all 0' },
     { values: { weights: '1,1,1,1,-1' }, says: 'must be five numbers from 0, not all 0' },
-    { values: { logLevel: 'loud' }, says: 'test: logLevel: "loud" must be one of error, warn, info, debug' },
+    {
+      values: { logLevel: 'loud' },
+      says: 'test: logLevel: "loud" must be one of error, warn, info, debug',
+    },
     { values: { host: '0.0.0.0' }, says: 'refusing to listen on 0.0.0.0 without TLS' },
     { values: { dataDir: '' }, says: 'test: dataDir: "" must be a path' },
   ])('refuses $values', ({ values, says }) => {

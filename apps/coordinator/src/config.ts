@@ -58,7 +58,9 @@ const MAX_BYTES = 1024 ** 3;
 
 /** The default place of the data, when neither flag nor file names one. */
 export function defaultDataDir(env: Readonly<Record<string, string | undefined>>): string {
-  const base = env['XDG_STATE_HOME'] ?? (env['HOME'] === undefined ? undefined : `${env['HOME']}/.local/state`);
+  const base =
+    env['XDG_STATE_HOME'] ??
+    (env['HOME'] === undefined ? undefined : `${env['HOME']}/.local/state`);
   return `${base ?? '.cloudless'}/cloudless/coordinator`;
 }
 
@@ -66,7 +68,10 @@ export function defaultDataDir(env: Readonly<Record<string, string | undefined>>
  * Reads the settings once. Layers later in the list win.
  * @throws InvalidInputError naming every unknown key, unreadable value and broken relation.
  */
-export function parseCoordinatorConfig(layers: readonly ConfigLayer[], dataDir: string): CoordinatorConfig {
+export function parseCoordinatorConfig(
+  layers: readonly ConfigLayer[],
+  dataDir: string,
+): CoordinatorConfig {
   const fields: ConfigFields<CoordinatorConfig> = {
     host: textField('127.0.0.1'),
     port: wholeNumberField(8080, 0, 65_535),
@@ -97,14 +102,18 @@ export function parseCoordinatorConfig(layers: readonly ConfigLayer[], dataDir: 
 
 const WEIGHT_NAMES = ['locality', 'reliability', 'cost', 'utilisation', 'network penalty'] as const;
 
-function parseWeights(raw: unknown): { readonly value: ScoreWeights } | { readonly problem: string } {
+function parseWeights(
+  raw: unknown,
+): { readonly value: ScoreWeights } | { readonly problem: string } {
   const parts = typeof raw === 'string' ? raw.split(',').map(Number) : [];
   if (
     parts.length !== WEIGHT_NAMES.length ||
     parts.some((part) => !Number.isFinite(part) || part < 0) ||
     parts.every((part) => part === 0)
   ) {
-    return { problem: `"${String(raw)}" must be five numbers from 0, not all 0, separated by commas: ${WEIGHT_NAMES.join(',')}` };
+    return {
+      problem: `"${String(raw)}" must be five numbers from 0, not all 0, separated by commas: ${WEIGHT_NAMES.join(',')}`,
+    };
   }
   const [locality = 0, reliability = 0, cost = 0, utilisation = 0, networkPenalty = 0] = parts;
   return { value: { locality, reliability, cost, utilisation, networkPenalty } };

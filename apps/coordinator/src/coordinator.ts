@@ -6,7 +6,13 @@ import {
   createValidationInterceptor,
 } from '@cloudless/api';
 import { createApiServer } from '@cloudless/api-server';
-import { errorFields, type CloudlessError, type Clock, type Log, type Random } from '@cloudless/base';
+import {
+  errorFields,
+  type CloudlessError,
+  type Clock,
+  type Log,
+  type Random,
+} from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { impossibleLimitsOf, startControllers, type RetentionLimits } from '@cloudless/controllers';
 import {
@@ -46,9 +52,9 @@ export interface RunningCoordinator {
   readonly opsUrl: string;
   readonly clusterId: string;
   /**
-   * Resolves when this coordinator can no longer serve and must be closed: another coordinator leads
-   * or has the data directory, or the store is out of service. Until it is closed, probes report the
-   * reason, and calls that need the store fail as `unavailable`.
+   * Resolves when this coordinator can no longer serve and must be closed: another coordinator
+   * leads or has the data directory, or the store is out of service. Until it is closed, probes
+   * report the reason, and calls that need the store fail as `unavailable`.
    */
   readonly ended: Promise<CloudlessError>;
   /** Ends calls, loops and the store, in this order. Agents and their workloads go on. */
@@ -64,13 +70,18 @@ const LOOK_MS = 1_000;
  * Opens the store, takes the leadership, starts the controllers, then serves.
  * @throws what went wrong first, with everything that was opened before closed again.
  */
-export async function startCoordinator(config: CoordinatorConfig, machine: CoordinatorMachine): Promise<RunningCoordinator> {
+export async function startCoordinator(
+  config: CoordinatorConfig,
+  machine: CoordinatorMachine,
+): Promise<RunningCoordinator> {
   const { clock, random, log, tracing = noTracing } = machine;
   const { tracer } = tracing;
   const opened: (() => Promise<void>)[] = [];
   const close = async (): Promise<void> => {
     for (const step of opened.reverse().splice(0))
-      await step().catch((reason: unknown) => log.error('shutdown step failed', errorFields(reason)));
+      await step().catch((reason: unknown) =>
+        log.error('shutdown step failed', errorFields(reason)),
+      );
   };
   try {
     const metrics = createMetrics({ process: true });
@@ -132,7 +143,12 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       routes: api.routes,
       interceptors: [
         tracing.serverInterceptor,
-        createRpcObserver({ clock, meter: metrics, log: log.child({ component: 'rpc' }), addressOf }),
+        createRpcObserver({
+          clock,
+          meter: metrics,
+          log: log.child({ component: 'rpc' }),
+          addressOf,
+        }),
         createErrorInterceptor(createFailureLog({ clock, log }, 'call failed inside')),
         createValidationInterceptor([CoordinatorService, AgentService, AdminService]),
       ],
@@ -153,7 +169,10 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
       log: log.child({ component: 'ops' }),
       health: () => storeHealth.health(),
       ready: () => {
-        const reasons = [...storeHealth.reasonsNotReady(), ...(state.restoredReason === undefined ? [] : [state.restoredReason])];
+        const reasons = [
+          ...storeHealth.reasonsNotReady(),
+          ...(state.restoredReason === undefined ? [] : [state.restoredReason]),
+        ];
         const degraded = api.warnings();
         if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
         return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
@@ -162,7 +181,13 @@ export async function startCoordinator(config: CoordinatorConfig, machine: Coord
     });
     opened.push(() => ops.close());
     log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
-    return { url: rpc.url, opsUrl: ops.url, clusterId: state.clusterId, ended: storeHealth.ended, close };
+    return {
+      url: rpc.url,
+      opsUrl: ops.url,
+      clusterId: state.clusterId,
+      ended: storeHealth.ended,
+      close,
+    };
   } catch (reason) {
     await close();
     throw reason;
@@ -174,7 +199,13 @@ const addressOf: NonNullable<RpcObserverOptions['addressOf']> = ({ contextValues
   contextValues.get(connectionKey)?.remoteAddress;
 
 function retentionOf(config: CoordinatorConfig): RetentionLimits {
-  const { auditRetentionMs: auditMs, eventRetentionMs: eventMs, auditBytes, eventBytes, requestBytes } = config;
+  const {
+    auditRetentionMs: auditMs,
+    eventRetentionMs: eventMs,
+    auditBytes,
+    eventBytes,
+    requestBytes,
+  } = config;
   return { auditMs, eventMs, auditBytes, eventBytes, requestBytes };
 }
 
@@ -187,7 +218,11 @@ function endWith(state: ClusterState, health: StoreHealth): () => void {
   return () => unlisten.forEach((end) => end());
 }
 
-function openStore(config: CoordinatorConfig, { clock, log }: CoordinatorMachine, health: StoreHealth): Promise<StateStore> {
+function openStore(
+  config: CoordinatorConfig,
+  { clock, log }: CoordinatorMachine,
+  health: StoreHealth,
+): Promise<StateStore> {
   const { historyBytes } = config;
   if (config.state === 'memory') {
     log.warn('state is kept in memory only: it is gone when the coordinator stops');

@@ -1,7 +1,9 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import type { CallClass, ClassOf } from '@cloudless/rpc-server';
 
-type Lanes<Service extends { readonly method: object }> = { readonly [Rpc in keyof Service['method']]: CallClass };
+type Lanes<Service extends { readonly method: object }> = {
+  readonly [Rpc in keyof Service['method']]: CallClass;
+};
 
 const control: CallClass = { lane: 'control' };
 const stop: CallClass = { lane: 'stop' };
@@ -11,8 +13,9 @@ const watch: CallClass = { lane: 'read', inTurns: true };
 
 /**
  * The lane of each RPC; a new one does not compile without.
- * Stop orders are what takes load away from the cluster, or keeps it off a node. Those that the coordinator gives to agents travel in
- * sessions, which are control. ScaleWorkload is among them as a whole: whether it goes down is only known after it has been decoded.
+ * Stop orders are what takes load away from the cluster, or keeps it off a node. Those that the
+ * coordinator gives to agents travel in sessions, which are control. ScaleWorkload is among them as
+ * a whole: whether it goes down is only known after it has been decoded.
  */
 const coordinatorLanes: Lanes<typeof CoordinatorService> = {
   enrollNode: control,
@@ -77,4 +80,5 @@ const byService: Readonly<Record<string, Readonly<Record<string, CallClass>>>> =
 };
 
 /** The class of an RPC that the coordinator serves; undefined for others. */
-export const classOfRpc: ClassOf = ({ parent, localName }) => byService[parent.typeName]?.[localName];
+export const classOfRpc: ClassOf = ({ parent, localName }) =>
+  byService[parent.typeName]?.[localName];

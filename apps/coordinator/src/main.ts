@@ -1,45 +1,106 @@
 import { hostname } from 'node:os';
 import { errorFields, type LogFields } from '@cloudless/base';
-import { OTLP_ENDPOINT_VARIABLE, createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
-import { EXIT_USAGE, addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from '@cloudless/settings';
-import { endOnStopSignals, protectFromOutOfMemory, systemClock, systemRandom } from '@cloudless/system';
+import {
+  OTLP_ENDPOINT_VARIABLE,
+  createLog,
+  noTracing,
+  otlpLayer,
+  startTracing,
+} from '@cloudless/observability';
+import {
+  EXIT_USAGE,
+  addSettingFlags,
+  describeFailure,
+  readSettingLayers,
+  type SettingNames,
+} from '@cloudless/settings';
+import {
+  endOnStopSignals,
+  protectFromOutOfMemory,
+  systemClock,
+  systemRandom,
+} from '@cloudless/system';
 import { Command, CommanderError } from 'commander';
 import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from './config.js';
 import { startCoordinator } from './coordinator.js';
 import { VERSION } from './version.js';
 
 const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>> = {
-  host: ['--host <address>', 'address of the API; loopback only while there is no TLS (default 127.0.0.1)'],
+  host: [
+    '--host <address>',
+    'address of the API; loopback only while there is no TLS (default 127.0.0.1)',
+  ],
   port: ['--port <number>', 'port of the API; 0 lets the system choose (default 8080)'],
   opsPort: ['--ops-port <number>', 'port of /health, /ready and /metrics (default 8081)'],
   state: ['--state <engine>', 'lmdb, or memory, which forgets everything at exit (default lmdb)'],
-  dataDir: ['--data-dir <path>', 'default $XDG_STATE_HOME/cloudless/coordinator, below ~/.local/state'],
-  leaseMs: ['--lease <duration>', 'how long a node is trusted after it was last heard (default 3s)'],
-  pingMs: ['--ping-interval <duration>', 'how often agents are asked to send a PING (default 900ms)'],
+  dataDir: [
+    '--data-dir <path>',
+    'default $XDG_STATE_HOME/cloudless/coordinator, below ~/.local/state',
+  ],
+  leaseMs: [
+    '--lease <duration>',
+    'how long a node is trusted after it was last heard (default 3s)',
+  ],
+  pingMs: [
+    '--ping-interval <duration>',
+    'how often agents are asked to send a PING (default 900ms)',
+  ],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
-  otlpEndpoint: ['--otlp-endpoint <url>', `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`],
-  auditRetentionMs: ['--audit-retention <duration>', 'how long audit records are kept, as in 720h (default 720h)'],
-  eventRetentionMs: ['--event-retention <duration>', 'how long other events are kept (default 720h)'],
-  auditBytes: ['--audit-bytes <size>', 'most that audit records take, as in 512Ki or 64Mi (default 16Mi)'],
+  otlpEndpoint: [
+    '--otlp-endpoint <url>',
+    `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`,
+  ],
+  auditRetentionMs: [
+    '--audit-retention <duration>',
+    'how long audit records are kept, as in 720h (default 720h)',
+  ],
+  eventRetentionMs: [
+    '--event-retention <duration>',
+    'how long other events are kept (default 720h)',
+  ],
+  auditBytes: [
+    '--audit-bytes <size>',
+    'most that audit records take, as in 512Ki or 64Mi (default 16Mi)',
+  ],
   eventBytes: ['--event-bytes <size>', 'most that other events take (default 4Mi)'],
-  requestBytes: ['--request-bytes <size>', 'most that results kept for retries with a request id take (default 64Mi)'],
-  historyBytes: ['--history-bytes <size>', 'most that the history for resumed watches takes (default 64Mi)'],
-  weights: ['--weights <numbers>', 'of the score: locality,reliability,cost,utilisation,network penalty'],
+  requestBytes: [
+    '--request-bytes <size>',
+    'most that results kept for retries with a request id take (default 64Mi)',
+  ],
+  historyBytes: [
+    '--history-bytes <size>',
+    'most that the history for resumed watches takes (default 64Mi)',
+  ],
+  weights: [
+    '--weights <numbers>',
+    'of the score: locality,reliability,cost,utilisation,network penalty',
+  ],
 };
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
 const EXIT_FAILED = 1;
-/** A disk that does not answer may hold up the close, while a supervisor waits for the end of this process. */
+/**
+ * A disk that does not answer may hold up the close, while a supervisor waits for the end of this
+ * process.
+ */
 const GIVE_UP_MS = 10_000;
 
 async function run(options: Readonly<Record<string, unknown>>): Promise<number> {
   const untilStopped = endOnStopSignals();
-  const layers = [otlpLayer(process.env), ...(await readSettingLayers(names, options, process.env))];
+  const layers = [
+    otlpLayer(process.env),
+    ...(await readSettingLayers(names, options, process.env)),
+  ];
   const config = parseCoordinatorConfig(layers, defaultDataDir(process.env));
   let tracing = noTracing;
   const moment = (): LogFields => tracing.logFields();
-  const log = createLog({ level: config.logLevel, format: config.logFormat, component: 'coordinator', moment });
+  const log = createLog({
+    level: config.logLevel,
+    format: config.logFormat,
+    component: 'coordinator',
+    moment,
+  });
   protectFromOutOfMemory();
   // Timers of the loops do not keep a process alive, and sockets alone should not decide.
   const alive = setInterval(() => undefined, 2 ** 30);

@@ -4,8 +4,16 @@ import { isLive, type ClusterState, type Stored } from '@cloudless/cluster-state
 import type { Controllers } from '@cloudless/controllers';
 
 /** Registers the cluster's gauges, read when they are scraped. */
-export function registerClusterMetrics(metrics: Meter, state: ClusterState, controllers: Controllers): void {
-  const nodes = metrics.gauge({ name: 'cloudless_nodes', help: 'Nodes, by whether their session is alive.', labels: ['alive'] });
+export function registerClusterMetrics(
+  metrics: Meter,
+  state: ClusterState,
+  controllers: Controllers,
+): void {
+  const nodes = metrics.gauge({
+    name: 'cloudless_nodes',
+    help: 'Nodes, by whether their session is alive.',
+    labels: ['alive'],
+  });
   const replicas = metrics.gauge({
     name: 'cloudless_replicas',
     help: 'Replicas that have a record, by what they are.',
@@ -14,11 +22,14 @@ export function registerClusterMetrics(metrics: Meter, state: ClusterState, cont
   const workloads = metrics.gauge({ name: 'cloudless_workloads', help: 'Declared workloads.' });
   metrics.onExpose(() => {
     const view = state.view();
-    const alive = [...view.nodes()].filter(({ value }) => controllers.nodes.status(value.id).alive).length;
+    const alive = [...view.nodes()].filter(
+      ({ value }) => controllers.nodes.status(value.id).alive,
+    ).length;
     nodes.set(alive, { alive: 'true' });
     nodes.set([...view.nodes()].length - alive, { alive: 'false' });
     workloads.set([...view.workloads()].length);
-    for (const [name, count] of Object.entries(countReplicas(view.replicas()))) replicas.set(count, { state: name });
+    for (const [name, count] of Object.entries(countReplicas(view.replicas())))
+      replicas.set(count, { state: name });
   });
 }
 

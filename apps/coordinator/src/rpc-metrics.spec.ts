@@ -27,7 +27,12 @@ function aLoad(value: Partial<RpcLoad> = {}): RpcLoad {
 
 it('shows what the server holds, and counts what it refused once', async () => {
   const metrics = createMetrics();
-  const busy = lane({ running: 3, waiting: 4, admitted: 50, shed: { overload: 7, full: 0, waited: 1 } });
+  const busy = lane({
+    running: 3,
+    waiting: 4,
+    admitted: 50,
+    shed: { overload: 7, full: 0, waited: 1 },
+  });
   let load = aLoad();
   registerRpcMetrics(metrics, () => load);
   await metrics.expose();

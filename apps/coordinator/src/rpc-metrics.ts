@@ -4,14 +4,24 @@ import { LANES, type RpcLoad } from '@cloudless/rpc-server';
 /** Registers what the API's server holds and refuses; read when it is scraped. */
 export function registerRpcMetrics(metrics: Metrics, load: () => RpcLoad): void {
   const lanes = ['lane'];
-  const running = metrics.gauge({ name: 'cloudless_rpc_running', help: 'Calls whose handlers work, by lane.', labels: lanes });
+  const running = metrics.gauge({
+    name: 'cloudless_rpc_running',
+    help: 'Calls whose handlers work, by lane.',
+    labels: lanes,
+  });
   const waiting = metrics.gauge({
     name: 'cloudless_rpc_waiting',
     help: 'Calls that wait for their turn, by lane.',
     labels: lanes,
   });
-  const streams = metrics.gauge({ name: 'cloudless_rpc_streams', help: 'Open streams and long calls of users.' });
-  const connections = metrics.gauge({ name: 'cloudless_rpc_connections', help: 'Open connections.' });
+  const streams = metrics.gauge({
+    name: 'cloudless_rpc_streams',
+    help: 'Open streams and long calls of users.',
+  });
+  const connections = metrics.gauge({
+    name: 'cloudless_rpc_connections',
+    help: 'Open connections.',
+  });
   const overload = metrics.gauge({
     name: 'cloudless_rpc_overload_level',
     help: '0: keeps up; 1: second reads of a client are shed; 2: reads are; 3: reads and writes are.',
@@ -21,14 +31,33 @@ export function registerRpcMetrics(metrics: Metrics, load: () => RpcLoad): void 
     help: 'Memory that waits for clients: requests for their turn, answers to be read.',
     labels: ['what'],
   });
-  const admitted = total(metrics, 'cloudless_rpc_admitted_total', 'Calls that got their turn, by lane.', lanes);
-  const shed = total(metrics, 'cloudless_rpc_shed_total', 'Calls refused to keep the others served, by lane and reason.', [
-    ...lanes,
-    'reason',
-  ]);
-  const streamsRefused = total(metrics, 'cloudless_rpc_streams_refused_total', 'Streams refused because too many were open.');
-  const readersCut = total(metrics, 'cloudless_rpc_readers_cut_total', 'Calls ended because their answer was not read.');
-  const dropped = total(metrics, 'cloudless_rpc_connections_dropped_total', 'Connections closed because too many were open.');
+  const admitted = total(
+    metrics,
+    'cloudless_rpc_admitted_total',
+    'Calls that got their turn, by lane.',
+    lanes,
+  );
+  const shed = total(
+    metrics,
+    'cloudless_rpc_shed_total',
+    'Calls refused to keep the others served, by lane and reason.',
+    [...lanes, 'reason'],
+  );
+  const streamsRefused = total(
+    metrics,
+    'cloudless_rpc_streams_refused_total',
+    'Streams refused because too many were open.',
+  );
+  const readersCut = total(
+    metrics,
+    'cloudless_rpc_readers_cut_total',
+    'Calls ended because their answer was not read.',
+  );
+  const dropped = total(
+    metrics,
+    'cloudless_rpc_connections_dropped_total',
+    'Connections closed because too many were open.',
+  );
   metrics.onExpose(() => {
     const now = load();
     for (const lane of LANES) {

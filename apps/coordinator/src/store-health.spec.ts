@@ -11,12 +11,21 @@ const OUT_OF_SERVICE = new CloudlessError('unavailable', 'out of service');
 
 /** True once the process has been asked to end. */
 function hasEnded(health: StoreHealth): Promise<boolean> {
-  return Promise.race([health.ended.then(() => true), Promise.resolve().then(() => Promise.resolve(false))]);
+  return Promise.race([
+    health.ended.then(() => true),
+    Promise.resolve().then(() => Promise.resolve(false)),
+  ]);
 }
 
 describe('StoreHealth', () => {
   it.each([
-    { name: 'nothing was noted', act: () => undefined, health: { ok: true }, notReady: [], ended: false },
+    {
+      name: 'nothing was noted',
+      act: () => undefined,
+      health: { ok: true },
+      notReady: [],
+      ended: false,
+    },
     {
       name: 'the disk is full',
       act: (health: StoreHealth) => health.noteRoom(false),
@@ -59,15 +68,22 @@ describe('StoreHealth', () => {
       notReady: ['out of service'],
       ended: true,
     },
-  ])('reports to probes and ends the process as it should when $name', async ({ act, health, notReady, ended }) => {
-    const store = new StoreHealth();
-    act(store);
-    expect({ health: store.health(), notReady: store.reasonsNotReady(), ended: await hasEnded(store) }).toEqual({
-      health,
-      notReady,
-      ended,
-    });
-  });
+  ])(
+    'reports to probes and ends the process as it should when $name',
+    async ({ act, health, notReady, ended }) => {
+      const store = new StoreHealth();
+      act(store);
+      expect({
+        health: store.health(),
+        notReady: store.reasonsNotReady(),
+        ended: await hasEnded(store),
+      }).toEqual({
+        health,
+        notReady,
+        ended,
+      });
+    },
+  );
 
   it('keeps the reason that came first', async () => {
     const store = new StoreHealth();

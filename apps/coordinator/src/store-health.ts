@@ -4,9 +4,13 @@ import type { HealthReport } from '@cloudless/rpc-server';
 import type { StorageFault } from '@cloudless/state-store';
 
 const DISK_FULL = 'disk full: the state takes no writes, everything else goes on';
-const BACK_UP_FIRST = 'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
+const BACK_UP_FIRST =
+  'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
 
-/** State of the store as probes and metrics report it, and as it decides about the end of the process. */
+/**
+ * State of the store as probes and metrics report it, and as it decides about the end of the
+ * process.
+ */
 export class StoreHealth {
   /**
    * Resolves with the reason when this process can no longer serve: another coordinator has the
@@ -36,13 +40,17 @@ export class StoreHealth {
     if (fault.lost !== 'dataFile') this.noteEnd(fault);
   };
 
-  /** Called when the leadership is lost or the store is out of service. Only the first call counts. */
+  /**
+   * Called when the leadership is lost or the store is out of service. Only the first call counts.
+   */
   readonly noteEnd = (reason: CloudlessError): void => {
     this.end ??= reason;
     this.resolveEnded(reason);
   };
 
-  /** A full disk or a lost data file is no reason to restart: reads, sessions and replicas go on. */
+  /**
+   * A full disk or a lost data file is no reason to restart: reads, sessions and replicas go on.
+   */
   health(): HealthReport {
     if (this.end !== undefined) return { ok: false, reasons: [this.end.message] };
     const degraded = [
@@ -62,6 +70,8 @@ export class StoreHealth {
       name: 'cloudless_store_writable',
       help: '1 while the state store takes writes, 0 while its disk is full or its data file is lost.',
     });
-    metrics.onExpose(() => writable.set(this.hasRoom && this.fault === undefined && this.end === undefined ? 1 : 0));
+    metrics.onExpose(() =>
+      writable.set(this.hasRoom && this.fault === undefined && this.end === undefined ? 1 : 0),
+    );
   }
 }

@@ -4,12 +4,18 @@ import type { Meter } from '@cloudless/base';
 
 /** Registers how much room the store takes and has; read when it is scraped. */
 export function registerStoreMetrics(meter: Meter, directory: string): void {
-  const size = meter.gauge({ name: 'cloudless_store_size_bytes', help: 'Disk space that the files of the state store take.' });
+  const size = meter.gauge({
+    name: 'cloudless_store_size_bytes',
+    help: 'Disk space that the files of the state store take.',
+  });
   const free = meter.gauge({
     name: 'cloudless_store_disk_free_bytes',
     help: 'Free space of the disk under the state store, for users without privileges.',
   });
-  const total = meter.gauge({ name: 'cloudless_store_disk_size_bytes', help: 'Size of the disk under the state store.' });
+  const total = meter.gauge({
+    name: 'cloudless_store_disk_size_bytes',
+    help: 'Size of the disk under the state store.',
+  });
   meter.onExpose(async () => {
     const disk = await statfs(directory);
     free.set(disk.bavail * disk.bsize);

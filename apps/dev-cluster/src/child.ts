@@ -9,7 +9,10 @@ import type { Guard } from './guard.js';
 /** The programs that make up a cluster. */
 export type Program = 'coordinator' | 'agent' | 'cloudlessctl';
 
-/** The command that runs one of our programs: the bundle beside our own, or the source when we run from source. */
+/**
+ * The command that runs one of our programs: the bundle beside our own, or the source when we run
+ * from source.
+ */
 export function commandOf(program: Program): readonly string[] {
   const fromSource = import.meta.url.endsWith('.ts');
   const entry = fromSource ? `../../${program}/src/main.ts` : `../${program}/main.mjs`;
@@ -62,20 +65,31 @@ export class Child {
       }
       process.once('error', reject);
       void this.exited.then(() =>
-        reject(new CloudlessError('unavailable', `${options.name} ended before it was ready:\n${this.lastLines.join('\n')}`)),
+        reject(
+          new CloudlessError(
+            'unavailable',
+            `${options.name} ended before it was ready:\n${this.lastLines.join('\n')}`,
+          ),
+        ),
       );
     });
     this.ready.catch(() => undefined); // whoever waits for it is told
   }
 
-  /** Resolves with the fields of its log line `readyMessage`; rejects with its last words when it ends before. */
+  /**
+   * Resolves with the fields of its log line `readyMessage`; rejects with its last words when it
+   * ends before.
+   */
   readonly ready: Promise<ReadyFields>;
 
   /** Starts a program. */
   static start(options: ChildOptions): Child {
     const [executable = process.execPath, ...before] = commandOf(options.program);
     // A group of its own: Ctrl-C reaches us alone, and we end the children in good order.
-    const spawned = spawn(executable, [...before, ...options.args], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+    const spawned = spawn(executable, [...before, ...options.args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
     return new Child(options, spawned);
   }
 

@@ -1,4 +1,9 @@
-import { createAgentClient, createCoordinatorClient, type ReplicaStatus, type Workload } from '@cloudless/api';
+import {
+  createAgentClient,
+  createCoordinatorClient,
+  type ReplicaStatus,
+  type Workload,
+} from '@cloudless/api';
 import { CloudlessError, sleep } from '@cloudless/base';
 import { systemClock } from '@cloudless/system';
 import { createGrpcTransport } from '@connectrpc/connect-node';
@@ -34,9 +39,19 @@ export async function runDemo({ url, commands, write }: DemoOptions): Promise<vo
     commands.run('workload', 'update', NAME, '--env', 'GREETING=version two', '--wait'),
   );
   await step('kill -9 one replica: its agent has it back at once', () => killOne(url, write));
-  await step('what the replicas print', () => commands.run('workload', 'logs', NAME, '--tail', '2'));
+  await step('what the replicas print', () =>
+    commands.run('workload', 'logs', NAME, '--tail', '2'),
+  );
   await step('run a command inside a replica', () =>
-    commands.run('workload', 'exec', NAME, '--', 'node', '-p', '`${process.env.GREETING}, port ${process.env.PORT}`'),
+    commands.run(
+      'workload',
+      'exec',
+      NAME,
+      '--',
+      'node',
+      '-p',
+      '`${process.env.GREETING}, port ${process.env.PORT}`',
+    ),
   );
   await step('what happened', () => commands.run('events', '--limit', '8'));
   await step('delete', () => commands.run('workload', 'delete', NAME, '--wait'));
@@ -45,10 +60,13 @@ export async function runDemo({ url, commands, write }: DemoOptions): Promise<vo
 async function killOne(url: string, write: (text: string) => void): Promise<void> {
   const transport = createGrpcTransport({ baseUrl: url });
   const coordinator = createCoordinatorClient(transport);
-  const read = (): Promise<Workload> => coordinator.getWorkload({ namespace: 'default', name: NAME });
+  const read = (): Promise<Workload> =>
+    coordinator.getWorkload({ namespace: 'default', name: NAME });
   const victim = (await read()).status?.replicas.find(({ ready }) => ready);
   if (victim === undefined) throw new CloudlessError('precondition', 'no replica is ready');
-  const { pid } = await createAgentClient(transport).getContainerStatus({ containerId: victim.containerId });
+  const { pid } = await createAgentClient(transport).getContainerStatus({
+    containerId: victim.containerId,
+  });
   const began = systemClock.now();
   process.kill(pid, 'SIGKILL');
   write(`killed process ${pid} of replica ${victim.id} on ${victim.nodeId}\n`);
@@ -59,5 +77,7 @@ async function killOne(url: string, write: (text: string) => void): Promise<void
       throw new CloudlessError('deadline', `replica ${victim.id} is not ready again`);
     await sleep(systemClock, 10);
   }
-  write(`ready again after ${Math.round(systemClock.now() - began)} ms: same replica, same node, one restart\n`);
+  write(
+    `ready again after ${Math.round(systemClock.now() - began)} ms: same replica, same node, one restart\n`,
+  );
 }

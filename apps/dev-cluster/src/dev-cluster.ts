@@ -9,7 +9,9 @@ export interface DevClusterOptions {
   readonly dataDir: string;
   readonly port: number;
   readonly opsPort: number;
-  /** Port of the first agent's own service; the others follow. 0 lets the system choose for each. */
+  /**
+   * Port of the first agent's own service; the others follow. 0 lets the system choose for each.
+   */
   readonly agentPort: number;
   readonly agents: number;
   /** First port that agents hand to workloads; each agent has a thousand. */
@@ -30,7 +32,11 @@ export interface DevCluster {
   readonly url: string;
   readonly opsUrl: string;
   /** Ids of the nodes and addresses of their agents' own service. */
-  readonly agents: readonly { readonly name: string; readonly zone: string; readonly address: string }[];
+  readonly agents: readonly {
+    readonly name: string;
+    readonly zone: string;
+    readonly address: string;
+  }[];
   /** Which container runtime the agents use, or why none. */
   readonly containers: Containers;
   /** Rejects when the coordinator ends by itself, or an agent cannot be started again. */
@@ -43,7 +49,10 @@ export interface DevCluster {
 export type Containers = { readonly runtime: string } | { readonly why: string };
 
 const PORTS_PER_AGENT = 1_000;
-/** Workloads are stopped first, with their grace, and containers are removed with their networks and mounts. */
+/**
+ * Workloads are stopped first, with their grace, and containers are removed with their networks and
+ * mounts.
+ */
 const AGENT_GRACE_MS = 60_000;
 const COORDINATOR_GRACE_MS = 10_000;
 const ZONES = ['a', 'b', 'c'];
@@ -54,13 +63,20 @@ const COORDINATOR = 'coordinator';
  * @param signal - Aborts the start: processes that were started are stopped.
  * @throws {@link StoppedError} when `signal` is aborted before the cluster is up.
  */
-export async function startDevCluster(options: DevClusterOptions, signal: AbortSignal): Promise<DevCluster> {
+export async function startDevCluster(
+  options: DevClusterOptions,
+  signal: AbortSignal,
+): Promise<DevCluster> {
   const children = new Map<string, Child>();
   let stopping = false;
   let fail: (reason: Error) => void = () => undefined;
   const failed = new Promise<never>((_, reject) => (fail = reject));
   failed.catch(() => undefined);
-  const start = async (name: string, program: 'coordinator' | 'agent', args: readonly string[]): Promise<ReadyFields> => {
+  const start = async (
+    name: string,
+    program: 'coordinator' | 'agent',
+    args: readonly string[],
+  ): Promise<ReadyFields> => {
     if (stopping) throw new StoppedError();
     const child = Child.start({
       name,
@@ -75,12 +91,18 @@ export async function startDevCluster(options: DevClusterOptions, signal: AbortS
     children.set(name, child);
     const ready = await child.ready.catch((reason: unknown) => {
       // A program names its own flags; people gave ours.
-      throw new CloudlessError('unavailable', errorMessageOf(reason).replaceAll('--listen', '--agent-port'), { cause: reason });
+      throw new CloudlessError(
+        'unavailable',
+        errorMessageOf(reason).replaceAll('--listen', '--agent-port'),
+        { cause: reason },
+      );
     });
     void child.exited.then(() => {
       if (stopping) return;
       if (program === 'coordinator')
-        return fail(new Error(`${name} has ended; its log is ${join(options.dataDir, `${name}.log`)}`));
+        return fail(
+          new Error(`${name} has ended; its log is ${join(options.dataDir, `${name}.log`)}`),
+        );
       options.onRestart(name);
       start(name, program, args).catch(fail);
     });
@@ -109,10 +131,19 @@ export async function startDevCluster(options: DevClusterOptions, signal: AbortS
           ...['--name', name, '--coordinator', String(url), '--region', 'local', '--zone', zone],
           ...['--listen', `127.0.0.1:${options.agentPort === 0 ? 0 : options.agentPort + index}`],
           ...['--port-range', `${firstPort}-${firstPort + PORTS_PER_AGENT - 1}`],
-          ...['--runtime', options.runtime, ...(options.criSocket === undefined ? [] : ['--cri-socket', options.criSocket])],
+          ...[
+            '--runtime',
+            options.runtime,
+            ...(options.criSocket === undefined ? [] : ['--cri-socket', options.criSocket]),
+          ],
           '--stop-workloads-on-exit',
         ]);
-        return { name, zone, address: String(ready['address'] ?? ''), containers: containersOf(ready) };
+        return {
+          name,
+          zone,
+          address: String(ready['address'] ?? ''),
+          containers: containersOf(ready),
+        };
       }),
     );
     const [{ containers } = { containers: { why: 'there is no agent' } }] = agents;
@@ -134,5 +165,7 @@ function untilAborted(signal: AbortSignal): Promise<never> {
 }
 
 function containersOf({ containerRuntime, containers }: ReadyFields): Containers {
-  return typeof containerRuntime === 'string' ? { runtime: containerRuntime } : { why: String(containers ?? 'not known') };
+  return typeof containerRuntime === 'string'
+    ? { runtime: containerRuntime }
+    : { why: String(containers ?? 'not known') };
 }

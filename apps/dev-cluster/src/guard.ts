@@ -28,13 +28,17 @@ const LOOK_MS = 50;
 const KILL_MS = 5_000;
 
 /**
- * A process that outlives the dev cluster and ends its programs when the dev cluster could not: SIGKILL leaves no
- * time for that. The kernel closes the pipe to the standard input of the guard, whatever ends the dev cluster.
+ * A process that outlives the dev cluster and ends its programs when the dev cluster could not:
+ * SIGKILL leaves no time for that. The kernel closes the pipe to the standard input of the guard,
+ * whatever ends the dev cluster.
  */
 export class Guard {
   private constructor(private readonly child: ChildProcess) {}
 
-  /** Starts the guard in a session of its own, where neither Ctrl-C nor a hang-up of the terminal arrives. */
+  /**
+   * Starts the guard in a session of its own, where neither Ctrl-C nor a hang-up of the terminal
+   * arrives.
+   */
   static start(): Guard {
     const main = import.meta.url.endsWith('.ts') ? './main.ts' : './main.mjs';
     const entry = fileURLToPath(new URL(main, import.meta.url));
@@ -67,7 +71,12 @@ export class Guard {
 
   /** Resolves once the guard has found that nothing is left, and has ended. */
   async close(): Promise<void> {
-    if (this.child.pid === undefined || this.child.exitCode !== null || this.child.signalCode !== null) return;
+    if (
+      this.child.pid === undefined ||
+      this.child.exitCode !== null ||
+      this.child.signalCode !== null
+    )
+      return;
     const exited = new Promise<void>((resolve) => this.child.once('close', () => resolve()));
     this.child.stdin?.end();
     await exited;

@@ -44,16 +44,35 @@ async function main(argv: readonly string[]): Promise<number> {
     .description('One coordinator and several agents on this machine, in plaintext on loopback.')
     .option('--port <number>', 'port of the API', wholeNumber, 8080)
     .option('--ops-port <number>', 'port of /health, /ready and /metrics', wholeNumber, 8081)
-    .option('--agent-port <number>', "port of the first agent's own service; the others follow", wholeNumber, 9092)
-    .option('--workload-port <number>', 'first port that is handed to workloads', wholeNumber, 20_000)
+    .option(
+      '--agent-port <number>',
+      "port of the first agent's own service; the others follow",
+      wholeNumber,
+      9092,
+    )
+    .option(
+      '--workload-port <number>',
+      'first port that is handed to workloads',
+      wholeNumber,
+      20_000,
+    )
     .option('--agents <number>', 'how many agents', wholeNumber, 3)
     .addOption(
-      new Option('--runtime <name>', 'auto, process or cri: what the agents run beside plain processes')
+      new Option(
+        '--runtime <name>',
+        'auto, process or cri: what the agents run beside plain processes',
+      )
         .choices(['auto', 'process', 'cri'])
         .default('auto'),
     )
-    .option('--cri-socket <path>', 'of the container runtime; the default is the first that answers')
-    .option('--data-dir <path>', 'keep the data there; the default is a temporary directory that goes with the cluster')
+    .option(
+      '--cri-socket <path>',
+      'of the container runtime; the default is the first that answers',
+    )
+    .option(
+      '--data-dir <path>',
+      'keep the data there; the default is a temporary directory that goes with the cluster',
+    )
     .option('--example <file>', 'a manifest to apply once the cluster is up')
     .option('--demo', 'show the life of the example, step by step, and end')
     .option('--verbose', 'print what the programs log')
@@ -73,7 +92,8 @@ async function main(argv: readonly string[]): Promise<number> {
   let endWatch = (): void => undefined;
   const interrupted = new Promise<EndSignal>((resolve) => {
     for (const signal of END_SIGNALS) process.on(signal, () => resolve(signal));
-    // As a terminal that closes: nobody sees any more what we write, or the program that started us has ended.
+    // As a terminal that closes: nobody sees any more what we write, or the program that started us
+    // has ended.
     endWatch = onBrokenOutput(() => resolve('SIGHUP'));
     process.on('disconnect', () => resolve('SIGHUP'));
     process.channel?.unref();
@@ -92,18 +112,25 @@ async function main(argv: readonly string[]): Promise<number> {
         ...flags,
         dataDir,
         guard,
-        onRestart: (name) => write(`${pc.yellow(`${name} has ended; it is started again and adopts what it ran`)}\n`),
-        onLine: (name, line) => (flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined),
+        onRestart: (name) =>
+          write(`${pc.yellow(`${name} has ended; it is started again and adopts what it ran`)}\n`),
+        onLine: (name, line) =>
+          flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined,
       },
       starting.signal,
     );
     describeCluster(cluster, flags);
-    return await Promise.race([show(cluster, flags, interrupted, { signal: stopping.signal, guard }), cluster.failed]);
+    return await Promise.race([
+      show(cluster, flags, interrupted, { signal: stopping.signal, guard }),
+      cluster.failed,
+    ]);
   } catch (reason) {
-    // A file system that does not answer may block a thread of this process; only the signal ends it then.
+    // A file system that does not answer may block a thread of this process; only the signal ends
+    // it then.
     if (cluster === undefined && reason instanceof StoppedError) endSignal = await interrupted;
     else process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
-    if (flags.demo === true) for (const cause of errorFields(reason).causes ?? []) process.stderr.write(`  ${cause}\n`);
+    if (flags.demo === true)
+      for (const cause of errorFields(reason).causes ?? []) process.stderr.write(`  ${cause}\n`);
     return 1;
   } finally {
     stopping.abort();
@@ -118,7 +145,10 @@ async function main(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** @returns 0 when everything was shown or it stayed until it was told to end, 130 when it was interrupted before. */
+/**
+ * @returns 0 when everything was shown or it stayed until it was told to end, 130 when it was
+ * interrupted before.
+ */
 async function show(
   cluster: DevCluster,
   flags: Flags,
@@ -136,7 +166,11 @@ async function show(
   return 0;
 }
 
-async function showExample(cluster: DevCluster, flags: Flags, commands: CommandLine): Promise<undefined> {
+async function showExample(
+  cluster: DevCluster,
+  flags: Flags,
+  commands: CommandLine,
+): Promise<undefined> {
   if (flags.example !== undefined) {
     await commands.run('apply', '-f', flags.example, '--wait');
     await commands.run('workload', 'list');
@@ -148,7 +182,10 @@ async function showExample(cluster: DevCluster, flags: Flags, commands: CommandL
   return undefined;
 }
 
-function describeCluster({ url, opsUrl, agents, containers }: DevCluster, { runtime }: Flags): void {
+function describeCluster(
+  { url, opsUrl, agents, containers }: DevCluster,
+  { runtime }: Flags,
+): void {
   write(`\n${pc.bold('Cluster is up')}, in plaintext and for this machine only.\n`);
   write(`  API      ${url}   (Connect, gRPC, gRPC-Web)\n  Health   ${opsUrl}/health\n`);
   write(`  Runtime  ${runtimeText(containers, runtime)}\n`);
@@ -177,7 +214,8 @@ ${pc.bold('Ctrl-C')} stops everything.
 
 function wholeNumber(text: string): number {
   const value = Number(text);
-  if (!/^\d+$/.test(text) || value > 65_535) throw new InvalidArgumentError('It must be a whole number from 0 to 65535.');
+  if (!/^\d+$/.test(text) || value > 65_535)
+    throw new InvalidArgumentError('It must be a whole number from 0 to 65535.');
   return value;
 }
 

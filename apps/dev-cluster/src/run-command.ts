@@ -8,7 +8,9 @@ import type { Guard } from './guard.js';
 const COMMAND = 'cloudlessctl';
 const COMMAND_GRACE_MS = 1_000;
 
-/** Runs cloudlessctl against the cluster as a user would, showing the command and what it prints. */
+/**
+ * Runs cloudlessctl against the cluster as a user would, showing the command and what it prints.
+ */
 export class CommandLine {
   constructor(
     private readonly server: string,
@@ -38,7 +40,8 @@ export class CommandLine {
       child.once('error', reject);
       child.once('close', resolve);
     }).finally(() => this.guard.ended(COMMAND));
-    if (code !== 0) throw new CloudlessError('internal', `"${shown}" ended with ${code ?? 'a signal'}`);
+    if (code !== 0)
+      throw new CloudlessError('internal', `"${shown}" ended with ${code ?? 'a signal'}`);
     return output;
   }
 }

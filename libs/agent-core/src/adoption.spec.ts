@@ -23,7 +23,9 @@ describe('an agent after its own restart', () => {
     const before = idOf(world);
     world.coordinator.history.length = 0;
     await world.restart();
-    expect(world.coordinator.history).toMatchObject([{ containerId: before, restarts: 1, ready: true, orderRevision: 10n }]);
+    expect(world.coordinator.history).toMatchObject([
+      { containerId: before, restarts: 1, ready: true, orderRevision: 10n },
+    ]);
     expect(world.machine.startCount).toBe(2);
   });
 
@@ -31,7 +33,9 @@ describe('an agent after its own restart', () => {
     const world = new AgentWorld();
     world.deafPorts.add('*');
     await world.start();
-    world.coordinator.order(aStartOrder({ spec: { ports: [{ name: 'http', containerPort: 80 }] } }));
+    world.coordinator.order(
+      aStartOrder({ spec: { ports: [{ name: 'http', containerPort: 80 }] } }),
+    );
     await world.clock.advance(100);
     await world.restart();
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: false });
@@ -46,7 +50,12 @@ describe('an agent after its own restart', () => {
     const [container] = await world.runtime.list();
     world.machine.exit(toContainerId(container?.containerId ?? ''), 4);
     await world.start();
-    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: false, restarts: 1, reason: 'exit code 4, restarting in 100 ms' });
+    expect(world.seen()).toEqual({
+      phase: 'RUNNING',
+      ready: false,
+      restarts: 1,
+      reason: 'exit code 4, restarting in 100 ms',
+    });
     await world.clock.advance(100);
     expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
     expect(world.report().lastExitCode).toBe(4);
@@ -57,7 +66,10 @@ describe('an agent after its own restart', () => {
     world.machine.exit(idOf(world), 4);
     await settle();
     await world.restart();
-    expect(world.seen()).toMatchObject({ restarts: 1, reason: 'exit code 4, restarting in 100 ms' });
+    expect(world.seen()).toMatchObject({
+      restarts: 1,
+      reason: 'exit code 4, restarting in 100 ms',
+    });
     await world.clock.advance(100);
     expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
   });
@@ -125,7 +137,12 @@ describe('an agent after its own restart', () => {
     world.coordinator.reports.clear();
     await world.start();
     await world.clock.advance(60_000);
-    expect(world.report()).toMatchObject({ orderRevision: 10n, workloadUid: 'web', restarts: 0, ready: true });
+    expect(world.report()).toMatchObject({
+      orderRevision: 10n,
+      workloadUid: 'web',
+      restarts: 0,
+      ready: true,
+    });
     expect(world.seen()?.phase).toBe('RUNNING');
     world.coordinator.order(aStartOrder()); // the same revision brings the order itself
     await settle();
@@ -264,7 +281,8 @@ describe('an agent whose runtime goes away', () => {
         },
         start: async (request: ContainerRequest) => {
           const status = await runtime.start(request);
-          if (connection.losesAnswers) throw new CloudlessError('unavailable', 'the answer was lost');
+          if (connection.losesAnswers)
+            throw new CloudlessError('unavailable', 'the answer was lost');
           return status;
         },
       }),
@@ -283,8 +301,16 @@ describe('an agent whose runtime goes away', () => {
   }
 
   it.each([
-    { name: 'an exit', happen: (world: AgentWorld) => world.machine.exit(idOf(world), 9), lastExitCode: 9 },
-    { name: 'a loss', happen: (world: AgentWorld) => world.machine.lose(idOf(world)), lastExitCode: undefined },
+    {
+      name: 'an exit',
+      happen: (world: AgentWorld) => world.machine.exit(idOf(world), 9),
+      lastExitCode: 9,
+    },
+    {
+      name: 'a loss',
+      happen: (world: AgentWorld) => world.machine.lose(idOf(world)),
+      lastExitCode: undefined,
+    },
   ])('lists anew and handles $name that it missed', async ({ happen, lastExitCode }) => {
     const { world, connection } = await aBreakableWorld();
     connection.cut();

@@ -11,7 +11,10 @@ export interface AgentIdentity {
   readonly highestEpoch: bigint;
 }
 
-/** What is kept of one replica: its orders, which count, and how far it got, which only spares work after a restart. */
+/**
+ * What is kept of one replica: its orders, which count, and how far it got, which only spares work
+ * after a restart.
+ */
 export interface StoredReplica {
   readonly replicaId: string;
   readonly workloadUid: string;
@@ -51,11 +54,14 @@ export interface StoredAgent {
 }
 
 /**
- * An agent's memory over its restarts. A save is on disk when its promise resolves, and a crash in the middle of it leaves the
- * older or the newer value. The caller saves one replica once at a time.
+ * An agent's memory over its restarts. A save is on disk when its promise resolves, and a crash in
+ * the middle of it leaves the older or the newer value. The caller saves one replica once at a
+ * time.
  */
 export interface AgentStore {
-  /** @throws kind `internal` when what is kept is damaged: it must not be taken for an empty memory. */
+  /**
+   * @throws kind `internal` when what is kept is damaged: it must not be taken for an empty memory.
+   */
   load(): Promise<StoredAgent>;
   saveIdentity(identity: AgentIdentity): Promise<void>;
   saveReplica(replica: StoredReplica): Promise<void>;

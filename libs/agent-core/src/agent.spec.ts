@@ -13,22 +13,34 @@ async function aWorld(...orders: ReturnType<typeof aStartOrder>[]): Promise<Agen
   return world;
 }
 
-const idOf = (world: AgentWorld, replicaId = 'web-1') => toContainerId(world.report(replicaId).containerId);
+const idOf = (world: AgentWorld, replicaId = 'web-1') =>
+  toContainerId(world.report(replicaId).containerId);
 
 describe('an agent with a coordinator', () => {
   it('enrols at first start, says hello with an empty inventory, and remembers its cluster', async () => {
     const world = await aWorld();
-    expect(world.coordinator.received.map(({ case: kind }) => kind)).toEqual(['hello', 'inventory', 'usage']);
+    expect(world.coordinator.received.map(({ case: kind }) => kind)).toEqual([
+      'hello',
+      'inventory',
+      'usage',
+    ]);
     expect(world.coordinator.hellos[0]).toMatchObject({
       nodeId: 'node-1',
       clusterId: 'cluster-1',
       bootId: 'boot-1',
       highestEpoch: 0n,
     });
-    expect(world.store.identity).toMatchObject({ nodeId: 'node-1', clusterId: 'cluster-1', highestEpoch: 1n });
+    expect(world.store.identity).toMatchObject({
+      nodeId: 'node-1',
+      clusterId: 'cluster-1',
+      highestEpoch: 1n,
+    });
     await world.restart();
     expect(world.coordinator.enrolments).toHaveLength(1);
-    expect(world.coordinator.hellos[1]).toMatchObject({ instanceId: world.coordinator.hellos[0]?.instanceId, highestEpoch: 1n });
+    expect(world.coordinator.hellos[1]).toMatchObject({
+      instanceId: world.coordinator.hellos[0]?.instanceId,
+      highestEpoch: 1n,
+    });
   });
 
   it('starts what it is told to, and is ready once every TCP port accepts', async () => {
@@ -46,7 +58,10 @@ describe('an agent with a coordinator', () => {
     world.deafPorts.clear();
     await world.clock.advance(250);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, reason: '' });
-    expect(world.report()).toMatchObject({ orderRevision: 10n, endpoints: [{ portName: 'http', ip: '127.0.0.1' }] });
+    expect(world.report()).toMatchObject({
+      orderRevision: 10n,
+      endpoints: [{ portName: 'http', ip: '127.0.0.1' }],
+    });
     expect(idOf(world)).toMatch(/^[0-9a-f]{64}$/);
   });
 
@@ -69,7 +84,12 @@ describe('an agent with a coordinator', () => {
     const first = idOf(world);
     world.machine.exit(first, 3);
     await settle();
-    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: false, restarts: 1, reason: 'exit code 3, restarting in 100 ms' });
+    expect(world.seen()).toEqual({
+      phase: 'RUNNING',
+      ready: false,
+      restarts: 1,
+      reason: 'exit code 3, restarting in 100 ms',
+    });
     await world.clock.advance(100);
     expect(world.seen()).toEqual({ phase: 'RUNNING', ready: true, restarts: 1, reason: '' });
     expect(idOf(world)).not.toBe(first);
@@ -100,15 +120,38 @@ describe('an agent with a coordinator', () => {
       await world.clock.advance(10_000);
     }
     expect(world.report().earlierContainerIds).toEqual(ids.slice(-2));
-    expect((await world.runtime.list()).map(({ containerId }) => containerId)).toEqual([...ids.slice(-2), idOf(world)]);
+    expect((await world.runtime.list()).map(({ containerId }) => containerId)).toEqual([
+      ...ids.slice(-2),
+      idOf(world),
+    ]);
   });
 
   it.each([
     { policy: RestartPolicy_Policy.NEVER, exitCode: 0, phase: 'SUCCEEDED', reason: 'completed' },
-    { policy: RestartPolicy_Policy.NEVER, exitCode: 2, phase: 'FAILED', reason: 'exit code 2; never restarted' },
-    { policy: RestartPolicy_Policy.ON_FAILURE, exitCode: 0, phase: 'SUCCEEDED', reason: 'completed' },
-    { policy: RestartPolicy_Policy.ON_FAILURE, exitCode: 2, phase: 'RUNNING', reason: 'exit code 2, restarting in 100 ms' },
-    { policy: RestartPolicy_Policy.ALWAYS, exitCode: 0, phase: 'RUNNING', reason: 'completed, restarting in 100 ms' },
+    {
+      policy: RestartPolicy_Policy.NEVER,
+      exitCode: 2,
+      phase: 'FAILED',
+      reason: 'exit code 2; never restarted',
+    },
+    {
+      policy: RestartPolicy_Policy.ON_FAILURE,
+      exitCode: 0,
+      phase: 'SUCCEEDED',
+      reason: 'completed',
+    },
+    {
+      policy: RestartPolicy_Policy.ON_FAILURE,
+      exitCode: 2,
+      phase: 'RUNNING',
+      reason: 'exit code 2, restarting in 100 ms',
+    },
+    {
+      policy: RestartPolicy_Policy.ALWAYS,
+      exitCode: 0,
+      phase: 'RUNNING',
+      reason: 'completed, restarting in 100 ms',
+    },
   ])('policy $policy after exit $exitCode: $phase', async ({ policy, exitCode, phase, reason }) => {
     const world = await aWorld(aStartOrder({ spec: { restart: { policy } } }));
     world.machine.exit(idOf(world), exitCode);
@@ -118,12 +161,19 @@ describe('an agent with a coordinator', () => {
   });
 
   it('has failed when the retries are spent', async () => {
-    const world = await aWorld(aStartOrder({ spec: { restart: { policy: RestartPolicy_Policy.ALWAYS, maxRetries: 2 } } }));
+    const world = await aWorld(
+      aStartOrder({ spec: { restart: { policy: RestartPolicy_Policy.ALWAYS, maxRetries: 2 } } }),
+    );
     for (let crash = 0; crash < 3; crash += 1) {
       world.machine.exit(idOf(world), 7);
       await world.clock.advance(1_000);
     }
-    expect(world.seen()).toEqual({ phase: 'FAILED', ready: false, restarts: 2, reason: 'exit code 7; gave up after 2 retries' });
+    expect(world.seen()).toEqual({
+      phase: 'FAILED',
+      ready: false,
+      restarts: 2,
+      reason: 'exit code 7; gave up after 2 retries',
+    });
     expect(world.machine.startCount).toBe(3);
   });
 
@@ -169,15 +219,30 @@ describe('an agent with a coordinator', () => {
 
   it('stops: leaves the endpoints, waits, asks, and kills after the grace', async () => {
     const world = await aWorld(
-      aStartOrder({ spec: { ...withPort, command: ['behave', JSON.stringify([{ step: 'ignoreTerm' }, { step: 'hold' }])] } }),
+      aStartOrder({
+        spec: {
+          ...withPort,
+          command: ['behave', JSON.stringify([{ step: 'ignoreTerm' }, { step: 'hold' }])],
+        },
+      }),
     );
     world.coordinator.order(aStopOrder());
     await world.clock.advance(999);
-    expect(world.seen()).toEqual({ phase: 'STOPPING', ready: false, restarts: 0, reason: 'scaled down' });
+    expect(world.seen()).toEqual({
+      phase: 'STOPPING',
+      ready: false,
+      restarts: 0,
+      reason: 'scaled down',
+    });
     await world.clock.advance(10_000);
     expect(world.seen()).toMatchObject({ phase: 'STOPPING' });
     await world.clock.advance(1);
-    expect(world.seen()).toEqual({ phase: 'STOPPED', ready: false, restarts: 0, reason: 'killed by SIGKILL' });
+    expect(world.seen()).toEqual({
+      phase: 'STOPPED',
+      ready: false,
+      restarts: 0,
+      reason: 'killed by SIGKILL',
+    });
     expect(world.report()).toMatchObject({ orderRevision: 20n, lastExitCode: 137, endpoints: [] });
     await world.clock.advance(60_000);
     expect(world.machine.startCount).toBe(1);
@@ -219,7 +284,10 @@ describe('an agent with a coordinator', () => {
     const world = await aWorld(aStartOrder({ epoch: 5n }));
     world.coordinator.order(aStopOrder({ epoch: 4n, revision: 99n }));
     await settle();
-    expect(world.coordinator.received.at(-1)).toMatchObject({ case: 'refused', value: { heldEpoch: 5n } });
+    expect(world.coordinator.received.at(-1)).toMatchObject({
+      case: 'refused',
+      value: { heldEpoch: 5n },
+    });
     await world.restart();
     world.coordinator.order(aStopOrder({ epoch: 4n, revision: 99n }));
     await settle();
@@ -243,7 +311,11 @@ describe('an agent with a coordinator', () => {
     await world.clock.advance(0);
     expect(await world.runtime.list()).toEqual([]);
     expect(world.store.replicas.size).toBe(0);
-    expect(world.report()).toMatchObject({ orderRevision: 30n, containerId: '', earlierContainerIds: [] });
+    expect(world.report()).toMatchObject({
+      orderRevision: 30n,
+      containerId: '',
+      earlierContainerIds: [],
+    });
   });
 
   it('answers each forgetting of what it does not know, once: the coordinator asks until it hears that', async () => {
@@ -286,13 +358,19 @@ describe('an agent with a coordinator', () => {
   ])('refuses another cluster at %s, naming the reset command', async (_name, enrolsAgain) => {
     const world = await aWorld(aStartOrder());
     const lines: unknown[] = [];
-    world.log = { ...world.log, error: (message, fields) => lines.push({ message, ...fields }), child: () => world.log };
+    world.log = {
+      ...world.log,
+      error: (message, fields) => lines.push({ message, ...fields }),
+      child: () => world.log,
+    };
     world.coordinator.clusterId = 'cluster-2';
     if (enrolsAgain) world.coordinator.failure = new CloudlessError('notFound', 'no such node');
     await world.restart();
     world.coordinator.failure = undefined;
     await world.clock.advance(10_000);
-    expect(lines).toEqual([expect.objectContaining({ error: expect.stringContaining('run: cloudless-agent reset') })]);
+    expect(lines).toEqual([
+      expect.objectContaining({ error: expect.stringContaining('run: cloudless-agent reset') }),
+    ]);
     expect(world.agent.clusterId).toBe('cluster-1');
     expect(world.agent.connected).toBe(false);
     expect((await world.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);

@@ -43,8 +43,9 @@ export interface AgentOptions {
   readonly transport: CoordinatorTransport;
   readonly runtime: ContainerRuntime;
   /**
-   * Told which cluster this node belongs to: at the start when that is known, otherwise after the enrolment, before the first Hello.
-   * What the runtime holds of that cluster is looked at when it resolves.
+   * Told which cluster this node belongs to: at the start when that is known, otherwise after the
+   * enrolment, before the first Hello. What the runtime holds of that cluster is looked at when it
+   * resolves.
    */
   readonly onCluster?: (clusterId: string) => Promise<void>;
   readonly store: AgentStore;
@@ -62,7 +63,10 @@ export interface AgentOptions {
   readonly log: Log;
   /** What an operator runs to make this agent forget its cluster. */
   readonly resetCommand: string;
-  /** How many containers are being started at a time at most; 1 or more. Default 4. Stops never wait. */
+  /**
+   * How many containers are being started at a time at most; 1 or more. Default 4. Stops never
+   * wait.
+   */
   readonly startConcurrency?: number;
   /** Default: nothing is measured. */
   readonly meter?: Meter;
@@ -102,9 +106,19 @@ export class Agent {
       ...(dial === undefined ? {} : { dial }),
       ...(this.sampler === undefined ? {} : { stats: this.sampler }),
     });
-    this.tunnels = new Tunnels({ transport, service: this.containers, clock, log: log.child({ component: 'tunnel' }) });
+    this.tunnels = new Tunnels({
+      transport,
+      service: this.containers,
+      clock,
+      log: log.child({ component: 'tunnel' }),
+    });
     const runtimeWatch = (this.runtimeWatch = new RuntimeWatch({ runtime, replicas, clock, log }));
-    this.watch = new NodeWatch({ probe: options.probe, clock, log, containers: () => runtimeWatch.condition });
+    this.watch = new NodeWatch({
+      probe: options.probe,
+      clock,
+      log,
+      containers: () => runtimeWatch.condition,
+    });
     this.session = new SessionClient({
       transport,
       addresses: options.coordinators,
@@ -125,21 +139,32 @@ export class Agent {
     contact.listen(() => void replicas.renewLeases());
     const { meter } = options;
     if (meter !== undefined)
-      this.hide = showAgent(meter, { connected: () => this.connected, tunnels: () => this.tunnels.size, replicas });
+      this.hide = showAgent(meter, {
+        connected: () => this.connected,
+        tunnels: () => this.tunnels.size,
+        replicas,
+      });
   }
 
   /**
-   * Reads what an earlier agent left, adopts what runs, and goes on with it. Resolves then: with or without a coordinator.
+   * Reads what an earlier agent left, adopts what runs, and goes on with it. Resolves then: with or
+   * without a coordinator.
    * @param signal - Gives up waiting for a runtime that cannot be reached.
    * @throws kind `precondition` when the store is another node's, `internal` when it is damaged.
    */
   static async start(given: AgentOptions, signal?: AbortSignal): Promise<Agent> {
     const options = measured(given);
-    if (options.coordinators.length === 0) throw new CloudlessError('invalid', 'coordinators: at least one address is needed');
+    if (options.coordinators.length === 0)
+      throw new CloudlessError('invalid', 'coordinators: at least one address is needed');
     const stored = await options.store.load();
     const identity = new IdentityKeeper(options.store, await identify(options, stored.identity));
     const contact = new Contact(options.clock);
-    const replicas = new NodeReplicas({ ...options, identity, contact, log: options.log.child({ component: 'replicas' }) });
+    const replicas = new NodeReplicas({
+      ...options,
+      identity,
+      contact,
+      log: options.log.child({ component: 'replicas' }),
+    });
     const agent = new Agent(options, identity, replicas, contact);
     await agent.begin(stored.replicas, signal);
     return agent;
@@ -156,7 +181,8 @@ export class Agent {
   }
 
   /**
-   * Ends sessions in good order and lets go of everything. What runs goes on, and a next agent finds it.
+   * Ends sessions in good order and lets go of everything. What runs goes on, and a next agent
+   * finds it.
    * @param stopWorkloads - Ends every container too, each with its own grace.
    */
   async stop({ stopWorkloads = false } = {}): Promise<void> {
@@ -167,13 +193,18 @@ export class Agent {
     else await this.replicas.close();
   }
 
-  private async begin(stored: readonly StoredReplica[], signal: AbortSignal | undefined): Promise<void> {
+  private async begin(
+    stored: readonly StoredReplica[],
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
     const stop = (): void => this.stopping.abort();
     signal?.addEventListener('abort', stop, { once: true });
     await this.watch.look();
     if (this.clusterId !== '') await this.options.onCluster?.(this.clusterId);
     await new Promise<void>((resolve, reject) => {
-      this.running.push(this.watchRuntime(stored, resolve).then(() => reject(new StoppedError()), reject));
+      this.running.push(
+        this.watchRuntime(stored, resolve).then(() => reject(new StoppedError()), reject),
+      );
     });
     signal?.removeEventListener('abort', stop);
     this.running.push(this.watch.run(() => this.session.sendUsage(), this.stopping.signal));
@@ -182,7 +213,10 @@ export class Agent {
     if (this.sampler !== undefined) this.running.push(this.sampler.run(this.stopping.signal));
   }
 
-  /** What is there of an earlier agent of this node, whose memory is gone, is told to the coordinator, which says what becomes of it. */
+  /**
+   * What is there of an earlier agent of this node, whose memory is gone, is told to the
+   * coordinator, which says what becomes of it.
+   */
   private async enrolled(clusterId: string): Promise<void> {
     const { onCluster, runtime, log } = this.options;
     if (onCluster === undefined) return;
@@ -195,7 +229,10 @@ export class Agent {
   }
 
   /** Restores at the first contact, and after a break compares what runs with what should. */
-  private async watchRuntime(stored: readonly StoredReplica[], onRestored: () => void): Promise<void> {
+  private async watchRuntime(
+    stored: readonly StoredReplica[],
+    onRestored: () => void,
+  ): Promise<void> {
     const { runtime, clock, random, log } = this.options;
     let restored = false;
     let failures = 0;
@@ -216,14 +253,20 @@ export class Agent {
         for await (const event of events) this.replicas.observe(event);
         if (!this.stopping.signal.aborted) log.warn('runtime events ended');
       } catch (reason) {
-        if (!restored && containers !== undefined) throw reason; // a damaged store: waiting does not help
-        if (failures === 0 && !this.stopping.signal.aborted) log.warn('runtime not reached', errorFields(reason));
+        // a damaged store: waiting does not help
+        if (!restored && containers !== undefined) throw reason;
+        if (failures === 0 && !this.stopping.signal.aborted)
+          log.warn('runtime not reached', errorFields(reason));
       } finally {
         this.stopping.signal.removeEventListener('abort', endRound);
         round.abort();
       }
       failures += 1;
-      await sleep(clock, backoffDelayMs(RUNTIME_BACKOFF, failures, random), this.stopping.signal).catch(() => undefined);
+      await sleep(
+        clock,
+        backoffDelayMs(RUNTIME_BACKOFF, failures, random),
+        this.stopping.signal,
+      ).catch(() => undefined);
     }
   }
 }
@@ -234,7 +277,14 @@ function samplerOf(
 ): StatsSampler | undefined {
   if (reader === undefined) return undefined;
   const observer = meter === undefined ? {} : { observer: meterContainers(meter) };
-  return new StatsSampler({ reader, runtime, replicas, clock, log: log.child({ component: 'stats' }), ...observer });
+  return new StatsSampler({
+    reader,
+    runtime,
+    replicas,
+    clock,
+    log: log.child({ component: 'stats' }),
+    ...observer,
+  });
 }
 
 /** What the agent works with, measured where somebody asks for that. */
@@ -249,7 +299,10 @@ function measured(options: AgentOptions): AgentOptions {
   };
 }
 
-async function identify(options: AgentOptions, stored: AgentIdentity | undefined): Promise<AgentIdentity> {
+async function identify(
+  options: AgentOptions,
+  stored: AgentIdentity | undefined,
+): Promise<AgentIdentity> {
   const { nodeId, store, random, resetCommand } = options;
   if (stored !== undefined) {
     if (stored.nodeId === nodeId) return stored;

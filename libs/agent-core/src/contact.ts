@@ -1,8 +1,9 @@
 import type { Clock } from '@cloudless/base';
 
 /**
- * When a coordinator last counted this node as alive, as far as the agent can know: the time at which the newest answered
- * ping was sent, so never later than the coordinator's own count. What exclusive replicas live by.
+ * When a coordinator last counted this node as alive, as far as the agent can know: the time at
+ * which the newest answered ping was sent, so never later than the coordinator's own count. What
+ * exclusive replicas live by.
  */
 export class Contact {
   private lastMs: number | undefined;
@@ -17,7 +18,10 @@ export class Contact {
     for (const listener of this.listeners) listener();
   }
 
-  /** What is left of a span that began with the last contact, milliseconds; 0 when it is over, or there was none yet. */
+  /**
+   * What is left of a span that began with the last contact, milliseconds; 0 when it is over, or
+   * there was none yet.
+   */
   remainingMs(spanMs: number): number {
     return this.lastMs === undefined ? 0 : Math.max(0, this.lastMs + spanMs - this.clock.now());
   }

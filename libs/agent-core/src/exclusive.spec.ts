@@ -29,7 +29,10 @@ describe('an exclusive replica', () => {
   });
 
   it.each([
-    ['the network goes silent', (world: AgentWorld) => void (world.coordinator.answersPings = false)],
+    [
+      'the network goes silent',
+      (world: AgentWorld) => void (world.coordinator.answersPings = false),
+    ],
     [
       'the coordinator is gone',
       (world: AgentWorld) => {
@@ -64,7 +67,9 @@ describe('an exclusive replica', () => {
     await world.start();
     await world.clock.advance(60_000);
     expect(world.report()).toMatchObject({ orderRevision: 0n, ready: false, restarts: 1 });
-    expect(world.report().reason).toBe('exclusive: not started until a coordinator, which was not heard for too long, says so');
+    expect(world.report().reason).toBe(
+      'exclusive: not started until a coordinator, which was not heard for too long, says so',
+    );
     expect(world.machine.startCount).toBe(1);
     world.coordinator.order(aStartOrder({ stopAfterMs: STOP_AFTER_MS }));
     await settle();
@@ -169,7 +174,8 @@ describe('an exclusive replica', () => {
     world.coordinator.order(aStartOrder());
     await settle();
     const renew = world.runtime.renew.bind(world.runtime);
-    world.runtime.renew = async () => Promise.reject(new CloudlessError('unavailable', 'no connection to the supervisor'));
+    world.runtime.renew = async () =>
+      Promise.reject(new CloudlessError('unavailable', 'no connection to the supervisor'));
     world.coordinator.order(aStartOrder({ revision: 11n, stopAfterMs: STOP_AFTER_MS }));
     await settle();
     expect(world.store.replicas.get('web-1')?.heldRevision).toBe(10n);

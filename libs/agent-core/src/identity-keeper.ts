@@ -24,10 +24,15 @@ export class IdentityKeeper {
     return this.change((identity) => ({ ...identity, clusterId }));
   }
 
-  /** Keeps the epoch of a newer leadership; on disk when it resolves. An older or equal one changes nothing. */
+  /**
+   * Keeps the epoch of a newer leadership; on disk when it resolves. An older or equal one changes
+   * nothing.
+   */
   raiseEpoch(epoch: bigint): Promise<void> {
     if (epoch <= this.identity.highestEpoch) return Promise.resolve();
-    return this.change((identity) => (epoch > identity.highestEpoch ? { ...identity, highestEpoch: epoch } : identity));
+    return this.change((identity) =>
+      epoch > identity.highestEpoch ? { ...identity, highestEpoch: epoch } : identity,
+    );
   }
 
   private change(to: (identity: AgentIdentity) => AgentIdentity): Promise<void> {

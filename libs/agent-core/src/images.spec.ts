@@ -8,7 +8,8 @@ import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/ind
 
 const IMAGE = 'nginx:alpine';
 const PULL_MS = 5_000;
-const runtimeFor = (clock: Clock) => createFakeRuntime({ clock, capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'] });
+const runtimeFor = (clock: Clock) =>
+  createFakeRuntime({ clock, capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'] });
 
 const begin = async (): Promise<AgentWorld> => {
   const world = new AgentWorld();
@@ -43,20 +44,32 @@ describe('an image that is not there', () => {
   it('is pulled first, and that is told: what, since when, how long it took', async () => {
     const world = await begin();
     await order(world);
-    expect(world.seen()).toEqual({ phase: 'STARTING', ready: false, restarts: 0, reason: `pulling ${IMAGE}` });
+    expect(world.seen()).toEqual({
+      phase: 'STARTING',
+      ready: false,
+      restarts: 0,
+      reason: `pulling ${IMAGE}`,
+    });
     expect(pullOf(world)).toEqual({ image: IMAGE, phase: 'PULLING' });
     await world.clock.advance(PULL_MS);
     expect(world.seen()).toEqual({ phase: 'RUNNING', ready: true, restarts: 0, reason: '' });
-    expect(pullOf(world)).toEqual({ image: IMAGE, phase: 'PULLED', tookMs: PULL_MS, sizeBytes: 7_000n });
+    expect(pullOf(world)).toEqual({
+      image: IMAGE,
+      phase: 'PULLED',
+      tookMs: PULL_MS,
+      sizeBytes: 7_000n,
+    });
   });
 
   it('takes no turn of the others: a slow registry holds up nobody else', async () => {
     const world = new AgentWorld();
     world.runtime = runtimeFor(world.clock);
     world.startConcurrency = 1;
-    for (const name of ['slow:1', 'slow:2', 'slow:3']) world.machine.images.set(name, { pullMs: 1e9 });
+    for (const name of ['slow:1', 'slow:2', 'slow:3'])
+      world.machine.images.set(name, { pullMs: 1e9 });
     await world.start();
-    for (const [index, image] of ['slow:1', 'slow:2', 'slow:3'].entries()) await order(world, `slow-${index}`, { image });
+    for (const [index, image] of ['slow:1', 'slow:2', 'slow:3'].entries())
+      await order(world, `slow-${index}`, { image });
     world.coordinator.order(aStartOrder({ replicaId: 'process-1' }));
     await order(world, 'cached-1', { image: 'there:1' });
     expect([world.seen('process-1')?.ready, world.seen('cached-1')?.ready]).toEqual([true, true]);
@@ -121,12 +134,21 @@ describe('a pull that fails', () => {
   it("is a failed start with the registry's words and a growing back-off", async () => {
     const world = await failing(new CloudlessError('precondition', 'nginx:alpine: not found'));
     const failed = { image: IMAGE, phase: 'FAILED', tookMs: 10, reason: 'nginx:alpine: not found' };
-    expect(world.seen()).toMatchObject({ restarts: 1, reason: 'nginx:alpine: not found, restarting in 100 ms' });
+    expect(world.seen()).toMatchObject({
+      restarts: 1,
+      reason: 'nginx:alpine: not found, restarting in 100 ms',
+    });
     expect(pullOf(world)).toEqual(failed);
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({ restarts: 1, reason: `pulling ${IMAGE} again: nginx:alpine: not found` });
+    expect(world.seen()).toMatchObject({
+      restarts: 1,
+      reason: `pulling ${IMAGE} again: nginx:alpine: not found`,
+    });
     await world.clock.advance(10);
-    expect(world.seen()).toMatchObject({ restarts: 2, reason: 'nginx:alpine: not found, restarting in 200 ms' });
+    expect(world.seen()).toMatchObject({
+      restarts: 2,
+      reason: 'nginx:alpine: not found, restarting in 200 ms',
+    });
     const before = world.machine.images.pulled.length;
     await world.clock.advance(60 * 60_000);
     expect(world.machine.images.pulled.length - before).toBeLessThan(25);
@@ -138,7 +160,10 @@ describe('a pull that fails', () => {
 
   it('as the runtime went away is tried again soon, and is no failure of the replica', async () => {
     const world = await failing(new CloudlessError('unavailable', 'nobody answers'));
-    expect(world.seen()).toMatchObject({ restarts: 0, reason: 'nobody answers, trying again in 500 ms' });
+    expect(world.seen()).toMatchObject({
+      restarts: 0,
+      reason: 'nobody answers, trying again in 500 ms',
+    });
     world.machine.images.set(IMAGE);
     await world.clock.advance(500);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
@@ -150,7 +175,8 @@ describe('a pull that fails', () => {
     await world.stop();
     world.log = { ...world.log, warn: (message) => warnings.push(message), child: () => world.log };
     await world.start();
-    world.runtime.prepare = () => Promise.reject(new CloudlessError('unavailable', 'nobody answers'));
+    world.runtime.prepare = () =>
+      Promise.reject(new CloudlessError('unavailable', 'nobody answers'));
     await order(world);
     await world.clock.advance(10_000);
     expect(warnings).toEqual(['container not prepared']);
@@ -168,7 +194,9 @@ describe('a pull that fails', () => {
   it('with policy NEVER says that it is not there', async () => {
     const world = await begin();
     await order(world, 'web-1', { imagePull: { policy: ImagePull_Policy.NEVER } });
-    expect(world.seen()?.reason).toBe(`image ${IMAGE} is not on this node, and is never pulled, restarting in 100 ms`);
+    expect(world.seen()?.reason).toBe(
+      `image ${IMAGE} is not on this node, and is never pulled, restarting in 100 ms`,
+    );
     expect(world.machine.images.pulled).toEqual([]);
   });
 });
@@ -199,7 +227,9 @@ describe('a start after its image', () => {
     world.machine.images.set(IMAGE);
     const late = loseAnswer(world);
     await order(world, 'web-1', ALWAYS);
-    world.machine.images.set(IMAGE, { failure: new CloudlessError('precondition', 'no such registry') });
+    world.machine.images.set(IMAGE, {
+      failure: new CloudlessError('precondition', 'no such registry'),
+    });
     await world.clock.advance(500);
     expect(world.seen()?.reason).toContain('no such registry');
     world.machine.images.set(IMAGE);
@@ -221,7 +251,8 @@ describe('a start after its image', () => {
     await late();
     expect(world.seen()).toMatchObject({ phase: 'RUNNING' });
     let asked = 0;
-    world.runtime.start = () => Promise.reject(new CloudlessError('internal', `asked ${(asked += 1)} times`));
+    world.runtime.start = () =>
+      Promise.reject(new CloudlessError('internal', `asked ${(asked += 1)} times`));
     await world.clock.advance(2 * PULL_MS);
     expect([asked, running(world).length]).toEqual([0, 1]);
   });
@@ -232,7 +263,9 @@ describe('a start after its image', () => {
     const late = loseAnswer(world);
     const restart = { policy: RestartPolicy_Policy.NEVER };
     await order(world, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS }, restart });
-    world.machine.images.set(IMAGE, { failure: new CloudlessError('precondition', 'no such registry') });
+    world.machine.images.set(IMAGE, {
+      failure: new CloudlessError('precondition', 'no such registry'),
+    });
     await world.clock.advance(500);
     expect(world.seen()).toMatchObject({ phase: 'FAILED' });
     world.machine.images.set(IMAGE);
@@ -292,4 +325,6 @@ function loseAnswer(world: AgentWorld): () => Promise<void> {
 }
 
 const running = (world: AgentWorld): readonly string[] =>
-  world.machine.statuses().flatMap(({ phase, containerId }) => (phase === 'running' ? [containerId] : []));
+  world.machine
+    .statuses()
+    .flatMap(({ phase, containerId }) => (phase === 'running' ? [containerId] : []));

@@ -1,7 +1,16 @@
 export { Agent } from './agent.js';
 export type { AgentOptions } from './agent.js';
-export type { AgentIdentity, AgentStore, StoredAgent, StoredProgress, StoredReplica } from './agent-store.js';
-export type { CoordinatorConnection, CoordinatorTransport } from './session/coordinator-transport.js';
+export type {
+  AgentIdentity,
+  AgentStore,
+  StoredAgent,
+  StoredProgress,
+  StoredReplica,
+} from './agent-store.js';
+export type {
+  CoordinatorConnection,
+  CoordinatorTransport,
+} from './session/coordinator-transport.js';
 export type { NodeDescription } from './session/node-description.js';
 export type { StatsReader } from './stats/stats-reader.js';
 export type { NodeProbe, NodeReading, PressureReading } from './node-watch.js';

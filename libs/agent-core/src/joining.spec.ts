@@ -42,10 +42,19 @@ describe('the cluster of a node', () => {
     const containerId = toContainerId(randomHex(createSeededRandom(9), 32));
     // The runtime has something only once the cluster is known.
     world.onCluster = async (clusterId) => {
-      await runtime.start(toContainerRequest(aStartOrder({ replicaId: 'old-1' }), { clusterId, nodeId: 'node-1', containerId }));
+      await runtime.start(
+        toContainerRequest(aStartOrder({ replicaId: 'old-1' }), {
+          clusterId,
+          nodeId: 'node-1',
+          containerId,
+        }),
+      );
     };
     await world.start();
-    expect(world.seen('old-1')).toMatchObject({ phase: 'RUNNING', reason: 'its order is not known here' });
+    expect(world.seen('old-1')).toMatchObject({
+      phase: 'RUNNING',
+      reason: 'its order is not known here',
+    });
     world.coordinator.order(aForgetOrder({ replicaId: 'old-1' }));
     await world.clock.advance(60_000);
     expect([world.report('old-1').forgotten, await world.runtime.list()]).toEqual([true, []]);

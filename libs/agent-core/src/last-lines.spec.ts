@@ -29,11 +29,14 @@ describe('the last lines of a replica', () => {
     const world = await aWorld();
     const id = idOf(world);
     const before = world.coordinator.history.length;
-    for (let line = 1; line <= 11; line += 1) world.machine.write(id, line % 2 === 0 ? 'stderr' : 'stdout', `line ${line}\n`);
+    for (let line = 1; line <= 11; line += 1)
+      world.machine.write(id, line % 2 === 0 ? 'stderr' : 'stdout', `line ${line}\n`);
     await crash(world, '\u001b[31mout of luck\u001b[0m');
     const [first] = world.coordinator.history.slice(before);
     expect(first).toMatchObject({ restarts: 1, ready: false, lastExitCode: 1 });
-    expect(first?.lastLines).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11].map((line) => `line ${line}`).concat('out of luck'));
+    expect(first?.lastLines).toEqual(
+      [3, 4, 5, 6, 7, 8, 9, 10, 11].map((line) => `line ${line}`).concat('out of luck'),
+    );
   });
 
   it('of a line in pieces are its beginning', async () => {
@@ -55,8 +58,13 @@ describe('the last lines of a replica', () => {
   });
 
   it('are those of a container that its probe killed, whatever its exit code', async () => {
-    const probe = { check: { case: 'http', value: { path: '/', port: 'http' } } as const, period: durationFromMs(1_000) };
-    const world = await aWorld({ spec: { ports: [{ name: 'http', containerPort: 80 }], livenessProbe: probe } });
+    const probe = {
+      check: { case: 'http', value: { path: '/', port: 'http' } } as const,
+      period: durationFromMs(1_000),
+    };
+    const world = await aWorld({
+      spec: { ports: [{ name: 'http', containerPort: 80 }], livenessProbe: probe },
+    });
     world.machine.write(idOf(world), 'stdout', 'stuck\n');
     world.http = () => 500;
     const ends = world.clock.advance(3_500);
@@ -117,7 +125,11 @@ describe('the last lines of a replica', () => {
     world.machine.exit(id, 4);
     const before = world.coordinator.history.length;
     await world.start();
-    expect(world.coordinator.history[before]).toMatchObject({ restarts: 1, lastExitCode: 4, lastLines: ['alone'] });
+    expect(world.coordinator.history[before]).toMatchObject({
+      restarts: 1,
+      lastExitCode: 4,
+      lastLines: ['alone'],
+    });
   });
 });
 
@@ -125,10 +137,18 @@ describe('output that is long in coming', () => {
   /** Gives one line and then nothing, until the reader gives up. */
   function stuckLog(world: AgentWorld): { readonly aborted: () => number } {
     let aborted = 0;
-    const line: LogLine = { sequence: 1n, stream: 'stdout', timeMs: 0, text: new TextEncoder().encode('half'), partial: false };
+    const line: LogLine = {
+      sequence: 1n,
+      stream: 'stdout',
+      timeMs: 0,
+      text: new TextEncoder().encode('half'),
+      partial: false,
+    };
     world.runtime.logs = async function* (_id, _request, signal) {
       yield line;
-      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+      await new Promise<void>((resolve) =>
+        signal.addEventListener('abort', () => resolve(), { once: true }),
+      );
       aborted += 1;
     };
     return { aborted: () => aborted };

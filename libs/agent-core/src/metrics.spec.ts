@@ -20,20 +20,27 @@ const crashed = async (world: AgentWorld): Promise<void> => {
   await world.clock.advance(5_000);
 };
 const followed = async (world: AgentWorld): Promise<void> => {
-  const value = create(StreamLogsRequestSchema, { containerId: world.report().containerId, follow: true });
+  const value = create(StreamLogsRequestSchema, {
+    containerId: world.report().containerId,
+    follow: true,
+  });
   world.coordinator.openTunnel('t1', { case: 'logs', value });
   await settle();
   world.machine.write(idOf(world), 'stdout', 'hello\n');
 };
 const ports = [{ name: 'http', containerPort: 80 }];
 const probed = async (world: AgentWorld): Promise<void> => {
-  const readinessProbe = { check: { case: 'http', value: { path: '/', port: 'http' } }, period: durationFromMs(1_000) } as const;
+  const readinessProbe = {
+    check: { case: 'http', value: { path: '/', port: 'http' } },
+    period: durationFromMs(1_000),
+  } as const;
   world.coordinator.order(aStartOrder({ replicaId: 'web-3', spec: { ports, readinessProbe } }));
   await world.clock.advance(2_000);
 };
 const manyStarts = (world: AgentWorld): void => {
   world.runtime.start = () => new Promise(() => undefined);
-  for (let number = 2; number <= 10; number += 1) world.coordinator.order(aStartOrder({ replicaId: `web-${number}` }));
+  for (let number = 2; number <= 10; number += 1)
+    world.coordinator.order(aStartOrder({ replicaId: `web-${number}` }));
 };
 const dropped = async (world: AgentWorld): Promise<void> => {
   world.coordinator.drop();
@@ -48,14 +55,25 @@ const container = (name: string, labels: Row['labels'] = {}): Row => ({
 });
 
 const rows: readonly Row[] = [
-  ...['cpu_seconds_total', 'cpu_user_seconds_total', 'cpu_system_seconds_total', 'cpu_limit_cores'].map((name) =>
-    container(name),
+  ...[
+    'cpu_seconds_total',
+    'cpu_user_seconds_total',
+    'cpu_system_seconds_total',
+    'cpu_limit_cores',
+  ].map((name) => container(name)),
+  ...['cpu_periods_total', 'cpu_throttled_periods_total', 'cpu_throttled_seconds_total'].map(
+    (name) => container(name),
   ),
-  ...['cpu_periods_total', 'cpu_throttled_periods_total', 'cpu_throttled_seconds_total'].map((name) => container(name)),
-  ...['usage', 'working_set', 'limit', 'peak', 'file', 'anon', 'swap'].map((name) => container(`memory_${name}_bytes`)),
-  ...['read_bytes', 'written_bytes', 'reads', 'writes'].map((name) => container(`io_${name}_total`)),
+  ...['usage', 'working_set', 'limit', 'peak', 'file', 'anon', 'swap'].map((name) =>
+    container(`memory_${name}_bytes`),
+  ),
+  ...['read_bytes', 'written_bytes', 'reads', 'writes'].map((name) =>
+    container(`io_${name}_total`),
+  ),
   ...['received', 'sent'].flatMap((way) =>
-    ['bytes', 'packets', 'errors', 'dropped'].map((name) => container(`network_${way}_${name}_total`)),
+    ['bytes', 'packets', 'errors', 'dropped'].map((name) =>
+      container(`network_${way}_${name}_total`),
+    ),
   ),
   ...['cpu', 'memory', 'io'].flatMap((resource) =>
     ['waiting', 'stalled'].map((name) => container(`pressure_${name}_seconds_total`, { resource })),
@@ -71,7 +89,11 @@ const rows: readonly Row[] = [
     },
   },
   { metric: 'cloudless_agent_container_start_duration_seconds', act: started },
-  { metric: 'cloudless_agent_image_pulls_total', labels: { result: 'ok' }, act: (world) => pulled(world) },
+  {
+    metric: 'cloudless_agent_image_pulls_total',
+    labels: { result: 'ok' },
+    act: (world) => pulled(world),
+  },
   {
     metric: 'cloudless_agent_image_pulls_total',
     labels: { result: 'failed' },
@@ -97,7 +119,11 @@ const rows: readonly Row[] = [
       world.coordinator.openTunnel('t1', { case: 'exec', value });
     },
   },
-  { metric: 'cloudless_agent_probe_requests_total', labels: { protocol: 'http', answered: 'true' }, act: probed },
+  {
+    metric: 'cloudless_agent_probe_requests_total',
+    labels: { protocol: 'http', answered: 'true' },
+    act: probed,
+  },
   { metric: 'cloudless_agent_probe_duration_seconds', act: probed },
   { metric: 'cloudless_agent_starts_waiting', act: manyStarts },
   { metric: 'cloudless_agent_dials_total', labels: { result: 'ok' }, act: dropped },
@@ -144,11 +170,18 @@ describe('every metric of an agent moves', () => {
     const world = await aWorld(meter);
     await world.clock.advance(3_000);
     const [first] = meter.labelsOf('cloudless_container_cpu_seconds_total');
-    expect(first).toEqual({ namespace: 'default', workload: 'web', replica: 'web-1', container: idOf(world) });
+    expect(first).toEqual({
+      namespace: 'default',
+      workload: 'web',
+      replica: 'web-1',
+      container: idOf(world),
+    });
     await crashed(world);
     await world.clock.advance(3_000);
     const shown = [...meter.specs.keys()].filter((name) => name.startsWith('cloudless_container_'));
-    const containers = new Set(shown.flatMap((name) => meter.labelsOf(name).map(({ container: id }) => id)));
+    const containers = new Set(
+      shown.flatMap((name) => meter.labelsOf(name).map(({ container: id }) => id)),
+    );
     expect([...containers]).toEqual([idOf(world)]);
     expect(idOf(world)).not.toBe(first?.['container']);
     stopped(world);

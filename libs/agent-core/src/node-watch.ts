@@ -1,6 +1,13 @@
 import { create } from '@bufbuild/protobuf';
 import { errorFields, sleep, type Clock, type Log } from '@cloudless/base';
-import { Condition_Type, ConditionSchema, NodeUsageSchema, UsageSchema, type Condition, type Usage } from '@cloudless/api';
+import {
+  Condition_Type,
+  ConditionSchema,
+  NodeUsageSchema,
+  UsageSchema,
+  type Condition,
+  type Usage,
+} from '@cloudless/api';
 
 /** What a machine uses now, and whether something is short. */
 export interface NodeReading {
@@ -64,7 +71,10 @@ export class NodeWatch {
     return create(UsageSchema, { usage, conditions: this.conditions });
   }
 
-  /** Takes a reading. @returns Whether a condition has flipped. A failed reading keeps what was seen before. */
+  /**
+   * Takes a reading. @returns Whether a condition has flipped. A failed reading keeps what was seen
+   * before.
+   */
   async look(): Promise<boolean> {
     const before = this.reading;
     try {
@@ -76,7 +86,8 @@ export class NodeWatch {
     }
     const after = this.reading;
     return (
-      before?.memoryPressure.status !== after?.memoryPressure.status || before?.diskPressure.status !== after?.diskPressure.status
+      before?.memoryPressure.status !== after?.memoryPressure.status ||
+      before?.diskPressure.status !== after?.diskPressure.status
     );
   }
 
@@ -89,6 +100,9 @@ export class NodeWatch {
   }
 }
 
-function toCondition(type: Condition_Type, pressure: PressureReading = { status: false, reason: '' }): Condition {
+function toCondition(
+  type: Condition_Type,
+  pressure: PressureReading = { status: false, reason: '' },
+): Condition {
   return create(ConditionSchema, { type, ...pressure });
 }

@@ -15,7 +15,10 @@ const http = (path: string, more: Probe = {}): Probe => ({
   period: durationFromMs(1_000),
   ...more,
 });
-const exec = (...command: string[]): Probe => ({ check: { case: 'exec', value: { command } }, period: durationFromMs(1_000) });
+const exec = (...command: string[]): Probe => ({
+  check: { case: 'exec', value: { command } },
+  period: durationFromMs(1_000),
+});
 
 async function aWorld(spec: Spec): Promise<AgentWorld> {
   const world = new AgentWorld();
@@ -27,18 +30,27 @@ async function aWorld(spec: Spec): Promise<AgentWorld> {
 
 const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
 /** How readiness went, as the coordinator was told. */
-const readiness = (world: AgentWorld): boolean[] => world.coordinator.history.map(({ ready }) => ready);
+const readiness = (world: AgentWorld): boolean[] =>
+  world.coordinator.history.map(({ ready }) => ready);
 
 describe('a readiness probe', () => {
   it('alone makes a replica ready, soon after it passes', async () => {
     let status = 503;
     const world = await aWorld({ readinessProbe: http('/ready') });
     world.http = () => status;
-    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: false, restarts: 0, reason: 'waiting for the readiness probe' });
+    expect(world.seen()).toEqual({
+      phase: 'RUNNING',
+      ready: false,
+      restarts: 0,
+      reason: 'waiting for the readiness probe',
+    });
     await world.clock.advance(150);
     expect(world.seen()?.reason).toBe('readiness probe: HTTP 503 from /ready');
     await world.clock.advance(850);
-    expect(world.seen()).toMatchObject({ ready: false, reason: 'readiness probe: HTTP 503 from /ready, 3 of 3 failed' });
+    expect(world.seen()).toMatchObject({
+      ready: false,
+      reason: 'readiness probe: HTTP 503 from /ready, 3 of 3 failed',
+    });
     status = 200;
     await world.clock.advance(350); // and not the whole period
     expect(world.seen()).toEqual({ phase: 'RUNNING', ready: true, restarts: 0, reason: '' });
@@ -90,7 +102,11 @@ describe('a readiness probe', () => {
     world.http = () => 503;
     world.machine.exit(idOf(world), 1);
     await world.clock.advance(200);
-    expect(world.seen()).toMatchObject({ ready: false, restarts: 1, reason: 'readiness probe: HTTP 503 from /ready' });
+    expect(world.seen()).toMatchObject({
+      ready: false,
+      restarts: 1,
+      reason: 'readiness probe: HTTP 503 from /ready',
+    });
   });
 });
 
@@ -105,8 +121,15 @@ describe('a liveness probe', () => {
     world.http = () => 500;
     await world.clock.advance(3_200);
     const why = 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM)';
-    expect(world.report()).toMatchObject({ restarts: 1, lastExitCode: 143, lastEndReason: why, phase: 3 });
-    expect(world.coordinator.history.map(({ reason }) => reason)).toContain(`${why}, restarting in 100 ms`);
+    expect(world.report()).toMatchObject({
+      restarts: 1,
+      lastExitCode: 143,
+      lastEndReason: why,
+      phase: 3,
+    });
+    expect(world.coordinator.history.map(({ reason }) => reason)).toContain(
+      `${why}, restarting in 100 ms`,
+    );
     expect(idOf(world)).not.toBe(first);
     world.http = () => 500;
     await world.clock.advance(60_000);
@@ -136,12 +159,15 @@ describe('a liveness probe', () => {
     await world.clock.advance(4_500);
     expect(world.seen()).toMatchObject({
       phase: 'FAILED',
-      reason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM); never restarted',
+      reason:
+        'liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM); never restarted',
     });
   });
 
   it('waits for its initial delay', async () => {
-    const world = await aWorld({ livenessProbe: http('/livez', { initialDelay: durationFromMs(30_000) }) });
+    const world = await aWorld({
+      livenessProbe: http('/livez', { initialDelay: durationFromMs(30_000) }),
+    });
     world.http = () => 500;
     await world.clock.advance(30_000);
     expect(world.probed).toEqual([]);
@@ -164,9 +190,13 @@ describe('a liveness probe', () => {
   });
 
   it('ends a command that takes longer than the timeout', async () => {
-    const world = await aWorld({ livenessProbe: { ...exec('hangs'), timeout: durationFromMs(300), failureThreshold: 1 } });
+    const world = await aWorld({
+      livenessProbe: { ...exec('hangs'), timeout: durationFromMs(300), failureThreshold: 1 },
+    });
     await world.clock.advance(1_500);
-    expect(world.report().lastEndReason).toBe('liveness probe: no answer within 300 ms, 1 of 1 failed (killed by SIGTERM)');
+    expect(world.report().lastEndReason).toBe(
+      'liveness probe: no answer within 300 ms, 1 of 1 failed (killed by SIGTERM)',
+    );
   });
 });
 
@@ -180,7 +210,8 @@ describe('a startup probe', () => {
   it('holds the others back until it has passed once', async () => {
     let started = false;
     const world = await aWorld(slow);
-    world.http = (path) => (path === '/started' && started ? 200 : path === '/started' ? 503 : started ? 200 : 500);
+    world.http = (path) =>
+      path === '/started' && started ? 200 : path === '/started' ? 503 : started ? 200 : 500;
     await world.clock.advance(3_500);
     expect(world.seen()).toEqual({
       ...{ phase: 'RUNNING', ready: false, restarts: 0 },
@@ -198,7 +229,9 @@ describe('a startup probe', () => {
     const world = await aWorld(slow);
     world.http = () => 503;
     await world.clock.advance(4_300);
-    expect(world.report().lastEndReason).toBe('startup probe: HTTP 503 from /started, 5 of 5 failed (killed by SIGTERM)');
+    expect(world.report().lastEndReason).toBe(
+      'startup probe: HTTP 503 from /started, 5 of 5 failed (killed by SIGTERM)',
+    );
     expect(world.report().restarts).toBe(1);
   });
 
@@ -238,7 +271,9 @@ describe('probes and the life of a replica', () => {
     world.http = () => 500;
     await world.clock.advance(4_000);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: false, restarts: 0 });
-    expect(world.report()).toMatchObject({ reason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed' });
+    expect(world.report()).toMatchObject({
+      reason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed',
+    });
     const before = world.probed.length;
     await world.clock.advance(18_000);
     expect(world.probed.length).toBe(before);
@@ -257,7 +292,12 @@ describe('probes and the life of a replica', () => {
   ])('a kill is carried on by the next agent, $after', async ({ ends }) => {
     const command = [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])];
     const restart = { policy: RestartPolicy_Policy.ON_FAILURE };
-    const world = await aWorld({ ...all, restart, command, terminationGracePeriod: durationFromMs(20_000) });
+    const world = await aWorld({
+      ...all,
+      restart,
+      command,
+      terminationGracePeriod: durationFromMs(20_000),
+    });
     world.http = () => 500;
     await world.clock.advance(4_000);
     const id = idOf(world);
@@ -267,7 +307,9 @@ describe('probes and the life of a replica', () => {
     await world.start();
     await world.clock.advance(25_000);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
-    expect(world.report().lastEndReason).toContain('liveness probe: HTTP 500 from /livez, 3 of 3 failed (');
+    expect(world.report().lastEndReason).toContain(
+      'liveness probe: HTTP 500 from /livez, 3 of 3 failed (',
+    );
   });
 
   it('go on after a restart of the agent, and readiness does not flap', async () => {
@@ -284,11 +326,16 @@ describe('probes and the life of a replica', () => {
     await world.clock.advance(1_900);
     expect(world.seen()?.ready).toBe(true); // two failed checks at most
     await world.clock.advance(2_000);
-    expect(world.seen()).toMatchObject({ ready: false, reason: 'readiness probe: HTTP 503 from /ready, 3 of 3 failed' });
+    expect(world.seen()).toMatchObject({
+      ready: false,
+      reason: 'readiness probe: HTTP 503 from /ready, 3 of 3 failed',
+    });
   });
 
   it('count the initial delay from the start of the container, also for the next agent', async () => {
-    const world = await aWorld({ livenessProbe: http('/livez', { initialDelay: durationFromMs(20_000) }) });
+    const world = await aWorld({
+      livenessProbe: http('/livez', { initialDelay: durationFromMs(20_000) }),
+    });
     await world.clock.advance(10_000);
     await world.restart();
     await world.clock.advance(9_900);
@@ -314,7 +361,8 @@ describe('probes and the life of a replica', () => {
     const world = new AgentWorld();
     await world.start();
     const spec = { ports, livenessProbe: http('/livez', { period: durationFromMs(10_000) }) };
-    for (let index = 0; index < 100; index += 1) world.coordinator.order(aStartOrder({ replicaId: `web-${index}`, spec }));
+    for (let index = 0; index < 100; index += 1)
+      world.coordinator.order(aStartOrder({ replicaId: `web-${index}`, spec }));
     await world.clock.advance(10_000);
     expect(world.probed.length).toBeGreaterThanOrEqual(100);
     const perSecond = Array.from(

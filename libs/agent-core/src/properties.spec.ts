@@ -8,10 +8,25 @@ import { fromContainerLabels, isForward, type ReplicaPhase } from './index.js';
 import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld, phaseOf } from './testing/index.js';
 
 type Step =
-  | { readonly kind: 'start' | 'stop'; readonly replica: number; readonly revision: number; readonly epoch: number }
+  | {
+      readonly kind: 'start' | 'stop';
+      readonly replica: number;
+      readonly revision: number;
+      readonly epoch: number;
+    }
   | { readonly kind: 'exit'; readonly replica: number; readonly code: number }
   | { readonly kind: 'wait'; readonly ms: number }
-  | { readonly kind: 'drop' | 'restartAgent' | 'loseDisk' | 'healDisk' | 'runtimeAway' | 'sicken' | 'unready' | 'heal' }
+  | {
+      readonly kind:
+        | 'drop'
+        | 'restartAgent'
+        | 'loseDisk'
+        | 'healDisk'
+        | 'runtimeAway'
+        | 'sicken'
+        | 'unready'
+        | 'heal';
+    }
   | { readonly kind: 'registryAway' | 'registrySlow' | 'registryBack' };
 
 const replica = fc.integer({ min: 0, max: 2 });
@@ -25,11 +40,32 @@ const arbOrder = (kind: 'start' | 'stop'): fc.Arbitrary<Step> =>
 const arbStep: fc.Arbitrary<Step> = fc.oneof(
   { arbitrary: arbOrder('start'), weight: 6 },
   { arbitrary: arbOrder('stop'), weight: 3 },
-  { arbitrary: fc.record({ kind: fc.constant('exit' as const), replica, code: fc.integer({ min: 0, max: 2 }) }), weight: 5 },
-  { arbitrary: fc.record({ kind: fc.constant('wait' as const), ms: fc.constantFrom(0, 5, 100, 3_000, 20_000) }), weight: 6 },
-  { arbitrary: fc.record({ kind: fc.constantFrom('drop', 'restartAgent', 'loseDisk', 'healDisk', 'runtimeAway') }), weight: 3 },
+  {
+    arbitrary: fc.record({
+      kind: fc.constant('exit' as const),
+      replica,
+      code: fc.integer({ min: 0, max: 2 }),
+    }),
+    weight: 5,
+  },
+  {
+    arbitrary: fc.record({
+      kind: fc.constant('wait' as const),
+      ms: fc.constantFrom(0, 5, 100, 3_000, 20_000),
+    }),
+    weight: 6,
+  },
+  {
+    arbitrary: fc.record({
+      kind: fc.constantFrom('drop', 'restartAgent', 'loseDisk', 'healDisk', 'runtimeAway'),
+    }),
+    weight: 3,
+  },
   { arbitrary: fc.record({ kind: fc.constantFrom('sicken', 'unready', 'heal') }), weight: 3 },
-  { arbitrary: fc.record({ kind: fc.constantFrom('registryAway', 'registrySlow', 'registryBack') }), weight: 3 },
+  {
+    arbitrary: fc.record({ kind: fc.constantFrom('registryAway', 'registrySlow', 'registryBack') }),
+    weight: 3,
+  },
 );
 
 /** Checks of one failure each, so that their verdicts come often. */
@@ -55,7 +91,10 @@ class Run {
 
   constructor() {
     const { world } = this;
-    world.runtime = createFakeRuntime({ clock: world.clock, capabilities: ['runtime.process', 'runtime.cri'] });
+    world.runtime = createFakeRuntime({
+      clock: world.clock,
+      capabilities: ['runtime.process', 'runtime.cri'],
+    });
     world.machine.images.set(IMAGE, { pullMs: 50 });
   }
 
@@ -76,7 +115,10 @@ class Run {
       }
       case 'exit': {
         for (const status of await world.runtime.list()) {
-          if (fromContainerLabels(status.labels)?.replicaId === `web-${step.replica}` && status.phase === 'running') {
+          if (
+            fromContainerLabels(status.labels)?.replicaId === `web-${step.replica}` &&
+            status.phase === 'running'
+          ) {
             world.machine.exit(status.containerId, step.code);
           }
         }
@@ -106,7 +148,10 @@ class Run {
         world.http = () => 200;
         return;
       case 'registryAway':
-        return world.machine.images.set(IMAGE, { pullMs: 20, failure: new CloudlessError('precondition', 'no registry') });
+        return world.machine.images.set(IMAGE, {
+          pullMs: 20,
+          failure: new CloudlessError('precondition', 'no registry'),
+        });
       case 'registrySlow':
         return world.machine.images.set(IMAGE, { pullMs: 5_000 });
       case 'registryBack':
@@ -118,7 +163,13 @@ class Run {
   }
 
   /** Odd revisions start and even ones stop, so that one revision always means one order. */
-  private revisionOf({ kind, revision }: { readonly kind: 'start' | 'stop'; readonly revision: number }): bigint {
+  private revisionOf({
+    kind,
+    revision,
+  }: {
+    readonly kind: 'start' | 'stop';
+    readonly revision: number;
+  }): bigint {
     return BigInt(revision * 2 + (kind === 'start' ? 1 : 0));
   }
 
@@ -143,7 +194,8 @@ class Run {
   }
 }
 
-const lower = (report: ReplicaReport): ReplicaPhase => phaseOf(report).toLowerCase() as ReplicaPhase;
+const lower = (report: ReplicaReport): ReplicaPhase =>
+  phaseOf(report).toLowerCase() as ReplicaPhase;
 
 describe('whatever happens to an agent', () => {
   it('phases go forward, revisions grow, a replica has at most one container; and the newest order wins in the end', async () => {
@@ -170,7 +222,11 @@ describe('whatever happens to an agent', () => {
           );
           const runs = containers.some(({ phase: state }) => state === 'running');
           const stopped = stored?.end !== undefined;
-          expect({ replicaId, runs, phase }).toEqual({ replicaId, runs: !stopped, phase: stopped ? 'stopped' : 'running' });
+          expect({ replicaId, runs, phase }).toEqual({
+            replicaId,
+            runs: !stopped,
+            phase: stopped ? 'stopped' : 'running',
+          });
           expect(runner.current.ready).toBe(!stopped);
           expect(containers.length).toBeLessThanOrEqual(3);
         }
@@ -188,7 +244,9 @@ describe('whatever happens to an agent', () => {
         for (const step of steps) await run.step(step);
         world.store.failure = undefined;
         for (let index = 0; index < 3; index += 1)
-          world.coordinator.order(aForgetOrder({ replicaId: `web-${index}`, revision: 1_000n, epoch: 9n }));
+          world.coordinator.order(
+            aForgetOrder({ replicaId: `web-${index}`, revision: 1_000n, epoch: 9n }),
+          );
         await world.clock.advance(400_000);
         expect(await world.runtime.list()).toEqual([]);
         expect(world.store.replicas.size).toBe(0);

@@ -1,4 +1,8 @@
-import { Condition_Type as ConditionType, RestartPolicy_Policy as RestartMode, type Usage } from '@cloudless/api';
+import {
+  Condition_Type as ConditionType,
+  RestartPolicy_Policy as RestartMode,
+  type Usage,
+} from '@cloudless/api';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
@@ -16,7 +20,10 @@ class Node {
   async start(): Promise<void> {
     const { world } = this;
     world.runtime = this.failing(
-      createFakeRuntime({ clock: world.clock, capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'] }),
+      createFakeRuntime({
+        clock: world.clock,
+        capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'],
+      }),
     );
     world.machine.images.set(IMAGE);
     await world.start();
@@ -35,7 +42,10 @@ class Node {
     this.withoutProcess = [this.world.report(replicaId).containerId as ContainerId];
   }
 
-  async order(replicaId: string, spec: NonNullable<Parameters<typeof aStartOrder>[0]>['spec'] = {}): Promise<void> {
+  async order(
+    replicaId: string,
+    spec: NonNullable<Parameters<typeof aStartOrder>[0]>['spec'] = {},
+  ): Promise<void> {
     this.world.coordinator.order(aStartOrder({ replicaId, spec: { image: IMAGE, ...spec } }));
     await settle();
   }
@@ -48,7 +58,9 @@ class Node {
   }
 
   usages(): readonly Usage[] {
-    return this.world.coordinator.received.flatMap((message) => (message.case === 'usage' ? [message.value] : []));
+    return this.world.coordinator.received.flatMap((message) =>
+      message.case === 'usage' ? [message.value] : [],
+    );
   }
 
   private failing(runtime: FakeRuntime): FakeRuntime {
@@ -66,7 +78,8 @@ class Node {
         return stop.apply(runtime, given);
       },
       health: () => ({
-        containersSilentMs: this.silentFrom === undefined ? 0 : this.world.clock.now() - this.silentFrom,
+        containersSilentMs:
+          this.silentFrom === undefined ? 0 : this.world.clock.now() - this.silentFrom,
         withoutProcess: this.withoutProcess,
       }),
     });
@@ -111,7 +124,10 @@ describe('an agent whose container runtime does not answer', () => {
     await node.world.clock.advance(9_000);
     expect(node.world.seen()).toMatchObject({ phase: 'STARTING' });
     await node.world.clock.advance(2_000);
-    expect(node.world.seen()).toMatchObject({ phase: 'STOPPED', reason: expect.stringContaining('does not answer') });
+    expect(node.world.seen()).toMatchObject({
+      phase: 'STOPPED',
+      reason: expect.stringContaining('does not answer'),
+    });
     node.back();
     await node.world.clock.advance(60_000);
     expect(await node.world.runtime.list()).toEqual([]);

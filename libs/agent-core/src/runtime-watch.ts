@@ -41,7 +41,9 @@ export class RuntimeWatch {
 
   /** CONTAINER_RUNTIME_UNAVAILABLE as of the last look. */
   get condition(): PressureReading {
-    const reason = this.isAway ? `the container runtime has not answered for ${UNAVAILABLE_AFTER_MS / 1_000} s` : '';
+    const reason = this.isAway
+      ? `the container runtime has not answered for ${UNAVAILABLE_AFTER_MS / 1_000} s`
+      : '';
     return { status: this.isAway, reason };
   }
 
@@ -52,7 +54,9 @@ export class RuntimeWatch {
     const wasAway = this.isAway;
     this.isAway = containersSilentMs >= UNAVAILABLE_AFTER_MS;
     if (this.isAway && !wasAway)
-      log.warn('container runtime does not answer: this node takes no new containers', { containersSilentMs });
+      log.warn('container runtime does not answer: this node takes no new containers', {
+        containersSilentMs,
+      });
     if (wasAway && !this.isAway) log.info('container runtime answers again');
     const gone = new Set(withoutProcess.filter((containerId) => this.suspected.has(containerId)));
     this.suspected = new Set(withoutProcess);

@@ -22,13 +22,16 @@ import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
 async function aWorld(...replicaIds: readonly string[]): Promise<AgentWorld> {
   const world = new AgentWorld();
   await world.start();
-  for (const [slot, replicaId] of replicaIds.entries()) world.coordinator.order(aStartOrder({ replicaId, slot }));
+  for (const [slot, replicaId] of replicaIds.entries())
+    world.coordinator.order(aStartOrder({ replicaId, slot }));
   await settle();
   return world;
 }
 
-const idOf = (world: AgentWorld, replicaId = 'web-1') => toContainerId(world.report(replicaId).containerId);
-const logs = (init: MessageInitShape<typeof StreamLogsRequestSchema>) => create(StreamLogsRequestSchema, init);
+const idOf = (world: AgentWorld, replicaId = 'web-1') =>
+  toContainerId(world.report(replicaId).containerId);
+const logs = (init: MessageInitShape<typeof StreamLogsRequestSchema>) =>
+  create(StreamLogsRequestSchema, init);
 const never = new AbortController().signal;
 
 function follow(world: AgentWorld, request: MessageInitShape<typeof StreamLogsRequestSchema>) {
@@ -36,7 +39,8 @@ function follow(world: AgentWorld, request: MessageInitShape<typeof StreamLogsRe
   const stop = new AbortController();
   const state = { done: false, failure: undefined as unknown };
   void (async () => {
-    for await (const entry of world.agent.containers.streamLogs(logs(request), stop.signal)) seen.push(entry);
+    for await (const entry of world.agent.containers.streamLogs(logs(request), stop.signal))
+      seen.push(entry);
   })().then(
     () => (state.done = true),
     (reason: unknown) => (state.failure = reason),
@@ -44,7 +48,10 @@ function follow(world: AgentWorld, request: MessageInitShape<typeof StreamLogsRe
   return { seen, stop, state, lines: () => seen.map(({ line }) => line) };
 }
 
-async function all(world: AgentWorld, request: MessageInitShape<typeof StreamLogsRequestSchema>): Promise<readonly string[]> {
+async function all(
+  world: AgentWorld,
+  request: MessageInitShape<typeof StreamLogsRequestSchema>,
+): Promise<readonly string[]> {
   const { state, lines } = follow(world, request);
   await settle();
   if (state.failure !== undefined) throw state.failure;
@@ -112,7 +119,11 @@ describe('logs', () => {
     const reader = follow(world, { replicaId: 'web-1', follow: true });
     await world.clock.advance(31_000);
     expect(reader.seen.map(({ sequence }) => sequence)).toEqual([1n, 0n, 0n]);
-    expect(reader.seen.at(-1)).toMatchObject({ replicaId: 'web-1', containerId: idOf(world), line: '' });
+    expect(reader.seen.at(-1)).toMatchObject({
+      replicaId: 'web-1',
+      containerId: idOf(world),
+      line: '',
+    });
     reader.stop.abort();
     await settle();
     expect(reader.state.done).toBe(true);
@@ -129,7 +140,12 @@ describe('logs', () => {
     const reader = follow(world, { replicaId: 'web-1' });
     await settle();
     expect(reader.seen).toMatchObject([
-      { sequence: 1n, line: 'a\ufffd', raw: Uint8Array.of(0x61, 0xff), stream: OutputStream.STDERR },
+      {
+        sequence: 1n,
+        line: 'a\ufffd',
+        raw: Uint8Array.of(0x61, 0xff),
+        stream: OutputStream.STDERR,
+      },
       { sequence: 2n, line: 'é', raw: new Uint8Array(0) },
     ]);
   });
@@ -163,7 +179,12 @@ describe('logs', () => {
   it('with a tail of which no line is wanted begin after the last line, so that nothing before it counts as missing', async () => {
     const world = await aWorld('web-1');
     world.machine.write(idOf(world), 'stdout', 'a\nb\n');
-    const { seen } = follow(world, { replicaId: 'web-1', follow: true, tailLines: 5, streams: [OutputStream.STDERR] });
+    const { seen } = follow(world, {
+      replicaId: 'web-1',
+      follow: true,
+      tailLines: 5,
+      streams: [OutputStream.STDERR],
+    });
     await settle();
     expect(seen).toMatchObject([{ sequence: 0n, position: 2n }]);
     world.machine.write(idOf(world), 'stderr', 'c\n');
@@ -185,7 +206,10 @@ describe('logs', () => {
     });
     expect(await all(world, from(first, 2n))).toEqual(['a3', 'b1', 'b2', 'c1']);
     expect(await all(world, from(second, 2n))).toEqual(['c1']);
-    expect(await all(world, { ...from(second, 1n), name: 'web', replicaId: '' })).toEqual(['b2', 'c1']);
+    expect(await all(world, { ...from(second, 1n), name: 'web', replicaId: '' })).toEqual([
+      'b2',
+      'c1',
+    ]);
   });
 
   it.each([
@@ -194,9 +218,21 @@ describe('logs', () => {
       kind: 'notFound',
       message: 'container "abcdef012345…" is not on node node-1',
     },
-    { request: { replicaId: 'web-7' }, kind: 'notFound', message: 'replica "web-7" is not on node node-1' },
-    { request: { name: 'db' }, kind: 'notFound', message: 'workload default/db has no replica on node node-1' },
-    { request: {}, kind: 'invalid', message: 'container_id: is required, or replica_id, or the name of a workload' },
+    {
+      request: { replicaId: 'web-7' },
+      kind: 'notFound',
+      message: 'replica "web-7" is not on node node-1',
+    },
+    {
+      request: { name: 'db' },
+      kind: 'notFound',
+      message: 'workload default/db has no replica on node node-1',
+    },
+    {
+      request: {},
+      kind: 'invalid',
+      message: 'container_id: is required, or replica_id, or the name of a workload',
+    },
   ])('of $request: $message', async ({ request, kind, message }) => {
     const world = await aWorld('web-1');
     await expect(all(world, request)).rejects.toMatchObject({ kind, message });
@@ -204,12 +240,15 @@ describe('logs', () => {
 });
 
 describe('commands', () => {
-  const exec = (init: MessageInitShape<typeof ExecCommandRequestSchema>) => create(ExecCommandRequestSchema, init);
+  const exec = (init: MessageInitShape<typeof ExecCommandRequestSchema>) =>
+    create(ExecCommandRequestSchema, init);
 
   it('run in the container of a workload with the lowest slot', async () => {
     const world = await aWorld('web-2', 'web-1');
     world.machine.onExec(() => ({ exitCode: 3, stdout: 'out', stderr: 'err' }));
-    expect(await world.agent.containers.execCommand(exec({ name: 'web', command: ['x'] }), never)).toMatchObject({
+    expect(
+      await world.agent.containers.execCommand(exec({ name: 'web', command: ['x'] }), never),
+    ).toMatchObject({
       stdout: 'out',
       stderr: 'err',
       exitCode: 3,
@@ -229,7 +268,11 @@ describe('commands', () => {
       exec({ replicaId: 'web-1', command: [...command] }),
       never,
     );
-    expect({ length: stdout.length, truncated, exitCode }).toEqual({ length: 1_048_576, truncated: true, exitCode: 0 });
+    expect({ length: stdout.length, truncated, exitCode }).toEqual({
+      length: 1_048_576,
+      truncated: true,
+      exitCode: 0,
+    });
   });
 
   it('end after 30 s, or the timeout that was asked for', async () => {
@@ -238,7 +281,10 @@ describe('commands', () => {
       [{}, 30_000],
       [{ timeout: durationFromMs(2_000) }, 2_000],
     ] as const) {
-      const running = world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['sleep'], ...timeout }), never);
+      const running = world.agent.containers.execCommand(
+        exec({ replicaId: 'web-1', command: ['sleep'], ...timeout }),
+        never,
+      );
       const failed = expect(running).rejects.toMatchObject({ kind: 'deadline' });
       await world.clock.advance(waitMs);
       await failed;
@@ -249,7 +295,9 @@ describe('commands', () => {
     const world = await aWorld('web-1');
     world.machine.exit(idOf(world), 1);
     await settle();
-    await expect(world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['x'] }), never)).rejects.toMatchObject({
+    await expect(
+      world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['x'] }), never),
+    ).rejects.toMatchObject({
       kind: 'precondition',
     });
   });
@@ -259,7 +307,9 @@ describe('the state of a container', () => {
   it('is found by a unique prefix, and refused for an ambiguous one', async () => {
     const world = await aWorld('web-1');
     const status = (containerId: string) =>
-      world.agent.containers.getContainerStatus(create(GetContainerStatusRequestSchema, { containerId }));
+      world.agent.containers.getContainerStatus(
+        create(GetContainerStatusRequestSchema, { containerId }),
+      );
     expect(await status(idOf(world).slice(0, 12))).toMatchObject({
       containerId: idOf(world),
       replicaId: 'web-1',
@@ -280,13 +330,17 @@ describe('the state of a container', () => {
       limits: {},
     });
     await expect(status(idOf(world).slice(0, 12))).rejects.toMatchObject({ kind: 'invalid' });
-    await expect(status('')).rejects.toMatchObject({ kind: 'invalid', message: 'container_id: is required' });
+    await expect(status('')).rejects.toMatchObject({
+      kind: 'invalid',
+      message: 'container_id: is required',
+    });
     expect((await world.agent.containers.listContainers()).containers).toHaveLength(2);
   });
 });
 
 describe('tunnels', () => {
-  const followed = (world: AgentWorld) => ({ case: 'logs', value: logs({ containerId: idOf(world), follow: true }) }) as const;
+  const followed = (world: AgentWorld) =>
+    ({ case: 'logs', value: logs({ containerId: idOf(world), follow: true }) }) as const;
 
   it('stream logs until the coordinator ends the call', async () => {
     const world = await aWorld('web-1');
@@ -326,7 +380,9 @@ describe('tunnels', () => {
     world.machine.write(idOf(world), 'stdout', 'b\n');
     await settle();
     const framesNow = () =>
-      world.coordinator.tunnels.get('t1')!.flatMap((frame) => (frame.case === 'logChannel' ? frame.value.frames : []));
+      world.coordinator.tunnels
+        .get('t1')!
+        .flatMap((frame) => (frame.case === 'logChannel' ? frame.value.frames : []));
     const entries = framesNow();
     expect(entries).toMatchObject([
       { logId: 1n, frame: { case: 'entry', value: { line: 'a' } } },
@@ -355,7 +411,11 @@ describe('tunnels', () => {
   });
 
   it.each([
-    { name: 'in pieces to a coordinator that joins them', more: { execInPieces: true }, pieces: [65_536, 34_464] },
+    {
+      name: 'in pieces to a coordinator that joins them',
+      more: { execInPieces: true },
+      pieces: [65_536, 34_464],
+    },
     { name: 'in one frame to a coordinator of an earlier version', more: {}, pieces: [100_000] },
   ])('send the result of a command $name', async ({ more, pieces }) => {
     const world = await aWorld('web-1');
@@ -364,8 +424,13 @@ describe('tunnels', () => {
     world.coordinator.openTunnel('t1', { case: 'exec', value }, more);
     await settle();
     const frames = world.coordinator.tunnels.get('t1')!.slice(1, -1);
-    expect(frames.map((frame) => (frame.value as ExecCommandResponse).stdout.length)).toEqual(pieces);
-    expect(frames.map((frame) => frame.case)).toEqual([...pieces.slice(1).map(() => 'execPiece'), 'exec']);
+    expect(frames.map((frame) => (frame.value as ExecCommandResponse).stdout.length)).toEqual(
+      pieces,
+    );
+    expect(frames.map((frame) => frame.case)).toEqual([
+      ...pieces.slice(1).map(() => 'execPiece'),
+      'exec',
+    ]);
     expect(frames.at(-1)).toMatchObject({ value: { exitCode: 3 } });
   });
 
@@ -384,7 +449,8 @@ describe('tunnels', () => {
 
   it('are 40 at most', async () => {
     const world = await aWorld('web-1');
-    for (let tunnel = 0; tunnel < 41; tunnel += 1) world.coordinator.openTunnel(`t${tunnel}`, followed(world));
+    for (let tunnel = 0; tunnel < 41; tunnel += 1)
+      world.coordinator.openTunnel(`t${tunnel}`, followed(world));
     await settle();
     expect(world.coordinator.received).toContainEqual(
       expect.objectContaining({
@@ -426,7 +492,8 @@ describe('tunnels', () => {
     world.coordinator.readsTunnels = false;
     world.coordinator.openTunnel('t1', followed(world));
     await settle();
-    for (let line = 0; line < 1_000; line += 1) world.machine.write(idOf(world), 'stdout', `${line}\n`);
+    for (let line = 0; line < 1_000; line += 1)
+      world.machine.write(idOf(world), 'stdout', `${line}\n`);
     await settle();
     expect(world.coordinator.tunnels.get('t1')).toHaveLength(1);
     world.coordinator.drop();

@@ -56,7 +56,10 @@ describe('the session of an agent', () => {
     await world.clock.advance(60_000);
     capabilities = ['runtime.process', 'runtime.cri'];
     await world.clock.advance(60_000);
-    expect(world.coordinator.hellos.map((hello) => hello.capabilities)).toEqual([['runtime.process'], capabilities]);
+    expect(world.coordinator.hellos.map((hello) => hello.capabilities)).toEqual([
+      ['runtime.process'],
+      capabilities,
+    ]);
   });
 
   it('names a replica in its inventory whose first order is still being written down', async () => {
@@ -72,7 +75,9 @@ describe('the session of an agent', () => {
     await world.clock.advance(10);
     world.coordinator.drop();
     await world.clock.advance(1_000);
-    const inventories = world.coordinator.received.flatMap((message) => (message.case === 'inventory' ? [message.value] : []));
+    const inventories = world.coordinator.received.flatMap((message) =>
+      message.case === 'inventory' ? [message.value] : [],
+    );
     expect(inventories.at(-1)?.replicas).toMatchObject([{ replicaId: 'web-1', orderRevision: 0n }]);
     writeDown();
     await settle();
@@ -94,7 +99,9 @@ describe('the session of an agent', () => {
     world.coordinator.reachable = false;
     world.coordinator.drop();
     await world.clock.advance(600_000);
-    expect(lines.filter((line) => line.startsWith('warn no session')).length).toBeLessThanOrEqual(3);
+    expect(lines.filter((line) => line.startsWith('warn no session')).length).toBeLessThanOrEqual(
+      3,
+    );
   });
 
   it('tries several coordinators in turn, and stays with one that has welcomed it', async () => {
@@ -103,7 +110,12 @@ describe('the session of an agent', () => {
     world.coordinator.reachable = false;
     await world.start();
     await world.clock.advance(300);
-    expect(world.coordinator.dials.slice(0, 4)).toEqual(['http://a', 'http://b', 'http://a', 'http://b']);
+    expect(world.coordinator.dials.slice(0, 4)).toEqual([
+      'http://a',
+      'http://b',
+      'http://a',
+      'http://b',
+    ]);
     world.coordinator.reachable = true;
     await world.clock.advance(1_000);
     const last = world.coordinator.dials.at(-1);
@@ -134,10 +146,16 @@ describe('the session of an agent', () => {
   it('sends usage by its interval, and at once when a condition flips', async () => {
     const world = new AgentWorld();
     await world.start();
-    const usages = () => world.coordinator.received.flatMap((message) => (message.case === 'usage' ? [message.value] : []));
+    const usages = () =>
+      world.coordinator.received.flatMap((message) =>
+        message.case === 'usage' ? [message.value] : [],
+      );
     await world.clock.advance(30_000);
     expect(usages()).toHaveLength(4);
-    world.reading = { ...world.reading, diskPressure: { status: true, reason: '9 of 10 MiB are in use' } };
+    world.reading = {
+      ...world.reading,
+      diskPressure: { status: true, reason: '9 of 10 MiB are in use' },
+    };
     await world.clock.advance(2_000);
     expect(usages()).toHaveLength(5);
     expect(usages().at(-1)?.conditions).toMatchObject([
@@ -168,10 +186,16 @@ describe('the session of an agent', () => {
     world.coordinator.drop();
     await world.clock.advance(100);
     for (let turn = 0; turn < 20; turn += 1) await settle();
-    const chunks = world.coordinator.received.flatMap((message) => (message.case === 'inventory' ? [message.value] : []));
+    const chunks = world.coordinator.received.flatMap((message) =>
+      message.case === 'inventory' ? [message.value] : [],
+    );
     expect(chunks.length).toBeGreaterThan(1);
-    expect(chunks.map(({ last }) => last)).toEqual(chunks.map((_, index) => index === chunks.length - 1));
-    expect(Math.max(...chunks.map((chunk) => toBinary(InventorySchema, chunk).length))).toBeLessThanOrEqual(256 * 1024);
+    expect(chunks.map(({ last }) => last)).toEqual(
+      chunks.map((_, index) => index === chunks.length - 1),
+    );
+    expect(
+      Math.max(...chunks.map((chunk) => toBinary(InventorySchema, chunk).length)),
+    ).toBeLessThanOrEqual(256 * 1024);
     expect(chunks.flatMap(({ replicas }) => replicas)).toHaveLength(1_500);
   });
 
@@ -193,8 +217,8 @@ describe('the session of an agent', () => {
     world.coordinator.order(aStartOrder());
     await settle();
     await world.stop({ stopWorkloads: true });
-    expect((await world.runtime.list()).map(({ phase, exitCode }) => ({ phase, exitCode }))).toEqual([
-      { phase: 'exited', exitCode: 143 },
-    ]);
+    expect(
+      (await world.runtime.list()).map(({ phase, exitCode }) => ({ phase, exitCode })),
+    ).toEqual([{ phase: 'exited', exitCode: 143 }]);
   });
 });

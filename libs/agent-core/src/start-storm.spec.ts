@@ -54,14 +54,26 @@ describe('many starts at once', () => {
   it('are bounded, in the order in which they came; orders are acknowledged at once', async () => {
     const storm = await Storm.begin();
     await storm.order(...many);
-    for (const replicaId of many) expect(storm.world.report(replicaId)).toMatchObject({ orderRevision: 10n });
-    expect(storm.world.seen('web-1')).toEqual({ phase: 'STARTING', ready: false, restarts: 0, reason: '' });
-    expect(storm.world.seen('web-2')?.reason).toBe('waits until fewer containers are being started on this node');
+    for (const replicaId of many)
+      expect(storm.world.report(replicaId)).toMatchObject({ orderRevision: 10n });
+    expect(storm.world.seen('web-1')).toEqual({
+      phase: 'STARTING',
+      ready: false,
+      restarts: 0,
+      reason: '',
+    });
+    expect(storm.world.seen('web-2')?.reason).toBe(
+      'waits until fewer containers are being started on this node',
+    );
     expect(storm.world.agent.replicas.startsWaiting).toBe(18);
     await storm.world.clock.advance((many.length / 2) * START_MS);
     expect([storm.most, storm.begun]).toEqual([2, many]);
     for (const replicaId of many)
-      expect(storm.world.seen(replicaId)).toMatchObject({ phase: 'RUNNING', ready: true, reason: '' });
+      expect(storm.world.seen(replicaId)).toMatchObject({
+        phase: 'RUNNING',
+        ready: true,
+        reason: '',
+      });
   });
 
   it('and restarts take turns, so that neither holds up the other', async () => {
@@ -72,13 +84,24 @@ describe('many starts at once', () => {
     await storm.world.clock.advance(0);
     storm.startMs = START_MS;
     await storm.order('new-1', 'new-2'); // take both places
-    for (const replicaId of crashing) storm.world.machine.exit(toContainerId(storm.world.report(replicaId).containerId), 1);
+    for (const replicaId of crashing)
+      storm.world.machine.exit(toContainerId(storm.world.report(replicaId).containerId), 1);
     await storm.world.clock.advance(500); // their back-off has passed
     await storm.order('new-3', 'new-4', 'new-5');
     expect(storm.world.seen('web-0')?.reason).toBe('exit code 1, restarting in 100 ms');
     storm.begun.length = 0;
     await storm.world.clock.advance(10_000);
-    expect(storm.begun).toEqual(['web-0', 'new-3', 'web-1', 'new-4', 'web-2', 'new-5', 'web-3', 'web-4', 'web-5']);
+    expect(storm.begun).toEqual([
+      'web-0',
+      'new-3',
+      'web-1',
+      'new-4',
+      'web-2',
+      'new-5',
+      'web-3',
+      'web-4',
+      'web-5',
+    ]);
     expect(storm.most).toBe(2);
   });
 
@@ -87,9 +110,14 @@ describe('many starts at once', () => {
     await storm.order('old-1');
     await storm.world.clock.advance(START_MS);
     await storm.order(...many);
-    for (const replicaId of ['old-1', 'web-2', 'web-19']) storm.world.coordinator.order(aStopOrder({ replicaId, preStopMs: 0 }));
+    for (const replicaId of ['old-1', 'web-2', 'web-19'])
+      storm.world.coordinator.order(aStopOrder({ replicaId, preStopMs: 0 }));
     await settle();
-    expect(['old-1', 'web-2', 'web-19'].map((replicaId) => storm.phaseOf(replicaId))).toEqual(['STOPPED', 'STOPPED', 'STOPPED']);
+    expect(['old-1', 'web-2', 'web-19'].map((replicaId) => storm.phaseOf(replicaId))).toEqual([
+      'STOPPED',
+      'STOPPED',
+      'STOPPED',
+    ]);
     expect(storm.world.seen('web-2')?.reason).toBe('scaled down');
     storm.world.coordinator.order(aForgetOrder({ replicaId: 'web-3' }));
     await storm.world.clock.advance(0);
@@ -116,7 +144,11 @@ describe('many starts at once', () => {
     };
     world.coordinator.order(aStopOrder({ replicaId: 'web-1', preStopMs: 0 }));
     await settle();
-    expect([stopped.length, storm.phaseOf('web-1'), world.agent.replicas.startsWaiting]).toEqual([1, 'STOPPED', 0]);
+    expect([stopped.length, storm.phaseOf('web-1'), world.agent.replicas.startsWaiting]).toEqual([
+      1,
+      'STOPPED',
+      0,
+    ]);
   });
 
   it('go on behind starts that hang', async () => {
@@ -139,7 +171,8 @@ describe('many starts at once', () => {
     storm.slow();
     await storm.world.start();
     await storm.world.clock.advance(60_000);
-    for (const replicaId of many) expect(storm.world.seen(replicaId)).toMatchObject({ phase: 'RUNNING', ready: true });
+    for (const replicaId of many)
+      expect(storm.world.seen(replicaId)).toMatchObject({ phase: 'RUNNING', ready: true });
     expect(storm.most).toBe(2);
   });
 });

@@ -15,7 +15,9 @@ import type { ApiServerDeps } from './ports.js';
 
 /** The calls of AdminService. */
 export class AdminHandlers {
-  constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'log'> & { readonly audit: AuditLog }) {}
+  constructor(
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'log'> & { readonly audit: AuditLog },
+  ) {}
 
   /** Reads as fast as the caller takes it, and holds nothing open in between. */
   async *backup(_request: BackupRequest, context: HandlerContext): AsyncGenerator<BackupChunk> {
@@ -36,8 +38,9 @@ export class AdminHandlers {
   }
 
   /**
-   * Records the backup before it begins. When the data file was deleted, no record can be written, and
-   * a backup may be the only way to save the state: the log then takes the place of the audit record.
+   * Records the backup before it begins. When the data file was deleted, no record can be written,
+   * and a backup may be the only way to save the state: the log then takes the place of the audit
+   * record.
    */
   private async recordBackup(context: HandlerContext): Promise<void> {
     const act = this.deps.audit.actOf(context);
@@ -46,18 +49,31 @@ export class AdminHandlers {
     } catch (reason) {
       if (!(reason instanceof StorageFault) || reason.lost !== 'dataFile') throw reason;
       const { rpc, address } = act.facts;
-      this.deps.log.warn('audit record not written: the data file is lost', { rpc, address, ...errorFields(reason) });
+      this.deps.log.warn('audit record not written: the data file is lost', {
+        rpc,
+        address,
+        ...errorFields(reason),
+      });
     }
   }
 
   /** Ends the standstill after the store went back in time. Doing so again changes nothing. */
-  acceptRestoredState = async (request: AcceptRestoredStateRequest): Promise<AcceptRestoredStateResponse> => {
+  acceptRestoredState = async (
+    request: AcceptRestoredStateRequest,
+  ): Promise<AcceptRestoredStateResponse> => {
     const { state, log, audit } = this.deps;
     if (state.restored !== undefined) await audit.actOf(request).begins({});
     const accepted = await state.acceptRestored();
     const { epoch, orderRevision } = accepted ?? state;
     if (accepted !== undefined)
-      log.warn('restored state accepted', { epoch: String(epoch), orderRevision: String(orderRevision) });
-    return create(AcceptRestoredStateResponseSchema, { accepted: accepted !== undefined, epoch, orderRevision });
+      log.warn('restored state accepted', {
+        epoch: String(epoch),
+        orderRevision: String(orderRevision),
+      });
+    return create(AcceptRestoredStateResponseSchema, {
+      accepted: accepted !== undefined,
+      epoch,
+      orderRevision,
+    });
   };
 }

@@ -1,5 +1,11 @@
 import { clone, equals } from '@bufbuild/protobuf';
-import { Event_Category as Category, Event_Severity as Severity, HelloSchema, Taint_Effect, type Hello } from '@cloudless/api';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  HelloSchema,
+  Taint_Effect,
+  type Hello,
+} from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { Stored } from '@cloudless/cluster-state';
@@ -26,20 +32,25 @@ export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock'
 
 /**
  * Checks that an agent belongs here, and keeps what it says of its machine.
- * @throws kind `precondition` for another protocol, cluster or machine; `notFound` when the node is not enrolled; `invalid`
- *   naming figures that cannot be.
+ * @throws kind `precondition` for another protocol, cluster or machine; `notFound` when the node is
+ *   not enrolled; `invalid` naming figures that cannot be.
  */
 export async function admit(deps: AdmissionDeps, hello: Hello): Promise<void> {
   checkBelongs(deps, hello);
   checkFigures(hello);
   await withoutConflict({ ...deps, what: `node "${hello.nodeId}"` }, async () => {
     const node = deps.state.view().node(hello.nodeId);
-    if (node === undefined) throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
+    if (node === undefined)
+      throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
     if (node.value.instanceId !== hello.instanceId) {
-      throw new CloudlessError('precondition', `node "${hello.nodeId}" is enrolled by another machine; choose another name`);
+      throw new CloudlessError(
+        'precondition',
+        `node "${hello.nodeId}" is enrolled by another machine; choose another name`,
+      );
     }
     const kept = Object.assign(clone(HelloSchema, hello), { conditions: [], highestEpoch: 0n });
-    if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, kept)) await keep(deps, node, kept);
+    if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, kept))
+      await keep(deps, node, kept);
   });
 }
 
@@ -75,23 +86,38 @@ function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void 
     };
     for (const [field, value] of Object.entries(figures)) {
       if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) continue;
-      violations.push({ field: `hello.${name}.${field}`, message: `${value} is no amount of a machine` });
+      violations.push({
+        field: `hello.${name}.${field}`,
+        message: `${value} is no amount of a machine`,
+      });
     }
   }
-  if (maxReplicas < 0) violations.push({ field: 'hello.max_replicas', message: `${maxReplicas} is less than none` });
+  if (maxReplicas < 0)
+    violations.push({ field: 'hello.max_replicas', message: `${maxReplicas} is less than none` });
   for (const [index, { key, effect }] of taints.entries()) {
-    if (key === '') violations.push({ field: `hello.taints[${index}].key`, message: 'is required' });
+    if (key === '')
+      violations.push({ field: `hello.taints[${index}].key`, message: 'is required' });
     if (Taint_Effect[effect] === undefined) {
-      violations.push({ field: `hello.taints[${index}].effect`, message: `${String(effect)} is no effect` });
+      violations.push({
+        field: `hello.taints[${index}].effect`,
+        message: `${String(effect)} is no effect`,
+      });
     }
   }
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
-async function keep({ state, placements, clock }: AdmissionDeps, node: Stored<NodeRecord>, hello: Hello): Promise<void> {
+async function keep(
+  { state, placements, clock }: AdmissionDeps,
+  node: Stored<NodeRecord>,
+  hello: Hello,
+): Promise<void> {
   const record = Object.assign(clone(NodeRecordSchema, node.value), { hello });
   stampTaints(placements, node.value, record, clock.wallTime());
-  const transaction = state.transaction().require('node', record.id, node).put('node', record.id, record);
+  const transaction = state
+    .transaction()
+    .require('node', record.id, node)
+    .put('node', record.id, record);
   transaction.event({
     severity: Severity.INFO,
     category: Category.MEMBERSHIP,

@@ -1,7 +1,9 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import { auditPolicyOf } from './audit-table.js';
 
-const methods = [CoordinatorService, AgentService, AdminService].flatMap((service) => service.methods);
+const methods = [CoordinatorService, AgentService, AdminService].flatMap(
+  (service) => service.methods,
+);
 /** By their names they only read. */
 const READING = /^(Get|List|Watch|Plan|Explain|StreamLogs)/;
 const AGENTS = ['Heartbeat', 'Session', 'Tunnel'];
@@ -18,6 +20,8 @@ describe('the audit policy of every RPC', () => {
   );
 
   it('is not made for methods that nobody serves', () => {
-    expect(auditPolicyOf({ ...CoordinatorService.method.getNode, localName: 'makeCoffee' })).toBeUndefined();
+    expect(
+      auditPolicyOf({ ...CoordinatorService.method.getNode, localName: 'makeCoffee' }),
+    ).toBeUndefined();
   });
 });

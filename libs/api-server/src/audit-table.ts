@@ -5,14 +5,19 @@ import type { DescMethod } from '@bufbuild/protobuf';
 export type AuditPolicy =
   /** Changes nothing and shows what every reader may see: no event. */
   | 'reads'
-  /** What agents say of what they run, all the time. An agent is let in by EnrollNode, which is recorded. */
+  /**
+   * What agents say of what they run, all the time. An agent is let in by EnrollNode, which is
+   * recorded.
+   */
   | 'agents'
   /** One event, flushed with the change before the answer. */
   | 'acts'
   /** Privileged, and no change of the state: one event, flushed before anything begins. */
   | 'begins';
 
-type Policies<Service extends { readonly method: object }> = Readonly<Record<keyof Service['method'], AuditPolicy>>;
+type Policies<Service extends { readonly method: object }> = Readonly<
+  Record<keyof Service['method'], AuditPolicy>
+>;
 
 const coordinator: Policies<typeof CoordinatorService> = {
   getServerInfo: 'reads',

@@ -19,27 +19,38 @@ export interface AuditObject {
   readonly workload?: string;
   readonly nodeId?: string;
   readonly replicaId?: string;
-  /** The words of a command. Only the first is kept, and how many follow: arguments may hold secrets. */
+  /**
+   * The words of a command. Only the first is kept, and how many follow: arguments may hold
+   * secrets.
+   */
   readonly command?: readonly string[];
 }
 
 /** A handler of a call that is recorded. */
-type UnaryHandler<Request, Response> = (request: Request, context: HandlerContext) => Promise<Response> | Response;
+type UnaryHandler<Request, Response> = (
+  request: Request,
+  context: HandlerContext,
+) => Promise<Response> | Response;
 
-/** One caller may fail so many times in a row at one method, or change nothing, before events of it are put together. */
+/**
+ * One caller may fail so many times in a row at one method, or change nothing, before events of it
+ * are put together.
+ */
 const BURST = 10;
 const EVERY_MS = 10_000;
 
 /**
- * Who asked for what. A call that changes the state is recorded in the transaction that does it; a privileged one that changes
- * nothing here, as an exec, before it begins; one that was refused, or found nothing to do, after that. All are flushed before the
- * answer.
+ * Who asked for what. A call that changes the state is recorded in the transaction that does it; a
+ * privileged one that changes nothing here, as an exec, before it begins; one that was refused, or
+ * found nothing to do, after that. All are flushed before the answer.
  */
 export class AuditLog {
   private readonly acts = new WeakMap<object, Act>();
   private readonly throttle: Throttle;
 
-  constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'connectionOf'>) {
+  constructor(
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'connectionOf'>,
+  ) {
     this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: EVERY_MS });
   }
 
@@ -62,8 +73,14 @@ export class AuditLog {
     };
   }
 
-  /** A streaming call with its record; the handler says what it is about before it begins anything. */
-  async *stream<Item>(method: DescMethod, context: HandlerContext, items: AsyncIterable<Item>): AsyncGenerator<Item> {
+  /**
+   * A streaming call with its record; the handler says what it is about before it begins anything.
+   */
+  async *stream<Item>(
+    method: DescMethod,
+    context: HandlerContext,
+    items: AsyncIterable<Item>,
+  ): AsyncGenerator<Item> {
     const act = this.open(method, context, {}, '');
     try {
       yield* items;
@@ -80,7 +97,12 @@ export class AuditLog {
     return act;
   }
 
-  private open(method: DescMethod, context: HandlerContext, object: AuditObject, requestId: string): Act {
+  private open(
+    method: DescMethod,
+    context: HandlerContext,
+    object: AuditObject,
+    requestId: string,
+  ): Act {
     const address = this.deps.connectionOf(context)?.remoteAddress ?? '';
     const traceId = traceIdOf(context.requestHeader);
     const act = new Act(this.deps.state, {
@@ -101,7 +123,10 @@ export class AuditLog {
     try {
       await this.record(act, codeName(code));
     } catch (failure) {
-      this.deps.log.warn('refused call not recorded', { rpc: act.facts.rpc, ...errorFields(failure) });
+      this.deps.log.warn('refused call not recorded', {
+        rpc: act.facts.rpc,
+        ...errorFields(failure),
+      });
     }
   }
 
@@ -135,7 +160,8 @@ export class Act {
   }
 
   /**
-   * Commits what the call does, with its event as the cause of those in the transaction. The event is written once.
+   * Commits what the call does, with its event as the cause of those in the transaction. The event
+   * is written once.
    * @param how - `write`: also while the store is known to have gone back in time.
    */
   async commit(transaction: Transaction, how: 'commit' | 'write' = 'commit'): Promise<void> {
@@ -144,7 +170,10 @@ export class Act {
     this.recorded = true;
   }
 
-  /** Records a privileged call before anything of it begins. @throws when it cannot be recorded: then it must not begin. */
+  /**
+   * Records a privileged call before anything of it begins. @throws when it cannot be recorded:
+   * then it must not begin.
+   */
   async begins(object: AuditObject): Promise<void> {
     this.object = { ...this.object, ...object };
     await this.write('started');
@@ -152,7 +181,8 @@ export class Act {
 
   /** @param left - Events like this one that were left out before it. */
   async write(result: string, left?: LeftOut): Promise<void> {
-    const counted = left === undefined ? {} : { count: left.count + 1, firstTime: timestampFromMs(left.sinceMs) };
+    const counted =
+      left === undefined ? {} : { count: left.count + 1, firstTime: timestampFromMs(left.sinceMs) };
     await this.state.write(this.state.transaction().event({ ...this.event(result), ...counted }));
     this.recorded = true;
   }
@@ -165,7 +195,9 @@ export class Act {
     const method = rpc.slice(rpc.indexOf('/') + 1);
     const from = address === '' ? '' : ` from ${address}`;
     const running =
-      program === '' ? '' : `, running ${program} with ${rest.length} ${rest.length === 1 ? 'argument' : 'arguments'}`;
+      program === ''
+        ? ''
+        : `, running ${program} with ${rest.length} ${rest.length === 1 ? 'argument' : 'arguments'}`;
     return {
       severity: good ? Severity.INFO : Severity.WARNING,
       category: Category.AUDIT,
@@ -173,7 +205,15 @@ export class Act {
       message: `${PRINCIPAL}${from} called ${method}${describe(about)}${running}: ${result}`,
       ...about,
       requestId,
-      audit: { principal: PRINCIPAL, address, rpc, result, program, argumentCount: rest.length, traceId },
+      audit: {
+        principal: PRINCIPAL,
+        address,
+        rpc,
+        result,
+        program,
+        argumentCount: rest.length,
+        traceId,
+      },
     };
   }
 }
@@ -181,7 +221,12 @@ export class Act {
 /** There are no identities yet. */
 const PRINCIPAL = 'anonymous';
 
-function describe({ namespace, workload, nodeId, replicaId }: Omit<AuditObject, 'command'>): string {
+function describe({
+  namespace,
+  workload,
+  nodeId,
+  replicaId,
+}: Omit<AuditObject, 'command'>): string {
   if (replicaId !== undefined && replicaId !== '') return ` on replica ${replicaId}`;
   if (workload !== undefined && workload !== '') return ` on ${namespace}/${workload}`;
   return nodeId === undefined || nodeId === '' ? '' : ` on node ${nodeId}`;
@@ -195,7 +240,9 @@ function objectOf(request: object): AuditObject {
   };
   const [workload, nodeId, replicaId] = [field('name'), field('nodeId'), field('replicaId')];
   return {
-    ...(workload === '' ? {} : { namespace: namespaceOf({ namespace: field('namespace') }), workload }),
+    ...(workload === ''
+      ? {}
+      : { namespace: namespaceOf({ namespace: field('namespace') }), workload }),
     ...(nodeId === '' ? {} : { nodeId }),
     ...(replicaId === '' ? {} : { replicaId }),
   };

@@ -3,12 +3,15 @@ import { Wakeup } from './changes.js';
 
 /** What {@link ChangeQueue.next} found. */
 export type QueueTurn =
-  { readonly kind: 'key'; readonly key: string } | { readonly kind: 'silence' } | { readonly kind: 'stopped' };
+  | { readonly kind: 'key'; readonly key: string }
+  | { readonly kind: 'silence' }
+  | { readonly kind: 'stopped' };
 
 /**
- * Keys that changed and have not been sent, in the order of their first change that was not. However slow the reader, it holds
- * each key once: a watcher that falls behind skips states, never grows. Because of the order it can say at any moment up to which
- * revision all has been handed out.
+ * Keys that changed and have not been sent, in the order of their first change that was not.
+ * However slow the reader, it holds each key once: a watcher that falls behind skips states, never
+ * grows. Because of the order it can say at any moment up to which revision all has been handed
+ * out.
  */
 export class ChangeQueue {
   private firstChanges = new Map<string, bigint>();
@@ -21,7 +24,10 @@ export class ChangeQueue {
     this.wakeup.notify();
   }
 
-  /** Puts keys in front of all that were marked. @param entries - With the revision of their change, ascending, none above a mark's. */
+  /**
+   * Puts keys in front of all that were marked. @param entries - With the revision of their change,
+   * ascending, none above a mark's.
+   */
   putBefore(entries: Iterable<readonly [string, bigint]>): void {
     const marked = this.firstChanges;
     this.firstChanges = new Map();
@@ -35,7 +41,10 @@ export class ChangeQueue {
     this.wakeup.notify();
   }
 
-  /** Takes the next key; or says that it is `silentAt` by the monotonic clock, or that the reader has gone. */
+  /**
+   * Takes the next key; or says that it is `silentAt` by the monotonic clock, or that the reader
+   * has gone.
+   */
   async next(clock: Clock, signal: StopSignal, silentAt: number): Promise<QueueTurn> {
     for (;;) {
       if (signal.aborted) return { kind: 'stopped' };
@@ -50,7 +59,10 @@ export class ChangeQueue {
     }
   }
 
-  /** Everything up to this revision has been taken. @param newest - The revision of the state that marks come from. */
+  /**
+   * Everything up to this revision has been taken. @param newest - The revision of the state that
+   * marks come from.
+   */
   takenUpTo(newest: bigint): bigint {
     const [first] = this.firstChanges.values();
     return first === undefined ? newest : first - 1n;

@@ -1,6 +1,8 @@
 import type { Clock, StopSignal, Timer } from '@cloudless/base';
 
-/** A stream that has nothing to say says so this often, so that both sides know the other is there. */
+/**
+ * A stream that has nothing to say says so this often, so that both sides know the other is there.
+ */
 export const BOOKMARK_MS = 15_000;
 
 /** Wakes one waiting loop. Notifications while nobody waits are kept as one. */
@@ -17,7 +19,11 @@ export class Wakeup {
    * Waits for a notification.
    * @returns `woken`, `timeout` after `timeoutMs`, or `stopped` when the signal is aborted.
    */
-  async wait(clock: Clock, timeoutMs: number, signal: StopSignal): Promise<'woken' | 'timeout' | 'stopped'> {
+  async wait(
+    clock: Clock,
+    timeoutMs: number,
+    signal: StopSignal,
+  ): Promise<'woken' | 'timeout' | 'stopped'> {
     if (signal.aborted) return 'stopped';
     let timer: Timer | undefined;
     let timedOut = false;
@@ -44,8 +50,8 @@ export class Wakeup {
 }
 
 /**
- * Keys that changed and have not been looked at. However slow the reader, it holds each key once: a watcher that falls
- * behind skips states, never grows.
+ * Keys that changed and have not been looked at. However slow the reader, it holds each key once: a
+ * watcher that falls behind skips states, never grows.
  */
 export class DirtyKeys {
   private keys = new Set<string>();
@@ -56,7 +62,10 @@ export class DirtyKeys {
     this.wakeup.notify();
   }
 
-  /** The keys marked since the last call; empty after {@link BOOKMARK_MS} of silence; undefined when stopped. */
+  /**
+   * The keys marked since the last call; empty after {@link BOOKMARK_MS} of silence; undefined when
+   * stopped.
+   */
   async next(clock: Clock, signal: StopSignal): Promise<readonly string[] | undefined> {
     while (this.keys.size === 0) {
       const result = await this.wakeup.wait(clock, BOOKMARK_MS, signal);

@@ -14,7 +14,9 @@ describe('withoutConflict', () => {
     const random = createSeededRandom(1);
     let failure: unknown;
     const what = 'workload "default/web"';
-    void withoutConflict({ clock, random, what }, attempt).catch((reason: unknown) => (failure = reason));
+    void withoutConflict({ clock, random, what }, attempt).catch(
+      (reason: unknown) => (failure = reason),
+    );
     for (let step = 0; failure === undefined && step < 100; step += 1) await clock.advance(100);
     expect(errorKindOf(failure)).toBe('unavailable');
     expect(errorMessageOf(failure)).toBe(
@@ -23,6 +25,8 @@ describe('withoutConflict', () => {
     expect(attemptsAt[1]).toBe(attemptsAt[0]);
     const waits = attemptsAt.slice(2).map((at, index) => at - (attemptsAt[index + 1] ?? 0));
     expect(waits.every((ms) => ms > 0 && ms <= 250)).toBe(true);
-    expect(waits.slice(-4).reduce((sum, ms) => sum + ms, 0)).toBeGreaterThan(waits.slice(0, 4).reduce((sum, ms) => sum + ms, 0));
+    expect(waits.slice(-4).reduce((sum, ms) => sum + ms, 0)).toBeGreaterThan(
+      waits.slice(0, 4).reduce((sum, ms) => sum + ms, 0),
+    );
   });
 });

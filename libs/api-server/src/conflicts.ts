@@ -1,6 +1,16 @@
-import { CloudlessError, backoffDelayMs, errorKindOf, sleep, type Clock, type Random } from '@cloudless/base';
+import {
+  CloudlessError,
+  backoffDelayMs,
+  errorKindOf,
+  sleep,
+  type Clock,
+  type Random,
+} from '@cloudless/base';
 
-/** Conflicts in a row, over about two seconds, after which other writers do not let this one through. */
+/**
+ * Conflicts in a row, over about two seconds, after which other writers do not let this one
+ * through.
+ */
 const MAX_ATTEMPTS = 16;
 /**
  * Long enough for a controller to finish its pass; the cap keeps all attempts well within the
@@ -23,7 +33,10 @@ export interface ConflictRetry {
  * @throws kind `unavailable` when it is still in conflict after {@link MAX_ATTEMPTS} attempts:
  *   nothing was written.
  */
-export async function withoutConflict<Result>(retry: ConflictRetry, attempt: () => Promise<Result>): Promise<Result> {
+export async function withoutConflict<Result>(
+  retry: ConflictRetry,
+  attempt: () => Promise<Result>,
+): Promise<Result> {
   const { clock, random, what } = retry;
   for (let count = 1; ; count += 1) {
     try {

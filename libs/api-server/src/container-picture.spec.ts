@@ -1,11 +1,27 @@
 import { create } from '@bufbuild/protobuf';
-import { ContainerStatus_State as State, ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { ReplicaRecordSchema, VersionRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
+import {
+  ContainerStatus_State as State,
+  ReplicaReportSchema,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
+import {
+  ReplicaRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+} from '@cloudless/api/store';
 import { containerOf } from './container-picture.js';
 import { mergeReport } from './replica-reports.js';
 
-const workload = create(WorkloadRecordSchema, { uid: 'w', namespace: 'default', name: 'web', version: 2 });
-const version = create(VersionRecordSchema, { version: 1, template: { image: 'nginx:1', command: ['run'], args: ['-v'] } });
+const workload = create(WorkloadRecordSchema, {
+  uid: 'w',
+  namespace: 'default',
+  name: 'web',
+  version: 2,
+});
+const version = create(VersionRecordSchema, {
+  version: 1,
+  template: { image: 'nginx:1', command: ['run'], args: ['-v'] },
+});
 const view = {
   workload: () => ({ value: workload, revision: 1n }),
   version: (_uid: string, number: number) => (number === 1 ? version : undefined),
@@ -19,7 +35,14 @@ const facts = {
   startedAt: { seconds: 5n },
 };
 const assigned = create(ReplicaRecordSchema, {
-  ...{ id: 'w-1', uid: 'w', version: 1, nodeId: 'node-1', desiredRunning: true, phase: Phase.ASSIGNED },
+  ...{
+    id: 'w-1',
+    uid: 'w',
+    version: 1,
+    nodeId: 'node-1',
+    desiredRunning: true,
+    phase: Phase.ASSIGNED,
+  },
 });
 const report = create(ReplicaReportSchema, {
   ...{ replicaId: 'w-1', containerId: 'ab', phase: Phase.RUNNING, ready: true, container: facts },
@@ -30,7 +53,13 @@ describe('the container of a replica', () => {
   it('has all that its agent reported, and the image and command of its version', () => {
     const record = mergeReport(assigned, report, 1_000, true);
     expect(containerOf(view, record)).toMatchObject({
-      ...{ containerId: 'ab', replicaId: 'w-1', namespace: 'default', workload: 'web', nodeId: 'node-1' },
+      ...{
+        containerId: 'ab',
+        replicaId: 'w-1',
+        namespace: 'default',
+        workload: 'web',
+        nodeId: 'node-1',
+      },
       ...{ state: State.RUNNING, ...facts, image: 'nginx:1', command: ['run', '-v'] },
       endpoints: [{ portName: 'http', ip: '10.0.0.7', port: 80 }],
     });
@@ -45,7 +74,15 @@ describe('the container of a replica', () => {
       true,
     );
     expect(containerOf(view, ended)).toMatchObject({
-      ...{ state: State.EXITED, exitCode: 3, pid: 0, ip: '', endpoints: [], runtimeId: 'cd', imageDigest: 'nginx@sha256:ef' },
+      ...{
+        state: State.EXITED,
+        exitCode: 3,
+        pid: 0,
+        ip: '',
+        endpoints: [],
+        runtimeId: 'cd',
+        imageDigest: 'nginx@sha256:ef',
+      },
     });
   });
 });

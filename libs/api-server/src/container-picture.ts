@@ -1,14 +1,31 @@
 import { create } from '@bufbuild/protobuf';
-import { ContainerStatus_State as State, ContainerStatusSchema, type ContainerStatus } from '@cloudless/api';
+import {
+  ContainerStatus_State as State,
+  ContainerStatusSchema,
+  type ContainerStatus,
+} from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
 
-/** The current container of a replica, as its agent last reported it. After its end it has no process and no address. */
-export function containerOf(view: Pick<ClusterView, 'workload' | 'version'>, replica: ReplicaRecord): ContainerStatus {
+/**
+ * The current container of a replica, as its agent last reported it. After its end it has no
+ * process and no address.
+ */
+export function containerOf(
+  view: Pick<ClusterView, 'workload' | 'version'>,
+  replica: ReplicaRecord,
+): ContainerStatus {
   const workload = view.workload(replica.uid)?.value;
   const template = view.version(replica.uid, replica.version)?.template ?? workload?.spec;
   const runs = isLive(replica);
-  const { pid = 0, ip = '', runtime = '', runtimeId = '', imageDigest = '', startedAt } = replica.container ?? {};
+  const {
+    pid = 0,
+    ip = '',
+    runtime = '',
+    runtimeId = '',
+    imageDigest = '',
+    startedAt,
+  } = replica.container ?? {};
   return create(ContainerStatusSchema, {
     containerId: replica.containerId,
     replicaId: replica.id,

@@ -1,13 +1,17 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
 
-/** A reader that takes nothing for so long is not waited for any more. Less than the transport itself allows, which can name no revision. */
+/**
+ * A reader that takes nothing for so long is not waited for any more. Less than the transport
+ * itself allows, which can name no revision.
+ */
 export const MAX_UNREAD_MS = 20_000;
 
 /**
- * Hands on the items of a watch as long as they are taken. A stream is asked for its next item only when the one before has
- * gone out, so that a reader who stops reading would keep the watch waiting for ever: after {@link MAX_UNREAD_MS} it is ended
- * and what it holds is freed. A reader that comes back gets RESOURCE_EXHAUSTED with the revision to resume at; one that does not
- * is the transport's to cut.
+ * Hands on the items of a watch as long as they are taken. A stream is asked for its next item only
+ * when the one before has gone out, so that a reader who stops reading would keep the watch waiting
+ * for ever: after {@link MAX_UNREAD_MS} it is ended and what it holds is freed. A reader that comes
+ * back gets RESOURCE_EXHAUSTED with the revision to resume at; one that does not is the transport's
+ * to cut.
  */
 export function cutUnread<Item extends { readonly revision: bigint }>(
   items: AsyncIterable<Item>,

@@ -20,8 +20,17 @@ describe('new terms for a drain that is under way', () => {
       ...{ id: 'node-1', cordoned: true, draining: true },
       drain: { startedAt: at(startedMs), total: 3, phase: DrainPhase.DRAINING },
     });
-    const request = create(DrainNodeRequestSchema, { nodeId: 'node-1', deadline: durationFromMs(5_000), force: true });
+    const request = create(DrainNodeRequestSchema, {
+      nodeId: 'node-1',
+      deadline: durationFromMs(5_000),
+      force: true,
+    });
     const { drain } = drainedNode(before, request, { nowMs: NOW_MS, held: 2 })?.after ?? {};
-    expect(drain).toMatchObject({ startedAt: at(becomesMs), deadline: at(NOW_MS + 5_000), force: true, total: 3 });
+    expect(drain).toMatchObject({
+      startedAt: at(becomesMs),
+      deadline: at(NOW_MS + 5_000),
+      force: true,
+      total: 3,
+    });
   });
 });

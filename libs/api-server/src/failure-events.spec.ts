@@ -1,5 +1,9 @@
 import { create } from '@bufbuild/protobuf';
-import { ReplicaReportSchema, ReplicaStatus_Phase as Phase, RestartPolicy_Policy as RestartMode } from '@cloudless/api';
+import {
+  ReplicaReportSchema,
+  ReplicaStatus_Phase as Phase,
+  RestartPolicy_Policy as RestartMode,
+} from '@cloudless/api';
 import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
@@ -18,8 +22,21 @@ async function open(policy: RestartMode): Promise<void> {
   const store = createMemoryStateStore({ clock });
   state = await openClusterState({ store, clock, random, log: silentLog, holder: 'test' });
   const spec = { restart: { policy } };
-  const workload = create(WorkloadRecordSchema, { uid: 'w', namespace: 'default', name: 'web', version: 1, spec });
-  const place = { id: 'w-1', uid: 'w', sequence: 1n, version: 1, nodeId: 'node-1', desiredRunning: true };
+  const workload = create(WorkloadRecordSchema, {
+    uid: 'w',
+    namespace: 'default',
+    name: 'web',
+    version: 1,
+    spec,
+  });
+  const place = {
+    id: 'w-1',
+    uid: 'w',
+    sequence: 1n,
+    version: 1,
+    nodeId: 'node-1',
+    desiredRunning: true,
+  };
   await state.commit(
     state
       .transaction()
@@ -42,7 +59,11 @@ describe('the event of a replica that could not be started', () => {
     reports.take('node-1', create(ReplicaReportSchema, report));
     await reports.written('node-1');
     expect([...state.view().events()]).toMatchObject([
-      { reason: 'ReplicaFailed', replicaId: 'w-1', message: `replica w-1 failed: ${REASON}; never restarted` },
+      {
+        reason: 'ReplicaFailed',
+        replicaId: 'w-1',
+        message: `replica w-1 failed: ${REASON}; never restarted`,
+      },
     ]);
   });
 
@@ -59,7 +80,11 @@ describe('the event of a replica that could not be started', () => {
 
   it('leaves the event of a failure that is replaced to the pass that replaces the replica', async () => {
     await open(RestartMode.ALWAYS);
-    const report = { replicaId: 'w-1', phase: Phase.FAILED, reason: `${REASON}; gave up after 1 retry` };
+    const report = {
+      replicaId: 'w-1',
+      phase: Phase.FAILED,
+      reason: `${REASON}; gave up after 1 retry`,
+    };
     reports.take('node-1', create(ReplicaReportSchema, report));
     await reports.written('node-1');
     expect([...state.view().events()]).toEqual([]);

@@ -8,7 +8,10 @@ describe('FlappingEvents', () => {
     const clock = new ManualClock();
     const flapping = new FlappingEvents(clock);
     const told = Array.from({ length: 9 }, (_, turn) =>
-      flapping.admit('node-1', turn % 2 === 0 ? ready() : { ...ready(), reason: 'ReplicaNotReady' }),
+      flapping.admit(
+        'node-1',
+        turn % 2 === 0 ? ready() : { ...ready(), reason: 'ReplicaNotReady' },
+      ),
     );
     expect(told.filter((event) => event !== undefined)).toHaveLength(6);
     expect(flapping.due('node-1', 10)).toEqual([]);
@@ -17,7 +20,9 @@ describe('FlappingEvents', () => {
     expect(flapping.nextDueMs('node-2')).toBeUndefined();
     await clock.advance(waitMs);
     expect(flapping.due('node-2', 10)).toEqual([]);
-    expect(flapping.due('node-1', 10)).toMatchObject([{ reason: 'ReplicaReady', count: 3, firstTime: expect.anything() }]);
+    expect(flapping.due('node-1', 10)).toMatchObject([
+      { reason: 'ReplicaReady', count: 3, firstTime: expect.anything() },
+    ]);
     expect(flapping.nextDueMs('node-1')).toBeUndefined();
   });
 

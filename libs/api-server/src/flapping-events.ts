@@ -7,7 +7,10 @@ const FLAPPING = new Set([
   ...['ReplicaReady', 'ReplicaNotReady', 'ReplicaRestarted'],
   ...['ImagePulling', 'ImagePulled', 'ImagePullFailed'],
 ]);
-/** So many of one replica are told at once; from then on one at a time, which stands for those before it. */
+/**
+ * So many of one replica are told at once; from then on one at a time, which stands for those
+ * before it.
+ */
 const BURST = 6;
 const EVERY_MS = 60_000;
 const MAX_REPLICAS = 10_000;
@@ -20,8 +23,8 @@ interface LeftOutEvent {
 }
 
 /**
- * Keeps a replica that flaps from filling the list of events. The newest of what was left out is told in the end, so that the list
- * never ends on what is no longer true.
+ * Keeps a replica that flaps from filling the list of events. The newest of what was left out is
+ * told in the end, so that the list never ends on what is no longer true.
  */
 export class FlappingEvents {
   private readonly throttle: Throttle;
@@ -55,7 +58,9 @@ export class FlappingEvents {
     for (const [replicaId, left] of [...(this.newest.get(nodeId) ?? [])]) {
       if (due.length >= limit) break;
       if (left.dueAtMs > now) continue;
-      const turn = left.passed ? ({ passes: true, left: undefined } as const) : this.throttle.take(replicaId);
+      const turn = left.passed
+        ? ({ passes: true, left: undefined } as const)
+        : this.throttle.take(replicaId);
       if (turn.passes) {
         this.drop(nodeId, replicaId);
         due.push(counted(left.event, turn.left, 0));
@@ -72,11 +77,16 @@ export class FlappingEvents {
     }
   }
 
-  /** Milliseconds until {@link due} has something of the node; undefined when nothing is left out. */
+  /**
+   * Milliseconds until {@link due} has something of the node; undefined when nothing is left out.
+   */
   nextDueMs(nodeId: string): number | undefined {
     const left = this.newest.get(nodeId);
     if (left === undefined) return undefined;
-    return Math.max(0, Math.min(...[...left.values()].map(({ dueAtMs }) => dueAtMs)) - this.clock.now());
+    return Math.max(
+      0,
+      Math.min(...[...left.values()].map(({ dueAtMs }) => dueAtMs)) - this.clock.now(),
+    );
   }
 
   private keep(nodeId: string, left: LeftOutEvent): void {
@@ -95,5 +105,7 @@ export class FlappingEvents {
 /** @param more - That are not among those left out. */
 function counted(event: EventInit, left: LeftOut | undefined, more: number): EventInit {
   const count = (left?.count ?? 0) + more;
-  return left === undefined || count <= 1 ? event : { ...event, count, firstTime: timestampFromMs(left.sinceMs) };
+  return left === undefined || count <= 1
+    ? event
+    : { ...event, count, firstTime: timestampFromMs(left.sinceMs) };
 }

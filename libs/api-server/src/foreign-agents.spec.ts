@@ -7,9 +7,19 @@ import { ForeignAgents } from './foreign-agents.js';
 async function aCoordinator() {
   const clock = new ManualClock();
   const logged: string[] = [];
-  const log: Log = { ...silentLog, error: (message) => void logged.push(message), child: () => log };
+  const log: Log = {
+    ...silentLog,
+    error: (message) => void logged.push(message),
+    child: () => log,
+  };
   const store = createMemoryStateStore({ clock });
-  const state = await openClusterState({ store, clock, random: createSeededRandom(1), log, holder: 'test' });
+  const state = await openClusterState({
+    store,
+    clock,
+    random: createSeededRandom(1),
+    log,
+    holder: 'test',
+  });
   const foreign = new ForeignAgents({ state, clock, log });
   const reasons = (): readonly string[] => [...state.view().events()].map(({ reason }) => reason);
   return { clock, state, foreign, logged, reasons };
@@ -21,11 +31,18 @@ describe('ForeignAgents', () => {
     for (const node of ['node-1', 'node-2', 'node-1']) foreign.note(node, 'other');
     foreign.note('node-3', 'third');
     await settle();
-    expect(logged).toEqual(['agent of another cluster refused', 'agent of another cluster refused']);
+    expect(logged).toEqual([
+      'agent of another cluster refused',
+      'agent of another cluster refused',
+    ]);
     expect(reasons()).toEqual(['AgentOfAnotherCluster', 'AgentOfAnotherCluster']);
     expect(foreign.warnings()).toEqual([
-      expect.stringContaining('2 agents of another cluster (other) called this coordinator') as string,
-      expect.stringContaining('1 agent of another cluster (third) called this coordinator') as string,
+      expect.stringContaining(
+        '2 agents of another cluster (other) called this coordinator',
+      ) as string,
+      expect.stringContaining(
+        '1 agent of another cluster (third) called this coordinator',
+      ) as string,
     ]);
     await state.close();
   });
@@ -44,8 +61,12 @@ describe('ForeignAgents', () => {
 
   it('remembers at most 16 clusters and shortens the ids that agents claim', async () => {
     const { state, foreign, logged } = await aCoordinator();
-    for (let index = 0; index < 100; index += 1) foreign.note('node-1', `${index}-${'x'.repeat(1_000)}`);
-    expect({ clusters: foreign.warnings().length, logged: logged.length }).toEqual({ clusters: 16, logged: 16 });
+    for (let index = 0; index < 100; index += 1)
+      foreign.note('node-1', `${index}-${'x'.repeat(1_000)}`);
+    expect({ clusters: foreign.warnings().length, logged: logged.length }).toEqual({
+      clusters: 16,
+      logged: 16,
+    });
     expect(Math.max(...foreign.warnings().map(({ length }) => length))).toBeLessThan(400);
     await state.close();
   });

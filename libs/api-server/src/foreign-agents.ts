@@ -2,7 +2,10 @@ import { Event_Category as Category, Event_Severity as Severity } from '@cloudle
 import { errorFields } from '@cloudless/base';
 import type { ApiServerDeps } from './ports.js';
 
-/** An agent calls again within 10 s: one that is silent for longer has found its coordinator or is gone. */
+/**
+ * An agent calls again within 10 s: one that is silent for longer has found its coordinator or is
+ * gone.
+ */
 const FORGOTTEN_AFTER_MS = 60_000;
 /** Clusters that are remembered and reported; an agent may claim any id. */
 const MAX_CLUSTERS = 16;
@@ -26,7 +29,9 @@ export class ForeignAgents {
 
   constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'>) {}
 
-  /** Records a refusal. The first one of each cluster is logged as an error and written as an event. */
+  /**
+   * Records a refusal. The first one of each cluster is logged as an error and written as an event.
+   */
   note(nodeId: string, claimedCluster: string): void {
     const { clock, log, state } = this.deps;
     const clusterId = claimedCluster.slice(0, MAX_ID_LENGTH);
@@ -40,11 +45,22 @@ export class ForeignAgents {
     if (this.clusters.size >= MAX_CLUSTERS) return;
     this.clusters.set(clusterId, { nodes: new Set([nodeId]), lastCallMs: clock.now() });
     const message = `node "${nodeId}" of cluster ${clusterId} was refused: this is cluster ${state.clusterId}; ${ADVICE}`;
-    log.error('agent of another cluster refused', { nodeId, agentClusterId: clusterId, clusterId: state.clusterId });
-    const event = { severity: Severity.ERROR, category: Category.MEMBERSHIP, reason: 'AgentOfAnotherCluster', message };
+    log.error('agent of another cluster refused', {
+      nodeId,
+      agentClusterId: clusterId,
+      clusterId: state.clusterId,
+    });
+    const event = {
+      severity: Severity.ERROR,
+      category: Category.MEMBERSHIP,
+      reason: 'AgentOfAnotherCluster',
+      message,
+    };
     state
       .write(state.transaction().event(event))
-      .catch((reason: unknown) => log.warn('event not written', { reason: event.reason, ...errorFields(reason) }));
+      .catch((reason: unknown) =>
+        log.warn('event not written', { reason: event.reason, ...errorFields(reason) }),
+      );
   }
 
   /** One sentence for each cluster whose agents have called within the last minute; for /ready. */
@@ -59,7 +75,8 @@ export class ForeignAgents {
 
   private forget(): void {
     const since = this.deps.clock.now() - FORGOTTEN_AFTER_MS;
-    for (const [id, { lastCallMs }] of this.clusters) if (lastCallMs < since) this.clusters.delete(id);
+    for (const [id, { lastCallMs }] of this.clusters)
+      if (lastCallMs < since) this.clusters.delete(id);
   }
 }
 

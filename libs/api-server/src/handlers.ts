@@ -23,9 +23,13 @@ import { WorkloadHandlers } from './workloads.js';
 
 /** The API of a coordinator, ready to be mounted. */
 export interface ApiServer {
-  /** Registers CoordinatorService, AgentService for the containers of all nodes, and AdminService. */
+  /**
+   * Registers CoordinatorService, AgentService for the containers of all nodes, and AdminService.
+   */
   readonly routes: (router: ConnectRouter) => void;
-  /** What an operator should know although all is served; empty when there is nothing. For /ready. */
+  /**
+   * What an operator should know although all is served; empty when there is nothing. For /ready.
+   */
   warnings(): readonly string[];
   close(): Promise<void>;
 }
@@ -45,11 +49,15 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const foreign = new ForeignAgents(deps);
   const sessions = new SessionHub({ ...deps, foreign });
   const tunnels = new TunnelHub(deps, sessions);
-  const logs = new LogStreams(tunnels, (nodeId) => (sessions.protocolOf(nodeId) ?? 0) >= LOG_CHANNEL_PROTOCOL);
+  const logs = new LogStreams(
+    tunnels,
+    (nodeId) => (sessions.protocolOf(nodeId) ?? 0) >= LOG_CHANNEL_PROTOCOL,
+  );
   const streams = new StreamHandlers({ ...deps, audit }, tunnels, logs);
   const statistics = new StatisticsHandlers(deps, tunnels);
   const interactive = new InteractiveHandlers({ ...deps, audit }, tunnels);
-  const watch = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) => cutUnread(items, deps.clock);
+  const watch = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) =>
+    cutUnread(items, deps.clock);
   return {
     routes: (router) => {
       router.service(CoordinatorService, {
@@ -90,24 +98,39 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
         listEvents: observing.listEvents,
         watchEvents: (request, context) => watch(observing.watchEvents(request, context)),
         streamLogs: (request, context) => streams.streamLogs(request, context),
-        execCommand: audit.unary(calls.execCommand, (request, context) => streams.execCommand(request, context)),
-        exec: (requests, context) => audit.stream(calls.exec, context, interactive.exec(requests, context)),
-        portForward: (requests, context) => audit.stream(calls.portForward, context, interactive.portForward(requests, context)),
+        execCommand: audit.unary(calls.execCommand, (request, context) =>
+          streams.execCommand(request, context),
+        ),
+        exec: (requests, context) =>
+          audit.stream(calls.exec, context, interactive.exec(requests, context)),
+        portForward: (requests, context) =>
+          audit.stream(calls.portForward, context, interactive.portForward(requests, context)),
       });
       router.service(AgentService, {
         streamLogs: (request, context) => streams.streamLogs(request, context),
-        execCommand: audit.unary(AgentService.method.execCommand, (request, context) => streams.execCommand(request, context)),
-        exec: (requests, context) => audit.stream(AgentService.method.exec, context, interactive.exec(requests, context)),
+        execCommand: audit.unary(AgentService.method.execCommand, (request, context) =>
+          streams.execCommand(request, context),
+        ),
+        exec: (requests, context) =>
+          audit.stream(AgentService.method.exec, context, interactive.exec(requests, context)),
         portForward: (requests, context) =>
-          audit.stream(AgentService.method.portForward, context, interactive.portForward(requests, context)),
+          audit.stream(
+            AgentService.method.portForward,
+            context,
+            interactive.portForward(requests, context),
+          ),
         getContainerStatus: (request, context) => streams.getContainerStatus(request, context),
         listContainers: () => streams.listContainers(),
         getContainerStats: (request, context) => statistics.getContainerStats(request, context),
         listContainerStats: (request, context) => statistics.listContainerStats(request, context),
       });
       router.service(AdminService, {
-        backup: (request, context) => audit.stream(AdminService.method.backup, context, admin.backup(request, context)),
-        acceptRestoredState: audit.unary(AdminService.method.acceptRestoredState, admin.acceptRestoredState),
+        backup: (request, context) =>
+          audit.stream(AdminService.method.backup, context, admin.backup(request, context)),
+        acceptRestoredState: audit.unary(
+          AdminService.method.acceptRestoredState,
+          admin.acceptRestoredState,
+        ),
       });
     },
     warnings: () => foreign.warnings(),

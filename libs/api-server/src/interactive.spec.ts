@@ -1,5 +1,9 @@
 import { create } from '@bufbuild/protobuf';
-import { PortForwardRequestSchema, ReplicaStatus_Phase as Phase, TunnelFrameSchema } from '@cloudless/api';
+import {
+  PortForwardRequestSchema,
+  ReplicaStatus_Phase as Phase,
+  TunnelFrameSchema,
+} from '@cloudless/api';
 import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
@@ -13,23 +17,44 @@ const uid = '0123456789abcdef';
 
 function stateOf(count: number): ClusterState {
   const replicas = Array.from({ length: count }, (_, slot) => {
-    const where = { id: `r-${slot + 1}`, uid, slot, nodeId: `node-${slot + 1}`, containerId: `c${slot + 1}` };
-    return { value: create(ReplicaRecordSchema, { ...where, ready: true, desiredRunning: true, phase: Phase.RUNNING }) };
+    const where = {
+      id: `r-${slot + 1}`,
+      uid,
+      slot,
+      nodeId: `node-${slot + 1}`,
+      containerId: `c${slot + 1}`,
+    };
+    return {
+      value: create(ReplicaRecordSchema, {
+        ...where,
+        ready: true,
+        desiredRunning: true,
+        phase: Phase.RUNNING,
+      }),
+    };
   });
-  const workload = { value: create(WorkloadRecordSchema, { uid, namespace: 'default', name: 'web' }) };
-  const view = { workload: () => workload, workloadByName: () => workload, replicasOf: () => replicas };
+  const workload = {
+    value: create(WorkloadRecordSchema, { uid, namespace: 'default', name: 'web' }),
+  };
+  const view = {
+    workload: () => workload,
+    workloadByName: () => workload,
+    replicasOf: () => replicas,
+  };
   return { view: () => view } as unknown as ClusterState;
 }
 
 describe('a forwarded port', () => {
   it('is recorded for each replica before that is dialled', async () => {
     const steps: string[] = [];
-    const begins = async ({ replicaId }: AuditObject): Promise<void> => void steps.push(`recorded ${replicaId}`);
+    const begins = async ({ replicaId }: AuditObject): Promise<void> =>
+      void steps.push(`recorded ${replicaId}`);
     const audit = { actOf: () => ({ begins }) } as unknown as AuditLog;
     const tunnels: Tunnels = {
       async *open(nodeId) {
         steps.push(`dialled ${nodeId}`);
-        if (nodeId === 'node-1') throw new CloudlessError('unavailable', 'node "node-1" is not connected');
+        if (nodeId === 'node-1')
+          throw new CloudlessError('unavailable', 'node "node-1" is not connected');
         yield create(TunnelFrameSchema, { frame: { case: 'forwardOutput', value: {} } });
       },
     };
@@ -38,7 +63,9 @@ describe('a forwarded port', () => {
       tunnels,
     );
     async function* requests() {
-      yield create(PortForwardRequestSchema, { request: { case: 'start', value: { name: 'web' } } });
+      yield create(PortForwardRequestSchema, {
+        request: { case: 'start', value: { name: 'web' } },
+      });
     }
     const context = { signal: new AbortController().signal } as HandlerContext;
     for await (const response of handlers.portForward(requests(), context)) void response;

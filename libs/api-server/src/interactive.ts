@@ -22,17 +22,25 @@ import type { ApiServerDeps } from './ports.js';
 import { containerFor, readyReplicas, resolveTarget, runningReplica } from './targets.js';
 import type { Tunnels } from './tunnels.js';
 
-/** Calls in which both sides go on speaking: commands with input, and TCP connections to ports of replicas. */
+/**
+ * Calls in which both sides go on speaking: commands with input, and TCP connections to ports of
+ * replicas.
+ */
 export class InteractiveHandlers {
   /** Spreads connections over the replicas of a workload. */
   private turn = 0;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'connectionOf'> & { readonly audit: AuditLog },
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'connectionOf'> & {
+      readonly audit: AuditLog;
+    },
     private readonly tunnels: Tunnels,
   ) {}
 
-  async *exec(requests: AsyncIterable<ExecRequest>, context: HandlerContext): AsyncGenerator<ExecResponse> {
+  async *exec(
+    requests: AsyncIterable<ExecRequest>,
+    context: HandlerContext,
+  ): AsyncGenerator<ExecResponse> {
     const { signal } = context;
     const items = requests[Symbol.asyncIterator]();
     const first = (await firstMessage(items, this.deps.clock))?.request;
@@ -42,19 +50,33 @@ export class InteractiveHandlers {
     const replica = target.kind === 'workload' ? runningReplica(view, target) : target.replica;
     const containerId = containerFor(target, replica);
     const value = Object.assign(clone(ExecStartSchema, first.value), atContainer(containerId));
-    await this.deps.audit.actOf(context).begins({ ...subjectOf(view, replica), command: first.value.command });
+    await this.deps.audit
+      .actOf(context)
+      .begins({ ...subjectOf(view, replica), command: first.value.command });
     const input = execInput(items);
     const client = this.deps.connectionOf(context);
-    for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'execStream', value }, signal, input, client)) {
+    for await (const { frame } of this.tunnels.open(
+      replica.nodeId,
+      { case: 'execStream', value },
+      signal,
+      input,
+      client,
+    )) {
       if (frame.case !== 'execOutput') continue;
       yield frame.value;
       if (frame.value.response.case === 'exit') return;
     }
-    throw new CloudlessError('unavailable', `node "${replica.nodeId}" ended the call without a result`);
+    throw new CloudlessError(
+      'unavailable',
+      `node "${replica.nodeId}" ended the call without a result`,
+    );
   }
 
   /** A workload's node that cannot be reached is passed over, as long as nothing was sent to it. */
-  async *portForward(requests: AsyncIterable<PortForwardRequest>, context: HandlerContext): AsyncGenerator<PortForwardResponse> {
+  async *portForward(
+    requests: AsyncIterable<PortForwardRequest>,
+    context: HandlerContext,
+  ): AsyncGenerator<PortForwardResponse> {
     const { signal } = context;
     const items = requests[Symbol.asyncIterator]();
     const first = (await firstMessage(items, this.deps.clock))?.request;
@@ -62,11 +84,21 @@ export class InteractiveHandlers {
     const candidates = this.candidates(first.value);
     const act = this.deps.audit.actOf(context);
     for (const [index, { replica, containerId }] of candidates.entries()) {
-      await act.begins(subjectOf(this.deps.state.view(), replica)); // each: it may be another one that is reached
-      const value = Object.assign(clone(PortForwardStartSchema, first.value), atContainer(containerId));
+      // each: it may be another one that is reached
+      await act.begins(subjectOf(this.deps.state.view(), replica));
+      const value = Object.assign(
+        clone(PortForwardStartSchema, first.value),
+        atContainer(containerId),
+      );
       const input = forwardInput(items);
       const client = this.deps.connectionOf(context);
-      const frames = this.tunnels.open(replica.nodeId, { case: 'portForward', value }, signal, input, client);
+      const frames = this.tunnels.open(
+        replica.nodeId,
+        { case: 'portForward', value },
+        signal,
+        input,
+        client,
+      );
       let started = false;
       try {
         for await (const { frame } of frames) {
@@ -76,20 +108,30 @@ export class InteractiveHandlers {
         }
         return;
       } catch (reason) {
-        const another = !started && index < candidates.length - 1 && errorKindOf(reason) === 'unavailable' && !signal.aborted;
+        const another =
+          !started &&
+          index < candidates.length - 1 &&
+          errorKindOf(reason) === 'unavailable' &&
+          !signal.aborted;
         if (!another) throw reason;
       }
     }
   }
 
   /** Where a connection may lead, the one whose turn it is first. */
-  private candidates(start: PortForwardStart): readonly { readonly replica: ReplicaRecord; readonly containerId: string }[] {
+  private candidates(
+    start: PortForwardStart,
+  ): readonly { readonly replica: ReplicaRecord; readonly containerId: string }[] {
     const view = this.deps.state.view();
     const target = resolveTarget(view, start);
-    if (target.kind !== 'workload') return [{ replica: target.replica, containerId: containerFor(target, target.replica) }];
+    if (target.kind !== 'workload')
+      return [{ replica: target.replica, containerId: containerFor(target, target.replica) }];
     const ready = readyReplicas(view, target);
     const first = this.turn++ % ready.length;
-    return [...ready.slice(first), ...ready.slice(0, first)].map((replica) => ({ replica, containerId: replica.containerId }));
+    return [...ready.slice(first), ...ready.slice(0, first)].map((replica) => ({
+      replica,
+      containerId: replica.containerId,
+    }));
   }
 }
 
@@ -101,7 +143,10 @@ function atContainer(containerId: string) {
   return { containerId, replicaId: '', namespace: '', name: '' };
 }
 
-/** What the caller says after its first message, and its end. The items are left to whoever asks next. */
+/**
+ * What the caller says after its first message, and its end. The items are left to whoever asks
+ * next.
+ */
 async function* execInput(items: AsyncIterator<ExecRequest>): AsyncGenerator<TunnelFrame> {
   for (let item = await items.next(); item.done !== true; item = await items.next()) {
     yield create(TunnelFrameSchema, { frame: { case: 'execInput', value: item.value } });
@@ -110,7 +155,9 @@ async function* execInput(items: AsyncIterator<ExecRequest>): AsyncGenerator<Tun
   yield create(TunnelFrameSchema, { frame: { case: 'execInput', value } });
 }
 
-async function* forwardInput(items: AsyncIterator<PortForwardRequest>): AsyncGenerator<TunnelFrame> {
+async function* forwardInput(
+  items: AsyncIterator<PortForwardRequest>,
+): AsyncGenerator<TunnelFrame> {
   for (let item = await items.next(); item.done !== true; item = await items.next()) {
     yield create(TunnelFrameSchema, { frame: { case: 'forwardInput', value: item.value } });
   }

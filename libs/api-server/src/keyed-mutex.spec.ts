@@ -20,12 +20,21 @@ describe('KeyedMutex', () => {
     const mutex = new KeyedMutex();
     const log: string[] = [];
     const [a, b, other] = ['a', 'b', 'other'].map((name) => openWork(log, name));
-    const calls = [mutex.run('web', a!.work), mutex.run('web', b!.work), mutex.run('job', other!.work)];
+    const calls = [
+      mutex.run('web', a!.work),
+      mutex.run('web', b!.work),
+      mutex.run('job', other!.work),
+    ];
     await settle();
     expect(log).toEqual(['a begins', 'other begins']);
     for (const { end } of [b!, a!, other!]) end();
     expect(await Promise.all(calls)).toEqual(['a', 'b', 'other']);
-    expect(log.filter((line) => !line.startsWith('other'))).toEqual(['a begins', 'a ends', 'b begins', 'b ends']);
+    expect(log.filter((line) => !line.startsWith('other'))).toEqual([
+      'a begins',
+      'a ends',
+      'b begins',
+      'b ends',
+    ]);
   });
 
   it('continues after work that failed, and forgets an object without work', async () => {

@@ -30,7 +30,10 @@ export class KeyedMutex {
   async run<Result>(object: string, work: () => Promise<Result>): Promise<Result> {
     const line = this.lines.get(object) ?? { last: Promise.resolve(), waiting: 0 };
     if (line.waiting >= this.maxWaiting) {
-      throw new CloudlessError('exhausted', `${line.waiting} changes of ${object} wait already; try again later`);
+      throw new CloudlessError(
+        'exhausted',
+        `${line.waiting} changes of ${object} wait already; try again later`,
+      );
     }
     this.lines.set(object, line);
     line.waiting += 1;

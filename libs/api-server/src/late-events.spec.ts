@@ -27,20 +27,38 @@ async function worldWith(replicas: number): Promise<World> {
     for (let number = from; number < Math.min(replicas, from + 50); number += 1) {
       const uid = `w${number}`; // each is of a workload of its own: the most that has to be written
       const place = { id: `w-${number}`, uid, sequence: 1n, nodeId: 'node-1' };
-      transaction.put('workload', uid, create(WorkloadRecordSchema, { uid, name: `web-${number}` }));
-      transaction.createReplica(create(ReplicaRecordSchema, { ...place, desiredRunning: true, phase: Phase.RUNNING }));
+      transaction.put(
+        'workload',
+        uid,
+        create(WorkloadRecordSchema, { uid, name: `web-${number}` }),
+      );
+      transaction.createReplica(
+        create(ReplicaRecordSchema, { ...place, desiredRunning: true, phase: Phase.RUNNING }),
+      );
     }
     await state.commit(transaction);
   }
   const errors: string[] = [];
-  const log: Log = { ...silentLog, error: (message) => errors.push(message), warn: (message) => errors.push(message) };
-  const reports = new ReplicaReports({ state, clock, random, log } as unknown as ConstructorParameters<typeof ReplicaReports>[0]);
+  const log: Log = {
+    ...silentLog,
+    error: (message) => errors.push(message),
+    warn: (message) => errors.push(message),
+  };
+  const reports = new ReplicaReports({
+    state,
+    clock,
+    random,
+    log,
+  } as unknown as ConstructorParameters<typeof ReplicaReports>[0]);
   return { clock, state, reports, errors };
 }
 
 function take({ reports }: World, ready: boolean, from: number, end: number): void {
   for (let number = from; number < end; number += 1) {
-    reports.take('node-1', create(ReplicaReportSchema, { replicaId: `w-${number}`, phase: Phase.RUNNING, ready }));
+    reports.take(
+      'node-1',
+      create(ReplicaReportSchema, { replicaId: `w-${number}`, phase: Phase.RUNNING, ready }),
+    );
   }
 }
 
@@ -85,12 +103,15 @@ describe('events that are told late', () => {
       sizes.push(transaction.size);
       return write(transaction);
     };
-    clock.setTimer(60_000, () => take(world, false, REPLICAS, 2 * REPLICAS)); // just when the late ones are due
+    // just when the late ones are due
+    clock.setTimer(60_000, () => take(world, false, REPLICAS, 2 * REPLICAS));
     await clock.advance(60_000);
     await settle();
     expect(Math.max(...sizes)).toBe(99); // a store takes 100
     expect([world.errors, toldLate(world)]).toEqual([[], REPLICAS]);
-    expect([...state.view().replicasOn('node-1')].filter(({ value }) => value.ready)).toHaveLength(REPLICAS);
+    expect([...state.view().replicasOn('node-1')].filter(({ value }) => value.ready)).toHaveLength(
+      REPLICAS,
+    );
     await world.reports.close();
     await state.close();
   });

@@ -29,8 +29,8 @@ interface Reader {
 }
 
 /**
- * Many logs of one node through one tunnel, which is opened with the channel. When the last log ends
- * or the tunnel breaks, the channel ends: later logs need another one.
+ * Many logs of one node through one tunnel, which is opened with the channel. When the last log
+ * ends or the tunnel breaks, the channel ends: later logs need another one.
  */
 export class LogChannel {
   private readonly readers = new Map<bigint, Reader>();
@@ -55,7 +55,8 @@ export class LogChannel {
   async *read(request: StreamLogsRequest, signal: StopSignal): AsyncGenerator<LogEntry> {
     const id = this.nextId++;
     const reader: Reader = { entries: [], ended: undefined, wake: () => undefined };
-    const onAbort = (): void => this.leave(id, reader, new CloudlessError('unavailable', 'the caller has gone'));
+    const onAbort = (): void =>
+      this.leave(id, reader, new CloudlessError('unavailable', 'the caller has gone'));
     this.readers.set(id, reader);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
@@ -83,9 +84,17 @@ export class LogChannel {
 
   private async run(tunnels: Tunnels): Promise<void> {
     const target = { case: 'logChannel', value: create(LogChannelSchema) } as const;
-    let reason: unknown = new CloudlessError('unavailable', `the stream from node "${this.nodeId}" broke`);
+    let reason: unknown = new CloudlessError(
+      'unavailable',
+      `the stream from node "${this.nodeId}" broke`,
+    );
     try {
-      for await (const { frame } of tunnels.open(this.nodeId, target, this.stopping.signal, this.input()))
+      for await (const { frame } of tunnels.open(
+        this.nodeId,
+        target,
+        this.stopping.signal,
+        this.input(),
+      ))
         if (frame.case === 'logChannel') for (const each of frame.value.frames) this.take(each);
     } catch (failure) {
       reason = failure;
@@ -107,7 +116,10 @@ export class LogChannel {
     }
     this.readers.delete(logId);
     if (frame.case !== 'error') end(reader, 'complete');
-    else end(reader, { reason: new CloudlessError(kindOfCode(frame.value.code), frame.value.message) });
+    else
+      end(reader, {
+        reason: new CloudlessError(kindOfCode(frame.value.code), frame.value.message),
+      });
   }
 
   /** Removes a reader; the tunnel ends with the last one. */
@@ -130,8 +142,10 @@ export class LogChannel {
   private async *input(): AsyncGenerator<TunnelFrame> {
     while (!this.stopping.signal.aborted) {
       const frame = this.outgoing.shift();
-      const value = frame === undefined ? undefined : create(LogChannelFramesSchema, { frames: [frame] });
-      if (value !== undefined) yield create(TunnelFrameSchema, { frame: { case: 'logChannel', value } });
+      const value =
+        frame === undefined ? undefined : create(LogChannelFramesSchema, { frames: [frame] });
+      if (value !== undefined)
+        yield create(TunnelFrameSchema, { frame: { case: 'logChannel', value } });
       else await new Promise<void>((resolve) => (this.wakeSender = resolve));
     }
   }

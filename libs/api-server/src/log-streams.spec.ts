@@ -16,8 +16,13 @@ import { LogStreams } from './log-streams.js';
 import { TunnelHub, type TunnelTarget, type Tunnels } from './tunnels.js';
 
 const anEntry = (sequence: number): LogEntry =>
-  create(LogEntrySchema, { containerId: 'c1', sequence: BigInt(sequence), line: 'x'.repeat(1_000) });
-const request = (replicaId = 'web-1') => create(StreamLogsRequestSchema, { replicaId, follow: true });
+  create(LogEntrySchema, {
+    containerId: 'c1',
+    sequence: BigInt(sequence),
+    line: 'x'.repeat(1_000),
+  });
+const request = (replicaId = 'web-1') =>
+  create(StreamLogsRequestSchema, { replicaId, follow: true });
 
 /** Frames that a test makes up. */
 class Frames {
@@ -85,13 +90,15 @@ class ScriptedTunnels implements Tunnels {
   /** Bytes granted to a log. */
   grantedTo(logId: bigint): number {
     return this.heard.reduce(
-      (sum, { logId: id, frame }) => sum + (id === logId && frame.case === 'window' ? Number(frame.value) : 0),
+      (sum, { logId: id, frame }) =>
+        sum + (id === logId && frame.case === 'window' ? Number(frame.value) : 0),
       0,
     );
   }
 
   private async hear(input: AsyncIterable<TunnelFrame>): Promise<void> {
-    for await (const { frame } of input) if (frame.case === 'logChannel') this.heard.push(...frame.value.frames);
+    for await (const { frame } of input)
+      if (frame.case === 'logChannel') this.heard.push(...frame.value.frames);
   }
 }
 
@@ -112,7 +119,10 @@ describe('logs of a node', () => {
     expect(tunnels.targets.map((target) => target.case)).toEqual(['logChannel']);
     tunnels.say(2n, { case: 'entry', value: anEntry(7) });
     tunnels.say(1n, { case: 'entry', value: anEntry(3) });
-    expect((await Promise.all(first)).map(({ value }) => (value as LogEntry).sequence)).toEqual([3n, 7n]);
+    expect((await Promise.all(first)).map(({ value }) => (value as LogEntry).sequence)).toEqual([
+      3n,
+      7n,
+    ]);
     await readers[0]!.return(undefined);
     await settle();
     expect(tunnels.heard.at(-1)).toMatchObject({ logId: 1n, frame: { case: 'close' } });
@@ -129,10 +139,17 @@ describe('logs of a node', () => {
   it('end and fail independently of each other', async () => {
     const { tunnels, read } = aWorld();
     const [ending, failing, other] = [read(), read(), read()];
-    const outcomes = [ending.next(), failing.next().catch((reason: unknown) => reason), other.next()];
+    const outcomes = [
+      ending.next(),
+      failing.next().catch((reason: unknown) => reason),
+      other.next(),
+    ];
     await settle();
     tunnels.say(1n, { case: 'end', value: { $typeName: 'cloudless.api.TunnelEnd' } });
-    tunnels.say(2n, { case: 'error', value: create(TunnelErrorSchema, { code: 5, message: 'replica "web-1" is not here' }) });
+    tunnels.say(2n, {
+      case: 'error',
+      value: create(TunnelErrorSchema, { code: 5, message: 'replica "web-1" is not here' }),
+    });
     tunnels.say(3n, { case: 'entry', value: anEntry(1) });
     expect(await Promise.all(outcomes)).toMatchObject([
       { done: true },
@@ -148,7 +165,8 @@ describe('logs of a node', () => {
     await settle();
     const windows = [tunnels.grantedTo(1n), tunnels.grantedTo(2n)];
     for (const logId of [1n, 2n])
-      for (let line = 1; line <= 100; line += 1) tunnels.say(logId, { case: 'entry', value: anEntry(line) });
+      for (let line = 1; line <= 100; line += 1)
+        tunnels.say(logId, { case: 'entry', value: anEntry(line) });
     await Promise.all(first);
     for (let line = 2; line <= 100; line += 1) await quick.next();
     await settle();
@@ -158,10 +176,15 @@ describe('logs of a node', () => {
 
   it('all fail when the tunnel breaks, and come back through another', async () => {
     const { tunnels, read } = aWorld();
-    const broken = [read(), read()].map((reader) => reader.next().catch((reason: unknown) => reason));
+    const broken = [read(), read()].map((reader) =>
+      reader.next().catch((reason: unknown) => reason),
+    );
     await settle();
     tunnels.breakDown();
-    expect(await Promise.all(broken)).toMatchObject([{ kind: 'unavailable' }, { kind: 'unavailable' }]);
+    expect(await Promise.all(broken)).toMatchObject([
+      { kind: 'unavailable' },
+      { kind: 'unavailable' },
+    ]);
     const again = read().next();
     await settle();
     tunnels.say(1n, { case: 'entry', value: anEntry(1) });
@@ -206,21 +229,31 @@ describe('logs of a node', () => {
 describe('tunnels of an agent of protocol 1', () => {
   it('leave room for commands of the same client and logs of others when one client has many logs', async () => {
     const clock = new ManualClock();
-    const sessions = { announceTunnels: () => undefined, requestTunnel: () => true, withdrawTunnel: () => undefined };
+    const sessions = {
+      announceTunnels: () => undefined,
+      requestTunnel: () => true,
+      withdrawTunnel: () => undefined,
+    };
     const hub = new TunnelHub({ clock, random: createSeededRandom(1) }, sessions);
     const streams = new LogStreams(hub, () => false);
     const stop = new AbortController();
     const [one, another] = [{}, {}];
     const outcomeOf = (opening: Promise<unknown>): Promise<unknown> =>
       Promise.race([opening.catch((reason: Error) => reason.message), settle().then(() => 'open')]);
-    const logsOf = (client: object): Promise<unknown> => outcomeOf(streams.read('node-1', request(), stop.signal, client).next());
+    const logsOf = (client: object): Promise<unknown> =>
+      outcomeOf(streams.read('node-1', request(), stop.signal, client).next());
     const outcomes = await Promise.all(Array.from({ length: 32 }, () => logsOf(one)));
     expect(outcomes.filter((outcome) => outcome === 'open')).toHaveLength(12);
     expect(outcomes.at(-1)).toBe('this client has 12 logs of node "node-1" open; close some first');
     expect(await logsOf(another)).toBe('open');
-    const target = { case: 'exec', value: { $typeName: 'cloudless.api.ExecCommandRequest' } } as TunnelTarget;
+    const target = {
+      case: 'exec',
+      value: { $typeName: 'cloudless.api.ExecCommandRequest' },
+    } as TunnelTarget;
     for (const client of [one, another])
-      expect(await outcomeOf(hub.open('node-1', target, stop.signal, undefined, client).next())).toBe('open');
+      expect(
+        await outcomeOf(hub.open('node-1', target, stop.signal, undefined, client).next()),
+      ).toBe('open');
     stop.abort();
   });
 });

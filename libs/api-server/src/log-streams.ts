@@ -7,7 +7,10 @@ import type { Tunnels } from './tunnels.js';
 /** A log whose reader is slow takes some 200 KiB here and as much on its node. */
 const LOGS: ShareLimits = { perNode: 512, perClient: 256, noun: 'logs' };
 
-/** Reads logs of nodes: through one tunnel for all logs of a node, or, from older agents, one tunnel for each log. */
+/**
+ * Reads logs of nodes: through one tunnel for all logs of a node, or, from older agents, one tunnel
+ * for each log.
+ */
 export class LogStreams {
   private readonly channels = new Map<string, LogChannel>();
   private readonly shares = new NodeStreamShares(LOGS);
@@ -20,12 +23,23 @@ export class LogStreams {
 
   /**
    * The entries of one log. Leaving the loop, or aborting, ends the log on the node.
-   * @throws kind `unavailable` when the node is not connected or the stream breaks, `exhausted` when the client or the node has too
-   *   many open, or what the agent says.
+   * @throws kind `unavailable` when the node is not connected or the stream breaks, `exhausted`
+   *   when the client or the node has too many open, or what the agent says.
    */
-  async *read(nodeId: string, request: StreamLogsRequest, signal: StopSignal, client: Client): AsyncGenerator<LogEntry> {
+  async *read(
+    nodeId: string,
+    request: StreamLogsRequest,
+    signal: StopSignal,
+    client: Client,
+  ): AsyncGenerator<LogEntry> {
     if (!this.takesChannel(nodeId)) {
-      const frames = this.tunnels.open(nodeId, { case: 'logs', value: request }, signal, undefined, client);
+      const frames = this.tunnels.open(
+        nodeId,
+        { case: 'logs', value: request },
+        signal,
+        undefined,
+        client,
+      );
       for await (const { frame } of frames) if (frame.case === 'log') yield frame.value;
       return;
     }

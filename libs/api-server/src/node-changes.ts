@@ -5,7 +5,10 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { Placements } from './ports.js';
 
-/** The record with what the request sets and removes. @throws kind `invalid` for a taint to be removed that cannot be read. */
+/**
+ * The record with what the request sets and removes. @throws kind `invalid` for a taint to be
+ * removed that cannot be read.
+ */
 export function updateNodeRecord(
   placements: Placements,
   before: NodeRecord,
@@ -19,7 +22,9 @@ export function updateNodeRecord(
     if (!record.removedLabels.includes(key)) record.removedLabels.push(key);
   }
   Object.assign(record.labels, request.setLabels);
-  record.removedLabels = record.removedLabels.filter((key) => !Object.hasOwn(request.setLabels, key));
+  record.removedLabels = record.removedLabels.filter(
+    (key) => !Object.hasOwn(request.setLabels, key),
+  );
   changeTaints(placements, record, request, removals);
   stampTaints(placements, before, record, nowMs);
   if (request.zone !== undefined) record.zone = request.zone;
@@ -27,8 +32,16 @@ export function updateNodeRecord(
   return record;
 }
 
-/** Notes since when the taints are there: those that have come or changed since `before`, from now on. @param after - Changed in place. */
-export function stampTaints({ taintKey, effective }: Placements, before: NodeRecord, after: NodeRecord, nowMs: number): void {
+/**
+ * Notes since when the taints are there: those that have come or changed since `before`, from now
+ * on. @param after - Changed in place.
+ */
+export function stampTaints(
+  { taintKey, effective }: Placements,
+  before: NodeRecord,
+  after: NodeRecord,
+  nowMs: number,
+): void {
   const known = new Map(effective(before).taints.map((taint) => [taintKey(taint), taint.value]));
   const since: NodeRecord['taintsSince'] = {};
   for (const taint of effective(after).taints) {
@@ -39,15 +52,26 @@ export function stampTaints({ taintKey, effective }: Placements, before: NodeRec
   after.taintsSince = since;
 }
 
-/** What an update changed of what the node shows, for people: `label a=b set, taint c:NO_SCHEDULE removed, zone is "z" now`. */
-export function describeNodeUpdate(placements: Placements, before: NodeRecord, after: NodeRecord): string {
+/**
+ * What an update changed of what the node shows, for people: `label a=b set, taint c:NO_SCHEDULE
+ * removed, zone is "z" now`.
+ */
+export function describeNodeUpdate(
+  placements: Placements,
+  before: NodeRecord,
+  after: NodeRecord,
+): string {
   const [old, now] = [placements.effective(before), placements.effective(after)];
   const [oldTaints, nowTaints] = [old, now].map(
     ({ taints }) => new Map(taints.map((taint) => [placements.taintKey(taint), taint])),
   );
   const changes = [
-    ...Object.entries(now.labels).flatMap(([key, value]) => (old.labels[key] === value ? [] : [`label ${key}=${value} set`])),
-    ...Object.keys(old.labels).flatMap((key) => (Object.hasOwn(now.labels, key) ? [] : [`label ${key} removed`])),
+    ...Object.entries(now.labels).flatMap(([key, value]) =>
+      old.labels[key] === value ? [] : [`label ${key}=${value} set`],
+    ),
+    ...Object.keys(old.labels).flatMap((key) =>
+      Object.hasOwn(now.labels, key) ? [] : [`label ${key} removed`],
+    ),
     ...[...(nowTaints ?? [])].flatMap(([key, taint]) =>
       oldTaints?.get(key)?.value === taint.value ? [] : [`taint ${taintText(taint)} set`],
     ),
@@ -75,11 +99,18 @@ function changeTaints(
   request: UpdateNodeRequest,
   removals: readonly TaintRemoval[],
 ): void {
-  const doomed = effective(record).taints.filter((taint) => removals.some((removal) => matchesRemoval(taint, removal)));
-  record.taints = record.taints.filter((taint) => !doomed.some((gone) => taintKey(gone) === taintKey(taint)));
+  const doomed = effective(record).taints.filter((taint) =>
+    removals.some((removal) => matchesRemoval(taint, removal)),
+  );
+  record.taints = record.taints.filter(
+    (taint) => !doomed.some((gone) => taintKey(gone) === taintKey(taint)),
+  );
   record.removedTaints = [...new Set([...record.removedTaints, ...doomed.map(taintKey)])];
   for (const taint of request.setTaints) {
-    record.taints = [...record.taints.filter((other) => taintKey(other) !== taintKey(taint)), taint];
+    record.taints = [
+      ...record.taints.filter((other) => taintKey(other) !== taintKey(taint)),
+      taint,
+    ];
     record.removedTaints = record.removedTaints.filter((key) => key !== taintKey(taint));
   }
 }
@@ -102,6 +133,11 @@ function parseTaintRemoval(text: string, index: number): TaintRemoval {
   ]);
 }
 
-function matchesRemoval(taint: { readonly key: string; readonly effect: Taint_Effect }, removal: TaintRemoval): boolean {
-  return taint.key === removal.key && (removal.effect === undefined || taint.effect === removal.effect);
+function matchesRemoval(
+  taint: { readonly key: string; readonly effect: Taint_Effect },
+  removal: TaintRemoval,
+): boolean {
+  return (
+    taint.key === removal.key && (removal.effect === undefined || taint.effect === removal.effect)
+  );
 }

@@ -12,13 +12,17 @@ import type { NodeRecord } from '@cloudless/api/store';
 import type { ApiServerDeps } from './ports.js';
 
 /** The node as users see it. */
-export function nodePicture({ nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>, record: NodeRecord): Node {
+export function nodePicture(
+  { nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>,
+  record: NodeRecord,
+): Node {
   const now = nodes.status(record.id);
   const { hello } = record;
   const { region, zone, labels, taints } = placements.effective(record);
   const allocated = placements.allocatedOn(record.id);
   const drain = placements.drainOf(record);
-  const condition = (type: ConditionType, status: boolean, reason = '') => create(ConditionSchema, { type, status, reason });
+  const condition = (type: ConditionType, status: boolean, reason = '') =>
+    create(ConditionSchema, { type, status, reason });
   return create(NodeSchema, {
     id: record.id,
     region,
@@ -40,10 +44,15 @@ export function nodePicture({ nodes, placements }: Pick<ApiServerDeps, 'nodes' |
         condition(
           ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
           now.containersUnavailable,
-          now.containersUnavailable ? 'its container runtime does not answer: no new container is placed here' : '',
+          now.containersUnavailable
+            ? 'its container runtime does not answer: no new container is placed here'
+            : '',
         ),
       ],
-      allocated: create(NodeCapacitySchema, { cpuMillis: allocated.cpuMillis, memoryBytes: BigInt(allocated.memoryBytes) }),
+      allocated: create(NodeCapacitySchema, {
+        cpuMillis: allocated.cpuMillis,
+        memoryBytes: BigInt(allocated.memoryBytes),
+      }),
       replicaCount: allocated.replicas,
       capabilities: hello?.capabilities ?? [],
       maxReplicas: hello?.maxReplicas ?? 0,
@@ -56,7 +65,9 @@ export function nodePicture({ nodes, placements }: Pick<ApiServerDeps, 'nodes' |
       ...(hello?.reserved === undefined ? {} : { reserved: hello.reserved }),
       ...(drain === undefined ? {} : { drain }),
       ...(now.usage === undefined ? {} : { usage: now.usage }),
-      ...(now.connectedSinceMs === undefined || !now.alive ? {} : { connectedSince: timestampFromMs(now.connectedSinceMs) }),
+      ...(now.connectedSinceMs === undefined || !now.alive
+        ? {}
+        : { connectedSince: timestampFromMs(now.connectedSinceMs) }),
       ...(now.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(now.lastSeenMs) }),
     }),
   });

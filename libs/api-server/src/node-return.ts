@@ -7,16 +7,17 @@ import type { ApiServerDeps } from './ports.js';
 
 /**
  * Takes a node back: first into the membership, then into the store. Only after both may the node
- * get orders. In the other order the record would call the node present while its lease is over, and
- * the loss would be written again.
+ * get orders. In the other order the record would call the node present while its lease is over,
+ * and the loss would be written again.
  *
  * The record of a node whose lease was over is always written, even when the loss is not in the
  * record yet. A loss of the node that was decided before and is committed later therefore conflicts
- * and is void. A loss of the node's replicas conflicts too, or is committed first and the orders show
- * it. Otherwise a replica could run here and, as lost, elsewhere as well.
+ * and is void. A loss of the node's replicas conflicts too, or is committed first and the orders
+ * show it. Otherwise a replica could run here and, as lost, elsewhere as well.
  *
  * @param join - Begins the lease; called at once.
- * @returns Resolves when the record says that the node is not lost, or when the node is not registered any more.
+ * @returns Resolves when the record says that the node is not lost, or when the node is not
+ *   registered any more.
  */
 export async function returnNode(
   deps: Pick<ApiServerDeps, 'state' | 'nodes' | 'clock' | 'random'>,
@@ -33,7 +34,10 @@ export async function returnNode(
     mustWrite = false;
     const transaction = state.transaction();
     if (node.value.lost) putNodeReturn(transaction, state.view(), node);
-    else transaction.require('node', nodeId, node).put('node', nodeId, clone(NodeRecordSchema, node.value));
+    else
+      transaction
+        .require('node', nodeId, node)
+        .put('node', nodeId, clone(NodeRecordSchema, node.value));
     await state.write(transaction);
   });
 }

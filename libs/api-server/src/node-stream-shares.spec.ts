@@ -8,9 +8,13 @@ describe('NodeStreamShares', () => {
     const shares = new NodeStreamShares({ perNode: 3, perClient: 2, noun: 'logs' });
     shares.take('node-1', someone);
     shares.take('node-1', someone);
-    expect(() => shares.take('node-1', someone)).toThrow('this client has 2 logs of node "node-1" open; close some first');
+    expect(() => shares.take('node-1', someone)).toThrow(
+      'this client has 2 logs of node "node-1" open; close some first',
+    );
     shares.take('node-1', another);
-    expect(() => shares.take('node-1', another)).toThrow('3 logs of node "node-1" are open; close some first');
+    expect(() => shares.take('node-1', another)).toThrow(
+      '3 logs of node "node-1" are open; close some first',
+    );
   });
 
   it('counts the streams of each node separately', () => {

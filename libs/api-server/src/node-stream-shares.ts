@@ -10,7 +10,9 @@ export type Client = object | undefined;
 export interface ShareLimits {
   /** To one node, of all clients together. */
   readonly perNode: number;
-  /** To one node, of one client: fewer than `perNode`, so that one client leaves room for others. */
+  /**
+   * To one node, of one client: fewer than `perNode`, so that one client leaves room for others.
+   */
   readonly perClient: number;
   /** Names the streams in refusals: `logs`. */
   readonly noun: string;
@@ -37,9 +39,15 @@ export class NodeStreamShares {
     const node = this.byNode.get(nodeId) ?? { total: 0, byClient: new Map<Client, number>() };
     const own = node.byClient.get(client) ?? 0;
     if (own >= perClient)
-      throw new CloudlessError('exhausted', `this client has ${own} ${noun} of node "${nodeId}" open; close some first`);
+      throw new CloudlessError(
+        'exhausted',
+        `this client has ${own} ${noun} of node "${nodeId}" open; close some first`,
+      );
     if (node.total >= perNode)
-      throw new CloudlessError('exhausted', `${node.total} ${noun} of node "${nodeId}" are open; close some first`);
+      throw new CloudlessError(
+        'exhausted',
+        `${node.total} ${noun} of node "${nodeId}" are open; close some first`,
+      );
     node.total += 1;
     node.byClient.set(client, own + 1);
     this.byNode.set(nodeId, node);

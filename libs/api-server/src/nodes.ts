@@ -31,7 +31,13 @@ import {
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
-import { holdsResources, replicaKeyId, type ClusterView, type Stored, type Transaction } from '@cloudless/cluster-state';
+import {
+  holdsResources,
+  replicaKeyId,
+  type ClusterView,
+  type Stored,
+  type Transaction,
+} from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import { withoutConflict } from './conflicts.js';
 import { drainedNode, uncordonedNode, type NodeChange } from './drains.js';
@@ -49,11 +55,16 @@ const MAX_REMOVED_PER_COMMIT = 80;
 
 /** The node calls of CoordinatorService. */
 export class NodeHandlers {
-  constructor(private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges }) {}
+  constructor(
+    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges },
+  ) {}
 
   /** Registers a machine; the same machine may do so again. */
   enrollNode = async (request: EnrollNodeRequest): Promise<EnrollNodeResponse> => {
-    const refused = [...(request.csr.length > 0 ? ['csr'] : []), ...(request.token === '' ? [] : ['token'])];
+    const refused = [
+      ...(request.csr.length > 0 ? ['csr'] : []),
+      ...(request.token === '' ? [] : ['token']),
+    ];
     if (refused.length > 0) {
       throw new CloudlessError(
         'unimplemented',
@@ -61,7 +72,9 @@ export class NodeHandlers {
       );
     }
     const what = `node "${request.nodeId}"`;
-    return this.deps.mutex.run(what, () => withoutConflict({ ...this.deps, what }, () => this.enroll(request)));
+    return this.deps.mutex.run(what, () =>
+      withoutConflict({ ...this.deps, what }, () => this.enroll(request)),
+    );
   };
 
   getNode = (request: GetNodeRequest): Node => this.picture(this.found(request.nodeId).value);
@@ -72,12 +85,21 @@ export class NodeHandlers {
       .map(({ value }) => value)
       .filter((record) => matchesLabels(selector, this.deps.placements.effective(record).labels))
       .sort((a, b) => (a.id < b.id ? -1 : 1));
-    const { items, nextPageToken } = pageOf(nodes, ({ id }) => id, request, { filter: ['nodes', request.labelSelector] });
+    const { items, nextPageToken } = pageOf(nodes, ({ id }) => id, request, {
+      filter: ['nodes', request.labelSelector],
+    });
     const { revision } = this.deps.state.view();
-    return create(ListNodesResponseSchema, { nodes: items.map((record) => this.picture(record)), nextPageToken, revision });
+    return create(ListNodesResponseSchema, {
+      nodes: items.map((record) => this.picture(record)),
+      nextPageToken,
+      revision,
+    });
   };
 
-  watchNodes(request: WatchNodesRequest, { signal }: HandlerContext): AsyncGenerator<WatchNodesResponse> {
+  watchNodes(
+    request: WatchNodesRequest,
+    { signal }: HandlerContext,
+  ): AsyncGenerator<WatchNodesResponse> {
     const { placements } = this.deps;
     const source = nodeSource({ placements, picture: (record) => this.picture(record) }, request);
     return watchRecords(this.deps, source, request.afterRevision, signal);
@@ -106,7 +128,10 @@ export class NodeHandlers {
   drainNode = (request: DrainNodeRequest): Promise<Node> =>
     this.change(CoordinatorService.method.drainNode, request, (before) => {
       const { placements, clock } = this.deps;
-      return drainedNode(before, request, { nowMs: clock.wallTime(), held: placements.allocatedOn(before.id).replicas });
+      return drainedNode(before, request, {
+        nowMs: clock.wallTime(),
+        held: placements.allocatedOn(before.id).replicas,
+      });
     });
 
   confirmNodeLost = async (request: ConfirmNodeLostRequest): Promise<Node> => {
@@ -125,7 +150,8 @@ export class NodeHandlers {
       return { after, reason: 'NodeLossConfirmed', message };
     });
     // A retry may come when the node has returned, and was lost again, since.
-    if (state.view().node(request.nodeId)?.value.lossConfirmed === true) nodes.confirmLost(request.nodeId);
+    if (state.view().node(request.nodeId)?.value.lossConfirmed === true)
+      nodes.confirmLost(request.nodeId);
     return node;
   };
 
@@ -133,17 +159,26 @@ export class NodeHandlers {
     const { state, nodes } = this.deps;
     const { nodeId } = request;
     const act = this.deps.audit.actOf(request);
-    const response = await mutate(this.deps, CoordinatorService.method.removeNode, request, async () => {
-      this.checkRemovable(request);
-      await this.removeReplicas(nodeId, act);
-      const node = this.found(nodeId);
-      const transaction = state
-        .transaction()
-        .require('node', nodeId, node)
-        .delete('node', nodeId)
-        .event({ ...about(node.value, request), reason: 'NodeRemoved', message: `node ${nodeId} was removed` });
-      return { result: create(RemoveNodeResponseSchema), transaction };
-    });
+    const response = await mutate(
+      this.deps,
+      CoordinatorService.method.removeNode,
+      request,
+      async () => {
+        this.checkRemovable(request);
+        await this.removeReplicas(nodeId, act);
+        const node = this.found(nodeId);
+        const transaction = state
+          .transaction()
+          .require('node', nodeId, node)
+          .delete('node', nodeId)
+          .event({
+            ...about(node.value, request),
+            reason: 'NodeRemoved',
+            message: `node ${nodeId} was removed`,
+          });
+        return { result: create(RemoveNodeResponseSchema), transaction };
+      },
+    );
     // A retry may come when another node of that name has joined.
     if (state.view().node(nodeId) !== undefined) return response;
     // One that was placed there while the others went; now that the node is gone, no more can be.
@@ -159,7 +194,10 @@ export class NodeHandlers {
 
   private async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
     const { state, clock } = this.deps;
-    const answer = create(EnrollNodeResponseSchema, { nodeId: request.nodeId, clusterId: state.clusterId });
+    const answer = create(EnrollNodeResponseSchema, {
+      nodeId: request.nodeId,
+      clusterId: state.clusterId,
+    });
     const existing = state.view().node(request.nodeId);
     if (existing?.value.instanceId === request.instanceId) return answer;
     if (existing !== undefined) {
@@ -178,8 +216,13 @@ export class NodeHandlers {
         .transaction()
         .require('node', record.id, 'absent')
         .put('node', record.id, record)
-        .event({ ...about(record, { requestId: '' }), reason: 'NodeEnrolled', message: `node ${record.id} was enrolled` }),
-      'write', // a node that the store has forgotten by going back in time has to come in to tell of that
+        .event({
+          ...about(record, { requestId: '' }),
+          reason: 'NodeEnrolled',
+          message: `node ${record.id} was enrolled`,
+        }),
+      // a node that the store has forgotten by going back in time has to come in to tell of that
+      'write',
     );
     return answer;
   }
@@ -208,12 +251,16 @@ export class NodeHandlers {
       const held = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
       if (held.length === 0) return;
       const transaction = state.transaction();
-      for (const { value } of held) transaction.delete('replica', replicaKeyId(value.uid, value.sequence));
+      for (const { value } of held)
+        transaction.delete('replica', replicaKeyId(value.uid, value.sequence));
       await act.commit(transaction);
     }
   }
 
-  /** @param decide - Gives the changed record with the event that tells of it, or undefined when there is nothing to change. */
+  /**
+   * @param decide - Gives the changed record with the event that tells of it, or undefined when
+   * there is nothing to change.
+   */
   private change<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof NodeSchema>,
     request: MessageShape<Request> & NodeMutationRequest,
@@ -223,7 +270,12 @@ export class NodeHandlers {
       const current = this.found(request.nodeId);
       const decided = decide(current.value);
       if (decided === undefined) return { result: this.picture(current.value) };
-      const transaction = putNodeChange(this.deps.state.transaction(), current, decided, request.requestId);
+      const transaction = putNodeChange(
+        this.deps.state.transaction(),
+        current,
+        decided,
+        request.requestId,
+      );
       return { result: this.picture(decided.after), transaction };
     });
   }

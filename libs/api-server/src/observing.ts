@@ -27,10 +27,14 @@ import { found } from './workload-change.js';
 export class ObservingHandlers {
   constructor(private readonly deps: ApiServerDeps & { readonly soft: SoftChanges }) {}
 
-  listEndpoints = (request: ListEndpointsRequest): EndpointSet => this.endpoints(found(this.deps.state.view(), request).value);
+  listEndpoints = (request: ListEndpointsRequest): EndpointSet =>
+    this.endpoints(found(this.deps.state.view(), request).value);
 
   /** The whole set at once, then at each change; ends when the workload is gone. */
-  async *watchEndpoints(request: WatchEndpointsRequest, { signal }: HandlerContext): AsyncGenerator<EndpointSet> {
+  async *watchEndpoints(
+    request: WatchEndpointsRequest,
+    { signal }: HandlerContext,
+  ): AsyncGenerator<EndpointSet> {
     const { uid } = found(this.deps.state.view(), request).value;
     const source = endpointSource(this.deps.placements, uid, (record) => this.endpoints(record));
     for await (const item of watchRecords(this.deps, source, request.afterRevision, signal)) {
@@ -44,14 +48,34 @@ export class ObservingHandlers {
     const { namespace, workload, nodeId, newestFirst, categories, relatedTo } = request;
     const events = relatedTo === '' ? view.events() : relatedEvents(view.events(), relatedTo);
     const matching = events.filter(eventFilter(request));
-    const { items, nextPageToken } = pageOf(newestFirst ? matching.reverse() : matching, ({ id }) => id, request, {
-      filter: ['events', namespace, workload, nodeId, newestFirst, categories.join(','), relatedTo],
-      ...(newestFirst ? { compare: descending } : {}),
+    const { items, nextPageToken } = pageOf(
+      newestFirst ? matching.reverse() : matching,
+      ({ id }) => id,
+      request,
+      {
+        filter: [
+          'events',
+          namespace,
+          workload,
+          nodeId,
+          newestFirst,
+          categories.join(','),
+          relatedTo,
+        ],
+        ...(newestFirst ? { compare: descending } : {}),
+      },
+    );
+    return create(ListEventsResponseSchema, {
+      events: [...items],
+      nextPageToken,
+      revision: view.revision,
     });
-    return create(ListEventsResponseSchema, { events: [...items], nextPageToken, revision: view.revision });
   };
 
-  watchEvents(request: WatchEventsRequest, { signal }: HandlerContext): AsyncGenerator<WatchEventsResponse> {
+  watchEvents(
+    request: WatchEventsRequest,
+    { signal }: HandlerContext,
+  ): AsyncGenerator<WatchEventsResponse> {
     return watchEvents(this.deps, request, signal);
   }
 
@@ -62,7 +86,9 @@ export class ObservingHandlers {
     const serving = [...view.replicasOf(record.uid)]
       .map(({ value }) => value)
       .filter(serves)
-      .filter((replica) => replica.ready && replica.desiredRunning && !replica.lost && isLive(replica))
+      .filter(
+        (replica) => replica.ready && replica.desiredRunning && !replica.lost && isLive(replica),
+      )
       .sort((a, b) => Number(a.sequence - b.sequence));
     const endpoints = serving.flatMap((replica) =>
       replica.endpoints.map(({ portName, ip, port }) => {
@@ -78,7 +104,11 @@ export class ObservingHandlers {
         });
       }),
     );
-    return create(EndpointSetSchema, { endpoints, revision: view.revision, readyReplicas: serving.length });
+    return create(EndpointSetSchema, {
+      endpoints,
+      revision: view.revision,
+      readyReplicas: serving.length,
+    });
   }
 }
 

@@ -1,5 +1,13 @@
 import type { Order } from '@cloudless/api';
-import { DURATION_BUCKETS, noMeter, noTracer, type Counter, type Histogram, type OpenSpan, type Tracer } from '@cloudless/base';
+import {
+  DURATION_BUCKETS,
+  noMeter,
+  noTracer,
+  type Counter,
+  type Histogram,
+  type OpenSpan,
+  type Tracer,
+} from '@cloudless/base';
 import type { ApiServerDeps } from './ports.js';
 
 interface PendingOrder {
@@ -8,7 +16,10 @@ interface PendingOrder {
   readonly span: OpenSpan | undefined;
 }
 
-/** What is measured of orders: how many went out, and how long their agents took to acknowledge them. */
+/**
+ * What is measured of orders: how many went out, and how long their agents took to acknowledge
+ * them.
+ */
 export class OrderMetrics {
   private readonly sentCount: Counter;
   private readonly acknowledgedCount: Counter;
@@ -47,7 +58,10 @@ export class OrderMetrics {
     if (kind === 'forget') return this.forget(session, replicaId);
     if (again) return;
     known?.span?.end();
-    const span = this.tracer.begin(workloadUid, `order ${kind}`, { replicaId, orderRevision: String(orderRevision) });
+    const span = this.tracer.begin(workloadUid, `order ${kind}`, {
+      replicaId,
+      orderRevision: String(orderRevision),
+    });
     pending.set(replicaId, { revision: orderRevision, sentAtMs: this.deps.clock.now(), span });
   }
 

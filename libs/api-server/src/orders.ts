@@ -15,7 +15,11 @@ import type { ApiServerDeps } from './ports.js';
 type OrderDeps = Pick<ApiServerDeps, 'state'>;
 
 /** Orders that the node's records ask for and the agent has not acknowledged. */
-export function ordersFor(deps: OrderDeps, nodeId: string, acknowledged: ReadonlyMap<string, bigint>): readonly Order[] {
+export function ordersFor(
+  deps: OrderDeps,
+  nodeId: string,
+  acknowledged: ReadonlyMap<string, bigint>,
+): readonly Order[] {
   return [...deps.state.view().replicasOn(nodeId)].flatMap(({ value }) => {
     const order = isAcknowledged(deps, value, acknowledged) ? undefined : orderFor(deps, value);
     return order === undefined ? [] : [order];
@@ -23,14 +27,23 @@ export function ordersFor(deps: OrderDeps, nodeId: string, acknowledged: Readonl
 }
 
 /** The agent holds the newest order of the replica. */
-export function isAcknowledged({ state }: OrderDeps, replica: ReplicaRecord, acknowledged: ReadonlyMap<string, bigint>): boolean {
+export function isAcknowledged(
+  { state }: OrderDeps,
+  replica: ReplicaRecord,
+  acknowledged: ReadonlyMap<string, bigint>,
+): boolean {
   return (acknowledged.get(replica.id) ?? -1n) >= state.toOrderRevision(replica.orderRevision);
 }
 
 /** What the record of a replica asks of its agent; undefined when that is nothing any more. */
 export function orderFor({ state }: OrderDeps, replica: ReplicaRecord): Order | undefined {
   const orderRevision = state.toOrderRevision(replica.orderRevision);
-  const common = { epoch: state.epoch, orderRevision, replicaId: replica.id, workloadUid: replica.uid };
+  const common = {
+    epoch: state.epoch,
+    orderRevision,
+    replicaId: replica.id,
+    workloadUid: replica.uid,
+  };
   if (!isLive(replica) && !isTombstone(replica)) return undefined;
   if (!replica.desiredRunning) {
     return create(OrderSchema, {
@@ -54,16 +67,24 @@ export function orderFor({ state }: OrderDeps, replica: ReplicaRecord): Order | 
   return create(OrderSchema, { ...common, order: { case: 'start', value: start } });
 }
 
-/** No record says that this replica belongs on this node, or the record says that it has ended and yet it runs. */
-export function isOrphan(view: ClusterView, nodeId: string, { replicaId, phase }: ReplicaReport): boolean {
+/**
+ * No record says that this replica belongs on this node, or the record says that it has ended and
+ * yet it runs.
+ */
+export function isOrphan(
+  view: ClusterView,
+  nodeId: string,
+  { replicaId, phase }: ReplicaReport,
+): boolean {
   const record = view.replica(replicaId)?.value;
   if (record?.nodeId !== nodeId) return true;
   return phase <= Phase.STOPPING && !isLive(record) && !isTombstone(record);
 }
 
 /**
- * The order for an orphan: one that has ended is forgotten, one that runs is stopped, one that is stopping is left to it. One
- * whose order is newer than the store can have given is kept: the store went back in time.
+ * The order for an orphan: one that has ended is forgotten, one that runs is stopped, one that is
+ * stopping is left to it. One whose order is newer than the store can have given is kept: the store
+ * went back in time.
  */
 export function orphanOrder({ state }: OrderDeps, report: ReplicaReport): Order | undefined {
   const { orderRevision: newest, epoch } = state;
@@ -71,7 +92,10 @@ export function orphanOrder({ state }: OrderDeps, report: ReplicaReport): Order 
   if (orderRevision > newest || phase === Phase.STOPPING) return undefined;
   const common = { epoch, orderRevision: newest, replicaId, workloadUid };
   if (phase > Phase.STOPPING)
-    return create(OrderSchema, { ...common, order: { case: 'forget', value: create(ForgetOrderSchema) } });
+    return create(OrderSchema, {
+      ...common,
+      order: { case: 'forget', value: create(ForgetOrderSchema) },
+    });
   const stop = create(StopOrderSchema, { reason: 'no record says that this replica belongs here' });
   return create(OrderSchema, { ...common, order: { case: 'stop', value: stop } });
 }

@@ -1,5 +1,10 @@
 import { create } from '@bufbuild/protobuf';
-import { ReplicaReportSchema, ReplicaStatus_Phase as Phase, type Order, type ReplicaReport } from '@cloudless/api';
+import {
+  ReplicaReportSchema,
+  ReplicaStatus_Phase as Phase,
+  type Order,
+  type ReplicaReport,
+} from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { isOrphan, orphanOrder } from './orders.js';
 import type { ApiServerDeps } from './ports.js';
@@ -13,8 +18,8 @@ interface Minded {
 }
 
 /**
- * The replicas of one agent that no record asks for. Each is told to stop and then to be forgotten, again until the agent says
- * that nothing is left of it. Holds those only.
+ * The replicas of one agent that no record asks for. Each is told to stop and then to be forgotten,
+ * again until the agent says that nothing is left of it. Holds those only.
  */
 export class Orphans {
   private readonly minded = new Map<string, Minded>();
@@ -38,7 +43,11 @@ export class Orphans {
 
   /** The record of a replica is gone, which ends only what has ended. */
   recordGone({ id, uid }: ReplicaRecord): void {
-    const report = create(ReplicaReportSchema, { replicaId: id, workloadUid: uid, phase: Phase.STOPPED });
+    const report = create(ReplicaReportSchema, {
+      replicaId: id,
+      workloadUid: uid,
+      phase: Phase.STOPPED,
+    });
     this.tell({ report });
   }
 
@@ -63,7 +72,11 @@ export class Orphans {
     // The same order again, and not a newer one each time: the agent has it on its disk perhaps.
     const order = isRepeat ? told.order : wanted;
     if (!isRepeat && order.order.case === 'stop') {
-      this.deps.log.warn('orphan is stopped', { nodeId: this.nodeId, replicaId, workloadId: report.workloadUid });
+      this.deps.log.warn('orphan is stopped', {
+        nodeId: this.nodeId,
+        replicaId,
+        workloadId: report.workloadUid,
+      });
     }
     this.minded.set(replicaId, { report, told: { order, atMs: clock.now() } });
     this.send(order);

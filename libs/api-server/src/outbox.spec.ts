@@ -16,7 +16,10 @@ describe('Wakeup', () => {
     let result: string | undefined;
     for (const what of order) {
       if (what === 'notify') wakeup.notify();
-      else void wakeup.wait(clock, 1_000, new AbortController().signal).then((value) => (result = value));
+      else
+        void wakeup
+          .wait(clock, 1_000, new AbortController().signal)
+          .then((value) => (result = value));
     }
     await clock.advance(0);
     expect(result).toBe('woken');
@@ -27,7 +30,9 @@ describe('Wakeup', () => {
     const clock = new ManualClock();
     const stopping = new AbortController();
     const results: string[] = [];
-    void new Wakeup().wait(clock, 1_000, new AbortController().signal).then((value) => results.push(value));
+    void new Wakeup()
+      .wait(clock, 1_000, new AbortController().signal)
+      .then((value) => results.push(value));
     void new Wakeup().wait(clock, 9_000, stopping.signal).then((value) => results.push(value));
     await clock.advance(1_000);
     stopping.abort();
@@ -79,7 +84,8 @@ describe('Outbox', () => {
     expect(outbox.size).toBe(2);
     const read: string[] = [];
     const reading = (async () => {
-      for await (const message of outbox.drain(clock, new AbortController().signal)) read.push(message);
+      for await (const message of outbox.drain(clock, new AbortController().signal))
+        read.push(message);
     })();
     await clock.advance(0);
     outbox.push('d', 'd1');

@@ -2,8 +2,8 @@ import type { Clock, StopSignal } from '@cloudless/base';
 import { BOOKMARK_MS, Wakeup } from './changes.js';
 
 /**
- * Messages to one agent. A newer message with the same key replaces the one that waits, so the number of keys bounds it
- * however slow the agent reads.
+ * Messages to one agent. A newer message with the same key replaces the one that waits, so the
+ * number of keys bounds it however slow the agent reads.
  */
 export class Outbox<Message> {
   private readonly waiting = new Map<string, Message>();

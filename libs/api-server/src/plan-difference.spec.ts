@@ -1,5 +1,9 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { WorkloadPlanSchema, WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api';
+import {
+  WorkloadPlanSchema,
+  WorkloadPlan_Action as Action,
+  type WorkloadPlan,
+} from '@cloudless/api';
 import { planDifference } from './plan-difference.js';
 
 type Fields = MessageInitShape<typeof WorkloadPlanSchema>;
@@ -32,7 +36,11 @@ describe('what differs first between two plans', () => {
       now: [aPlan({ action: Action.CREATE })],
       says: 'default/web: it was to be updated, it would be created now',
     },
-    { name: 'the generation', now: [aPlan({ generation: 5n })], says: 'default/web: generation 4 was planned, it is 5 now' },
+    {
+      name: 'the generation',
+      now: [aPlan({ generation: 5n })],
+      says: 'default/web: generation 4 was planned, it is 5 now',
+    },
     {
       name: 'the spec it starts from',
       now: [aPlan({ changes: [{ path: 'args', before: '["a"]', after: '["x"]' }] })],
@@ -63,13 +71,21 @@ describe('what differs first between two plans', () => {
       now: [aPlan({ placements: [...aPlan().placements, { nodeId: 'n3' }] })],
       says: 'default/web: 0 replicas were to go to n3, now 1',
     },
-    { name: 'a figure', now: [aPlan({ minAvailable: 3 })], says: 'default/web: min_available was planned as 2, it is 3 now' },
+    {
+      name: 'a figure',
+      now: [aPlan({ minAvailable: 3 })],
+      says: 'default/web: min_available was planned as 2, it is 3 now',
+    },
     {
       name: 'a reason',
       now: [aPlan({ unplacedReason: 'full' })],
       says: 'default/web: why they find no node was planned as nothing, it is full now',
     },
-    { name: 'a warning', now: [aPlan({ warnings: ['w'] })], says: 'default/web: there is a new warning: w' },
+    {
+      name: 'a warning',
+      now: [aPlan({ warnings: ['w'] })],
+      says: 'default/web: there is a new warning: w',
+    },
     {
       name: 'another workload to move',
       now: [aPlan({ name: 'api' }), aPlan()],
@@ -80,12 +96,18 @@ describe('what differs first between two plans', () => {
       now: [aPlan(), aPlan({ name: 'zoo' })],
       says: 'default/zoo: its replicas would have to be moved too now',
     },
-    { name: 'nothing to move', now: [], says: 'default/web: its replicas were to be moved, and there is nothing to move now' },
+    {
+      name: 'nothing to move',
+      now: [],
+      says: 'default/web: its replicas were to be moved, and there is nothing to move now',
+    },
   ])('$name', ({ now, says }) => {
     expect(planDifference([aPlan()], now)).toBe(says);
   });
 
   it('a warning that has gone', () => {
-    expect(planDifference([aPlan({ warnings: ['w'] })], [aPlan()])).toBe('default/web: a warning has gone: w');
+    expect(planDifference([aPlan({ warnings: ['w'] })], [aPlan()])).toBe(
+      'default/web: a warning has gone: w',
+    );
   });
 });

@@ -1,13 +1,17 @@
 import { WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api';
 
 /**
- * What differs first between what was planned and what would happen now, for people: `default/web: generation 4 was planned, it is
- * 5 now`. Undefined when all that is shown is the same.
+ * What differs first between what was planned and what would happen now, for people: `default/web:
+ * generation 4 was planned, it is 5 now`. Undefined when all that is shown is the same.
  */
-export function planDifference(planned: readonly WorkloadPlan[], now: readonly WorkloadPlan[]): string | undefined {
+export function planDifference(
+  planned: readonly WorkloadPlan[],
+  now: readonly WorkloadPlan[],
+): string | undefined {
   for (let index = 0; index < Math.max(planned.length, now.length); index += 1) {
     const [was, is] = [planned[index], now[index]];
-    if (was !== undefined && (is === undefined || nameOf(was) !== nameOf(is))) return missing(was, now) ?? added(is);
+    if (was !== undefined && (is === undefined || nameOf(was) !== nameOf(is)))
+      return missing(was, now) ?? added(is);
     if (was === undefined) return added(is);
     const difference = is === undefined ? undefined : differenceOf(was, is);
     if (difference !== undefined) return `${nameOf(was)}: ${difference}`;
@@ -21,15 +25,23 @@ function missing(was: WorkloadPlan, now: readonly WorkloadPlan[]): string | unde
 }
 
 function added(is: WorkloadPlan | undefined): string | undefined {
-  return is === undefined ? undefined : `${nameOf(is)}: its replicas would have to be moved too now`;
+  return is === undefined
+    ? undefined
+    : `${nameOf(is)}: its replicas would have to be moved too now`;
 }
 
 /** The cause before what comes of it. */
 function differenceOf(was: WorkloadPlan, is: WorkloadPlan): string | undefined {
-  if (was.action !== is.action) return `it was to be ${doneOf[was.action]}, it would be ${doneOf[is.action]} now`;
-  if (was.generation !== is.generation) return `generation ${was.generation} was planned, it is ${is.generation} now`;
-  const figure = FIGURES.map(([name, text]) => changed(text, was[name], is[name])).find((text) => text !== undefined);
-  return changesOf(was, is) ?? stepsOf(was, is) ?? placementsOf(was, is) ?? figure ?? warningsOf(was, is);
+  if (was.action !== is.action)
+    return `it was to be ${doneOf[was.action]}, it would be ${doneOf[is.action]} now`;
+  if (was.generation !== is.generation)
+    return `generation ${was.generation} was planned, it is ${is.generation} now`;
+  const figure = FIGURES.map(([name, text]) => changed(text, was[name], is[name])).find(
+    (text) => text !== undefined,
+  );
+  return (
+    changesOf(was, is) ?? stepsOf(was, is) ?? placementsOf(was, is) ?? figure ?? warningsOf(was, is)
+  );
 }
 
 const doneOf: Readonly<Record<Action, string>> = {
@@ -54,21 +66,36 @@ function changed(what: string, was: string | number, is: string | number): strin
     : `${what} was planned as ${was === '' ? 'nothing' : was}, it is ${is === '' ? 'nothing' : is} now`;
 }
 
-function changesOf({ changes: was }: WorkloadPlan, { changes: is }: WorkloadPlan): string | undefined {
+function changesOf(
+  { changes: was }: WorkloadPlan,
+  { changes: is }: WorkloadPlan,
+): string | undefined {
   const same = was.length === is.length && was.every((one, index) => sameChange(one, is[index]));
   return same ? undefined : 'the spec that it would be changed from is another one now';
 }
 
-function sameChange(a: WorkloadPlan['changes'][number], b: WorkloadPlan['changes'][number] | undefined): boolean {
+function sameChange(
+  a: WorkloadPlan['changes'][number],
+  b: WorkloadPlan['changes'][number] | undefined,
+): boolean {
   return a.path === b?.path && a.before === b.before && a.after === b.after;
 }
 
-function placementsOf({ placements: was }: WorkloadPlan, { placements: is }: WorkloadPlan): string | undefined {
+function placementsOf(
+  { placements: was }: WorkloadPlan,
+  { placements: is }: WorkloadPlan,
+): string | undefined {
   const [planned, now] = [was, is].map(countByNode);
   const nodeIds = [...new Set([...(planned?.keys() ?? []), ...(now?.keys() ?? [])])].sort();
-  const differing = nodeIds.map((nodeId) => ({ nodeId, before: planned?.get(nodeId) ?? 0, after: now?.get(nodeId) ?? 0 }));
+  const differing = nodeIds.map((nodeId) => ({
+    nodeId,
+    before: planned?.get(nodeId) ?? 0,
+    after: now?.get(nodeId) ?? 0,
+  }));
   // A node that takes fewer is why another one takes more.
-  const one = differing.find(({ before, after }) => before > after) ?? differing.find(({ before, after }) => before < after);
+  const one =
+    differing.find(({ before, after }) => before > after) ??
+    differing.find(({ before, after }) => before < after);
   if (one === undefined) return undefined;
   return `${one.before} ${one.before === 1 ? 'replica was' : 'replicas were'} to go to ${one.nodeId}, now ${one.after}`;
 }
@@ -86,13 +113,18 @@ function stepsOf({ steps: was }: WorkloadPlan, { steps: is }: WorkloadPlan): str
     if (planned?.description !== now?.description) {
       return `${step} was "${planned?.description ?? 'nothing more'}", it would be "${now?.description ?? 'nothing more'}" now`;
     }
-    if (planned?.ready !== now?.ready) return `${step} was to leave ${planned?.ready} ready, it would leave ${now?.ready} now`;
-    if (planned?.live !== now?.live) return `${step} was to leave ${planned?.live} live, it would leave ${now?.live} now`;
+    if (planned?.ready !== now?.ready)
+      return `${step} was to leave ${planned?.ready} ready, it would leave ${now?.ready} now`;
+    if (planned?.live !== now?.live)
+      return `${step} was to leave ${planned?.live} live, it would leave ${now?.live} now`;
   }
   return undefined;
 }
 
-function warningsOf({ warnings: was }: WorkloadPlan, { warnings: is }: WorkloadPlan): string | undefined {
+function warningsOf(
+  { warnings: was }: WorkloadPlan,
+  { warnings: is }: WorkloadPlan,
+): string | undefined {
   const [gone] = was.filter((warning) => !is.includes(warning));
   const [come] = is.filter((warning) => !was.includes(warning));
   if (come !== undefined) return `there is a new warning: ${come}`;

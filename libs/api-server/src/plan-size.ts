@@ -12,9 +12,15 @@ import { CloudlessError } from '@cloudless/base';
 
 /** A plan shows so many steps and placements of a workload; the figures cover all of them. */
 const MAX_SHOWN = 200;
-/** What is kept of one plan. With the records that its execution writes it stays below the store's limit of a transaction. */
+/**
+ * What is kept of one plan. With the records that its execution writes it stays below the store's
+ * limit of a transaction.
+ */
 const MAX_PLAN_BYTES = 500_000;
-/** The specs that its changes would leave. Each is written up to four times: workload, version with its template, and the answer. */
+/**
+ * The specs that its changes would leave. Each is written up to four times: workload, version with
+ * its template, and the answer.
+ */
 const MAX_SPEC_BYTES = 100_000;
 
 /** More push out the oldest: whoever makes so many in an hour does not mean to execute them. */
@@ -28,7 +34,11 @@ const MAX_DROPPED = 50;
 export function shownPlan(plan: WorkloadPlan, most: number = MAX_SHOWN): WorkloadPlan {
   const { steps, placements } = plan;
   if (steps.length <= most && placements.length <= most) return plan;
-  return create(WorkloadPlanSchema, { ...plan, steps: steps.slice(0, most), placements: placements.slice(0, most) });
+  return create(WorkloadPlanSchema, {
+    ...plan,
+    steps: steps.slice(0, most),
+    placements: placements.slice(0, most),
+  });
 }
 
 /**
@@ -37,7 +47,10 @@ export function shownPlan(plan: WorkloadPlan, most: number = MAX_SHOWN): Workloa
  */
 export function keptPlan(plan: Plan): Plan {
   for (let most = MAX_SHOWN; ; most = Math.floor(most / 2)) {
-    const kept = create(PlanSchema, { ...plan, workloads: plan.workloads.map((one) => shownPlan(one, most)) });
+    const kept = create(PlanSchema, {
+      ...plan,
+      workloads: plan.workloads.map((one) => shownPlan(one, most)),
+    });
     const bytes = toBinary(PlanSchema, kept).length;
     if (bytes <= MAX_PLAN_BYTES) return kept;
     if (most > 0) continue;
@@ -58,11 +71,16 @@ export function checkSpecBytes(specs: readonly WorkloadSpec[]): void {
   );
 }
 
-/** A digest of all that plans say will become of their workloads; scores, which no one decides by, are not part of it. */
+/**
+ * A digest of all that plans say will become of their workloads; scores, which no one decides by,
+ * are not part of it.
+ */
 export function outcomeOf(plans: readonly WorkloadPlan[]): Uint8Array {
   const hash = createHash('sha256');
   for (const plan of plans) {
-    hash.update(toBinary(WorkloadPlanSchema, create(WorkloadPlanSchema, { ...plan, placements: [] })));
+    hash.update(
+      toBinary(WorkloadPlanSchema, create(WorkloadPlanSchema, { ...plan, placements: [] })),
+    );
     hash.update(JSON.stringify(plan.placements.map(({ nodeId }) => nodeId)));
   }
   return hash.digest();

@@ -13,7 +13,11 @@ import { changesAnything, putWorkloadChange, type WorkloadChange } from './workl
 export type CheckedChange =
   | { readonly kind: 'workload'; readonly change: WorkloadChange }
   /** @property change - Undefined: the node is being drained already. */
-  | { readonly kind: 'drain'; readonly current: Stored<NodeRecord>; readonly change: NodeChange | undefined };
+  | {
+      readonly kind: 'drain';
+      readonly current: Stored<NodeRecord>;
+      readonly change: NodeChange | undefined;
+    };
 
 /** What the changes of a plan come to on one view of the state. */
 export interface WorkedOut {
@@ -22,25 +26,45 @@ export interface WorkedOut {
   readonly plans: readonly WorkloadPlan[];
 }
 
-/** @throws kind `invalid` for a change that names nothing, has a request id, or is the second about a workload or node. */
+/**
+ * @throws kind `invalid` for a change that names nothing, has a request id, or is the second about
+ * a workload or node.
+ */
 export function checkTogether(changes: readonly PlannedChange[]): void {
   const takenBy = new Map<string, number>();
   const violations = changes.flatMap(({ change }, index): readonly Violation[] => {
     if (change.case === undefined)
-      return [{ field: `changes[${index}]`, message: 'names no change: give apply, scale, undo, restart or drain' }];
+      return [
+        {
+          field: `changes[${index}]`,
+          message: 'names no change: give apply, scale, undo, restart or drain',
+        },
+      ];
     const field = `changes[${index}].${change.case}`;
     const subject =
-      change.case === 'drain' ? `node ${change.value.nodeId}` : `workload ${namespaceOf(change.value)}/${change.value.name}`;
+      change.case === 'drain'
+        ? `node ${change.value.nodeId}`
+        : `workload ${namespaceOf(change.value)}/${change.value.name}`;
     const earlier = takenBy.get(subject);
     takenBy.set(subject, earlier ?? index);
     const requestId = 'requestId' in change.value ? change.value.requestId : '';
     return [
       ...(requestId === ''
         ? []
-        : [{ field: `${field}.request_id`, message: 'the changes of a plan are carried out together: give it to ExecutePlan' }]),
+        : [
+            {
+              field: `${field}.request_id`,
+              message: 'the changes of a plan are carried out together: give it to ExecutePlan',
+            },
+          ]),
       ...(earlier === undefined
         ? []
-        : [{ field, message: `changes[${earlier}] is about the ${subject} too; a plan makes one change of each` }]),
+        : [
+            {
+              field,
+              message: `changes[${earlier}] is about the ${subject} too; a plan makes one change of each`,
+            },
+          ]),
     ];
   });
   if (violations.length > 0) throw new InvalidInputError(violations);
@@ -53,7 +77,12 @@ type CheckDeps = Pick<ApiServerDeps, 'impossibleLimitsOf' | 'placements' | 'plan
  * @param madeAtMs - When the plan was made: a restart is of that time.
  * @throws what the calls throw.
  */
-export function workOut(deps: CheckDeps, view: ClusterView, changes: readonly PlannedChange[], madeAtMs: number): WorkedOut {
+export function workOut(
+  deps: CheckDeps,
+  view: ClusterView,
+  changes: readonly PlannedChange[],
+  madeAtMs: number,
+): WorkedOut {
   const checked = checkEach(changes, (planned) => checkedChange(deps, view, planned, madeAtMs));
   const ahead = deps.planning.ahead();
   const plans = checked.flatMap((one): readonly WorkloadPlan[] => {
@@ -64,8 +93,14 @@ export function workOut(deps: CheckDeps, view: ClusterView, changes: readonly Pl
   return { changes: checked, plans };
 }
 
-/** Checks all before it says what is wrong with any. @throws kind `invalid` with the field of each problem, below its change. */
-function checkEach<Checked>(changes: readonly PlannedChange[], check: (planned: PlannedChange) => Checked): readonly Checked[] {
+/**
+ * Checks all before it says what is wrong with any. @throws kind `invalid` with the field of each
+ * problem, below its change.
+ */
+function checkEach<Checked>(
+  changes: readonly PlannedChange[],
+  check: (planned: PlannedChange) => Checked,
+): readonly Checked[] {
   const violations: Violation[] = [];
   const checked = changes.flatMap((planned, index) => {
     try {
@@ -73,7 +108,9 @@ function checkEach<Checked>(changes: readonly PlannedChange[], check: (planned: 
     } catch (reason) {
       if (!(reason instanceof InvalidInputError)) throw reason;
       const place = `changes[${index}].${planned.change.case ?? ''}`;
-      violations.push(...reason.violations.map(({ field, message }) => ({ field: `${place}.${field}`, message })));
+      violations.push(
+        ...reason.violations.map(({ field, message }) => ({ field: `${place}.${field}`, message })),
+      );
       return [];
     }
   });
@@ -81,7 +118,12 @@ function checkEach<Checked>(changes: readonly PlannedChange[], check: (planned: 
   return checked;
 }
 
-function checkedChange(deps: CheckDeps, view: ClusterView, { change }: PlannedChange, madeAtMs: number): CheckedChange {
+function checkedChange(
+  deps: CheckDeps,
+  view: ClusterView,
+  { change }: PlannedChange,
+  madeAtMs: number,
+): CheckedChange {
   switch (change.case) {
     case 'apply':
       return { kind: 'workload', change: applyChange(deps, view, change.value) };
@@ -94,7 +136,11 @@ function checkedChange(deps: CheckDeps, view: ClusterView, { change }: PlannedCh
     case 'drain': {
       const current = foundNode(view, change.value.nodeId);
       const held = deps.placements.allocatedOn(current.value.id).replicas;
-      return { kind: 'drain', current, change: drainedNode(current.value, change.value, { nowMs: deps.clock.wallTime(), held }) };
+      return {
+        kind: 'drain',
+        current,
+        change: drainedNode(current.value, change.value, { nowMs: deps.clock.wallTime(), held }),
+      };
     }
     case undefined:
       throw new InvalidInputError([{ field: 'changes', message: 'names no change' }]);
@@ -132,16 +178,25 @@ export function putChanges(
 const MAX_COMPARES = 95;
 
 /**
- * Makes a transaction hold only while what plans were made from is as it was read: each workload with its moves and the readiness of
- * its replicas, and the nodes that replicas would go to, as many as fit: what changes of a further one at the very same moment is
- * noticed when the replica is placed.
+ * Makes a transaction hold only while what plans were made from is as it was read: each workload
+ * with its moves and the readiness of its replicas, and the nodes that replicas would go to, as
+ * many as fit: what changes of a further one at the very same moment is noticed when the replica is
+ * placed.
  * @throws kind `exhausted` when the plans are about more workloads than a transaction can compare.
  */
-export function requireWhatWasRead(transaction: Transaction, view: ClusterView, plans: readonly WorkloadPlan[]): void {
-  const workloads = plans.flatMap(({ namespace, name }) => view.workloadByName(namespace, name) ?? []);
+export function requireWhatWasRead(
+  transaction: Transaction,
+  view: ClusterView,
+  plans: readonly WorkloadPlan[],
+): void {
+  const workloads = plans.flatMap(
+    ({ namespace, name }) => view.workloadByName(namespace, name) ?? [],
+  );
   for (const workload of workloads) {
     const { uid } = workload.value;
-    transaction.require('workload', uid, workload).require('control', uid, view.control(uid) ?? 'absent');
+    transaction
+      .require('workload', uid, workload)
+      .require('control', uid, view.control(uid) ?? 'absent');
     transaction.require('evidence', uid, view.evidence(uid) ?? 'absent');
   }
   if (transaction.compares().length > MAX_COMPARES) {
@@ -150,8 +205,11 @@ export function requireWhatWasRead(transaction: Transaction, view: ClusterView, 
       `the plan is about ${workloads.length} workloads, more than can be compared in one transaction; plan less at a time, or drain without a plan`,
     );
   }
-  const nodeIds = new Set(plans.flatMap(({ placements }) => placements.map(({ nodeId }) => nodeId)));
+  const nodeIds = new Set(
+    plans.flatMap(({ placements }) => placements.map(({ nodeId }) => nodeId)),
+  );
   for (const nodeId of nodeIds) {
-    if (transaction.compares().length < MAX_COMPARES) transaction.require('node', nodeId, view.node(nodeId) ?? 'absent');
+    if (transaction.compares().length < MAX_COMPARES)
+      transaction.require('node', nodeId, view.node(nodeId) ?? 'absent');
   }
 }

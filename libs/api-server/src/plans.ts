@@ -18,7 +18,13 @@ import { withoutConflict } from './conflicts.js';
 import { nodePicture } from './node-picture.js';
 import { planDifference } from './plan-difference.js';
 import { checkSpecBytes, keptPlan, outcomeOf, plansToDrop } from './plan-size.js';
-import { checkTogether, putChanges, requireWhatWasRead, workOut, type WorkedOut } from './planned-changes.js';
+import {
+  checkTogether,
+  putChanges,
+  requireWhatWasRead,
+  workOut,
+  type WorkedOut,
+} from './planned-changes.js';
 import type { ApiServerDeps } from './ports.js';
 import { mutate, type MutationDeps } from './requests.js';
 
@@ -41,7 +47,8 @@ export class PlanHandlers {
       const view = state.view();
       const nowMs = clock.wallTime();
       const { plans, changes } = workOut(this.deps, view, request.changes, nowMs);
-      requireWhatWasRead(state.transaction(), view, plans); // refused now rather than when it is to be executed
+      // refused now rather than when it is to be executed
+      requireWhatWasRead(state.transaction(), view, plans);
       checkSpecBytes(changes.flatMap((one) => (one.kind === 'workload' ? [one.change.spec] : [])));
       const plan = keptPlan(
         create(PlanSchema, {
@@ -54,14 +61,18 @@ export class PlanHandlers {
         }),
       );
       const record = create(PlanRecordSchema, { plan, outcome: outcomeOf(plans) });
-      const transaction = state.transaction().require('plan', plan.id, 'absent').put('plan', plan.id, record);
+      const transaction = state
+        .transaction()
+        .require('plan', plan.id, 'absent')
+        .put('plan', plan.id, record);
       for (const id of this.surplus(view, record)) transaction.delete('plan', id);
       await audit.actOf(request).commit(transaction);
       return plan;
     });
   };
 
-  getPlan = (request: GetPlanRequest): Plan => planOf(this.found(this.deps.state.view(), request.id).value);
+  getPlan = (request: GetPlanRequest): Plan =>
+    planOf(this.found(this.deps.state.view(), request.id).value);
 
   /** Carries out a plan exactly as it was shown, or nothing of it. */
   executePlan = (request: ExecutePlanRequest): Promise<ExecutePlanResponse> =>
@@ -72,7 +83,13 @@ export class PlanHandlers {
       checkNotExecuted(plan);
       const { changes, plans } = this.holding(view, plan, stored.value.outcome);
       const transaction = state.transaction().require('plan', plan.id, stored);
-      const { workloads, nodes } = putChanges(this.deps, view, transaction, changes, request.requestId);
+      const { workloads, nodes } = putChanges(
+        this.deps,
+        view,
+        transaction,
+        changes,
+        request.requestId,
+      );
       requireWhatWasRead(transaction, view, plans);
       const executed = clone(PlanRecordSchema, stored.value);
       planOf(executed).executedAt = timestampFromMs(clock.wallTime());
@@ -106,16 +123,26 @@ export class PlanHandlers {
   private found(view: ClusterView, id: string): Stored<PlanRecord> {
     const stored = view.plan(id);
     if (stored === undefined) {
-      throw new CloudlessError('notFound', `plan "${id}" not found: plans are kept for an hour; make a new plan`);
+      throw new CloudlessError(
+        'notFound',
+        `plan "${id}" not found: plans are kept for an hour; make a new plan`,
+      );
     }
     const expiresMs = timeOf(planOf(stored.value).expiresAt);
     if (this.deps.clock.wallTime() < expiresMs) return stored;
-    throw new CloudlessError('notFound', `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; make a new plan`);
+    throw new CloudlessError(
+      'notFound',
+      `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; make a new plan`,
+    );
   }
 
   /** The oldest plans that one more pushes out. */
   private surplus(view: ClusterView, added: PlanRecord): readonly string[] {
-    const kept = [...view.plans()].map(([id, { value, revision }]) => ({ id, revision, bytes: this.sizeOf(value) }));
+    const kept = [...view.plans()].map(([id, { value, revision }]) => ({
+      id,
+      revision,
+      bytes: this.sizeOf(value),
+    }));
     return plansToDrop(kept, this.sizeOf(added));
   }
 
@@ -133,19 +160,30 @@ function planOf({ plan }: PlanRecord): Plan {
 function checkNotExecuted({ id, executedAt }: Plan): void {
   if (executedAt === undefined) return;
   const when = new Date(timestampMs(executedAt)).toISOString();
-  throw new CloudlessError('precondition', `plan "${id}" was executed already, at ${when}; make a new plan`);
+  throw new CloudlessError(
+    'precondition',
+    `plan "${id}" was executed already, at ${when}; make a new plan`,
+  );
 }
 
 function overtaken({ id }: Plan, difference: string, cause?: unknown): CloudlessError {
-  return new CloudlessError('conflict', `plan "${id}" does not hold any more: ${difference}; make a new plan`, { cause });
+  return new CloudlessError(
+    'conflict',
+    `plan "${id}" does not hold any more: ${difference}; make a new plan`,
+    { cause },
+  );
 }
 
 /** What would be shown of a plan now, to be compared with what was shown then. */
-function cutLike(shown: readonly WorkloadPlan[], now: readonly WorkloadPlan[]): readonly WorkloadPlan[] {
+function cutLike(
+  shown: readonly WorkloadPlan[],
+  now: readonly WorkloadPlan[],
+): readonly WorkloadPlan[] {
   return now.map((plan, index) => {
     const was = shown[index];
     if (was === undefined) return plan;
-    const cut = <Item>(items: Item[], there: number, total: number): Item[] => (there < total ? items.slice(0, there) : items);
+    const cut = <Item>(items: Item[], there: number, total: number): Item[] =>
+      there < total ? items.slice(0, there) : items;
     return {
       ...plan,
       steps: cut(plan.steps, was.steps.length, was.totalSteps),

@@ -52,7 +52,9 @@ export interface Pictures {
   readReplica(replica: ReplicaRecord): ReplicaStatus;
 }
 
-/** A change of one workload: as it is (absent when it would be created) and the spec it would have. */
+/**
+ * A change of one workload: as it is (absent when it would be created) and the spec it would have.
+ */
 export interface PlanSubject {
   readonly namespace: string;
   readonly name: string;
@@ -76,7 +78,11 @@ export interface Planning {
 
 /** Facts of placement that the node calls show. */
 export interface Placements {
-  allocatedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number };
+  allocatedOn(nodeId: string): {
+    readonly cpuMillis: number;
+    readonly memoryBytes: number;
+    readonly replicas: number;
+  };
   /** The agent's word with the users' over it. */
   effective(record: NodeRecord): Pick<NodeRecord, 'taints'> & {
     readonly region: string;

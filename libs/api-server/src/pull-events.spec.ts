@@ -38,8 +38,19 @@ class World {
     const transaction = state.transaction();
     for (let number = 0; number < replicas; number += 1) {
       const [uid, id] = [`w${number}`, `w-${number}`];
-      transaction.put('workload', uid, create(WorkloadRecordSchema, { uid, namespace: 'default', name: `web-${number}` }));
-      const place = { id, uid, sequence: 1n, nodeId: 'node-1', desiredRunning: true, phase: Phase.ASSIGNED };
+      transaction.put(
+        'workload',
+        uid,
+        create(WorkloadRecordSchema, { uid, namespace: 'default', name: `web-${number}` }),
+      );
+      const place = {
+        id,
+        uid,
+        sequence: 1n,
+        nodeId: 'node-1',
+        desiredRunning: true,
+        phase: Phase.ASSIGNED,
+      };
       transaction.createReplica(create(ReplicaRecordSchema, place));
     }
     await state.commit(transaction);
@@ -56,7 +67,9 @@ class World {
       warn: (message) => this.errors.push(message),
     };
     const deps = { state: this.state, clock: this.clock, random: createSeededRandom(1), log };
-    this.reports = new ReplicaReports(deps as unknown as ConstructorParameters<typeof ReplicaReports>[0]);
+    this.reports = new ReplicaReports(
+      deps as unknown as ConstructorParameters<typeof ReplicaReports>[0],
+    );
   }
 
   async report(report: Report): Promise<void> {
@@ -65,7 +78,10 @@ class World {
   }
 
   take(report: Report): void {
-    this.reports.take('node-1', create(ReplicaReportSchema, { replicaId: 'w-0', phase: Phase.STARTING, ...report }));
+    this.reports.take(
+      'node-1',
+      create(ReplicaReportSchema, { replicaId: 'w-0', phase: Phase.STARTING, ...report }),
+    );
   }
 
   written(): Promise<void> {
@@ -78,7 +94,9 @@ class World {
   }
 
   events() {
-    return [...this.state.view().events()].sort((a, b) => Number(a.id.split('-')[1]) - Number(b.id.split('-')[1]));
+    return [...this.state.view().events()].sort(
+      (a, b) => Number(a.id.split('-')[1]) - Number(b.id.split('-')[1]),
+    );
   }
 
   record() {
@@ -94,8 +112,17 @@ class World {
   }
 }
 
-const pull = (phase: Pull, startedAtMs: number, more: MessageInitShape<typeof ImagePullStatusSchema> = {}): Report => ({
-  imagePull: create(ImagePullStatusSchema, { image: IMAGE, phase, startedAt: timestampFromMs(startedAtMs), ...more }),
+const pull = (
+  phase: Pull,
+  startedAtMs: number,
+  more: MessageInitShape<typeof ImagePullStatusSchema> = {},
+): Report => ({
+  imagePull: create(ImagePullStatusSchema, {
+    image: IMAGE,
+    phase,
+    startedAt: timestampFromMs(startedAtMs),
+    ...more,
+  }),
 });
 const pulling = (startedAtMs = 1): Report => pull(Pull.PULLING, startedAtMs);
 const pulled = (startedAtMs = 1): Report =>
@@ -161,7 +188,12 @@ describe('events of pulls', () => {
     });
     await world.report(failed(2, `image ${IMAGE} cannot be pulled: not found`));
     expect(world.events().at(-1)?.message).toBe(`image ${IMAGE} cannot be pulled: not found`);
-    await world.report({ ...failed(2), restarts: 2, lastExitCode: 3, lastEndReason: 'exit code 3' });
+    await world.report({
+      ...failed(2),
+      restarts: 2,
+      lastExitCode: 3,
+      lastEndReason: 'exit code 3',
+    });
     expect(world.reasons().at(-1)).toBe('ReplicaRestarted'); // for another cause
   });
 
@@ -170,7 +202,10 @@ describe('events of pulls', () => {
       await world.report({ ...pulling(turn), restarts: turn - 1 });
       await world.report({ ...failed(turn, `not found, ${turn}`), restarts: turn });
     }
-    expect(world.reasons()).toEqual(['ImagePulling', ...Array.from({ length: 5 }, () => 'ImagePullFailed')]);
+    expect(world.reasons()).toEqual([
+      'ImagePulling',
+      ...Array.from({ length: 5 }, () => 'ImagePullFailed'),
+    ]);
     await world.clock.advance(60_000);
     await settle();
     expect(world.events().at(-1)).toMatchObject({

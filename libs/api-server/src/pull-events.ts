@@ -1,42 +1,61 @@
 import { equals } from '@bufbuild/protobuf';
 import { durationMs, TimestampSchema } from '@bufbuild/protobuf/wkt';
-import { Event_Severity as Severity, ImagePullStatus_Phase as Phase, type ImagePullStatus } from '@cloudless/api';
+import {
+  Event_Severity as Severity,
+  ImagePullStatus_Phase as Phase,
+  type ImagePullStatus,
+} from '@cloudless/api';
 import type { EventInit } from '@cloudless/cluster-state';
 
 /** What an event is about. */
 export type About = Pick<EventInit, 'category' | 'namespace' | 'workload' | 'replicaId' | 'nodeId'>;
 
 /**
- * What is told of the pull of an image; the same report again tells nothing. That one which has failed is tried again is not told:
- * how that ends is.
+ * What is told of the pull of an image; the same report again tells nothing. That one which has
+ * failed is tried again is not told: how that ends is.
  */
 export function pullEventOf(
   before: ImagePullStatus | undefined,
   after: ImagePullStatus | undefined,
   about: About,
 ): EventInit | undefined {
-  if (after === undefined || (isSamePull(before, after) && before?.phase === after.phase)) return undefined;
+  if (after === undefined || (isSamePull(before, after) && before?.phase === after.phase))
+    return undefined;
   const { image } = after;
   switch (after.phase) {
     case Phase.PULLING: {
       if (before?.phase === Phase.FAILED && before.image === image) return undefined;
-      return { ...about, severity: Severity.INFO, reason: 'ImagePulling', message: `image ${image} is being pulled` };
+      return {
+        ...about,
+        severity: Severity.INFO,
+        reason: 'ImagePulling',
+        message: `image ${image} is being pulled`,
+      };
     }
     case Phase.PULLED: {
       const message = `image ${image} was pulled in ${tookText(after)}${sizeText(after.sizeBytes)}`;
       return { ...about, severity: Severity.INFO, reason: 'ImagePulled', message };
     }
     case Phase.FAILED: {
-      return { ...about, severity: Severity.WARNING, reason: 'ImagePullFailed', message: failureText(after) };
+      return {
+        ...about,
+        severity: Severity.WARNING,
+        reason: 'ImagePullFailed',
+        message: failureText(after),
+      };
     }
     default: // of a newer agent
       return undefined;
   }
 }
 
-function isSamePull(before: ImagePullStatus | undefined, { image, startedAt }: ImagePullStatus): boolean {
+function isSamePull(
+  before: ImagePullStatus | undefined,
+  { image, startedAt }: ImagePullStatus,
+): boolean {
   if (before?.image !== image) return false;
-  if (before.startedAt === undefined || startedAt === undefined) return before.startedAt === startedAt;
+  if (before.startedAt === undefined || startedAt === undefined)
+    return before.startedAt === startedAt;
   return equals(TimestampSchema, before.startedAt, startedAt);
 }
 

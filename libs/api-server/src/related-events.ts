@@ -2,16 +2,22 @@ import type { Event } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * An event with those that led to it and those it led to, directly or by way of others, oldest first.
+ * An event with those that led to it and those it led to, directly or by way of others, oldest
+ * first.
  * @param events - By id, ascending: a cause always comes before what it caused.
  * @throws kind `notFound` when there is no such event, or it is no longer kept.
  */
 export function relatedEvents(events: readonly Event[], id: string): readonly Event[] {
   const start = events.find((event) => event.id === id);
-  if (start === undefined) throw new CloudlessError('notFound', `event "${id}" not found; it may no longer be kept`);
+  if (start === undefined)
+    throw new CloudlessError('notFound', `event "${id}" not found; it may no longer be kept`);
   const byId = new Map(events.map((event) => [event.id, event]));
   const related = new Set<string>([id]);
-  for (let event: Event | undefined = byId.get(start.causeId); event !== undefined; event = byId.get(event.causeId)) {
+  for (
+    let event: Event | undefined = byId.get(start.causeId);
+    event !== undefined;
+    event = byId.get(event.causeId)
+  ) {
     if (related.has(event.id)) break;
     related.add(event.id);
   }

@@ -4,7 +4,13 @@ import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { mergeReport } from './replica-reports.js';
 
 const record = (fields: object) =>
-  create(ReplicaRecordSchema, { id: 'w-1', desiredRunning: true, phase: Phase.RUNNING, nodeId: 'node-1', ...fields });
+  create(ReplicaRecordSchema, {
+    id: 'w-1',
+    desiredRunning: true,
+    phase: Phase.RUNNING,
+    nodeId: 'node-1',
+    ...fields,
+  });
 const report = (fields: object) => create(ReplicaReportSchema, { replicaId: 'w-1', ...fields });
 
 describe('a report', () => {
@@ -15,7 +21,12 @@ describe('a report', () => {
       says: { phase: Phase.RUNNING, ready: true },
       is: { phase: Phase.RUNNING, ready: true },
     },
-    { name: 'never moves it back', was: { phase: Phase.RUNNING }, says: { phase: Phase.STARTING }, is: { phase: Phase.RUNNING } },
+    {
+      name: 'never moves it back',
+      was: { phase: Phase.RUNNING },
+      says: { phase: Phase.STARTING },
+      is: { phase: Phase.RUNNING },
+    },
     {
       name: 'of any end confirms a stop',
       was: { desiredRunning: false },
@@ -49,7 +60,10 @@ describe('a report', () => {
     {
       name: 'says why the last container ended',
       was: { lastEndReason: 'exit code 1' },
-      says: { phase: Phase.RUNNING, lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed' },
+      says: {
+        phase: Phase.RUNNING,
+        lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed',
+      },
       is: { lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed' },
     },
     {
@@ -64,9 +78,17 @@ describe('a report', () => {
       says: {
         phase: Phase.RUNNING,
         restarts: 1,
-        lastLines: [...Array.from({ length: 20 }, (_, index) => String(index)), `\u001b]0;x${'y'.repeat(300)}`],
+        lastLines: [
+          ...Array.from({ length: 20 }, (_, index) => String(index)),
+          `\u001b]0;x${'y'.repeat(300)}`,
+        ],
       },
-      is: { lastLines: [...Array.from({ length: 9 }, (_, index) => String(index + 11)), `␛]0;x${'y'.repeat(250)}…`] },
+      is: {
+        lastLines: [
+          ...Array.from({ length: 9 }, (_, index) => String(index + 11)),
+          `␛]0;x${'y'.repeat(250)}…`,
+        ],
+      },
     },
     {
       name: 'of another failure without a word drops the lines of the one before',

@@ -12,24 +12,42 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
-import { type Counter, noMeter, WorkQueue, logFailure, errorKindOf, type WorkResult } from '@cloudless/base';
-import { LeadershipLostError, copyReplica, isLive, type ClusterView, type EventInit } from '@cloudless/cluster-state';
+import {
+  type Counter,
+  noMeter,
+  WorkQueue,
+  logFailure,
+  errorKindOf,
+  type WorkResult,
+} from '@cloudless/base';
+import {
+  LeadershipLostError,
+  copyReplica,
+  isLive,
+  type ClusterView,
+  type EventInit,
+} from '@cloudless/cluster-state';
 import { FlappingEvents } from './flapping-events.js';
 import { pullEventOf, type About } from './pull-events.js';
 import type { ApiServerDeps } from './ports.js';
 
-/** A replica, its event and its workload's evidence each; what is left of the 100 is for events that are told late. */
+/**
+ * A replica, its event and its workload's evidence each; what is left of the 100 is for events that
+ * are told late.
+ */
 const MAX_REPORTS_PER_COMMIT = 28;
 /** Characters of a registry's words that are kept: an agent may say anything. */
 const MAX_REASON = 1_000;
-/** A replica, its workload's evidence, an event of it and one of its image still fit into the 100. */
+/**
+ * A replica, its workload's evidence, an event of it and one of its image still fit into the 100.
+ */
 const ROOM_FOR_ONE = 96;
 /** Events of replicas that flap, told late: beside the reports they fit into the rest. */
 const MAX_LATE_EVENTS = 15;
 
 /**
- * Writes what agents report into the records of their replicas: only transitions, coalesced while a commit runs. Applying
- * a report twice, or an old one, changes nothing.
+ * Writes what agents report into the records of their replicas: only transitions, coalesced while a
+ * commit runs. Applying a report twice, or an old one, changes nothing.
  */
 export class ReplicaReports {
   private readonly waiting = new Map<string, Map<string, ReplicaReport>>();
@@ -43,7 +61,10 @@ export class ReplicaReports {
   constructor(private readonly deps: ApiServerDeps) {
     this.flapping = new FlappingEvents(deps.clock);
     const { meter = noMeter } = deps;
-    this.taken = meter.counter({ name: 'cloudless_replica_reports_total', help: 'Reports of replicas that agents have sent.' });
+    this.taken = meter.counter({
+      name: 'cloudless_replica_reports_total',
+      help: 'Reports of replicas that agents have sent.',
+    });
     this.queue = new WorkQueue<string>({
       metrics: { meter, loop: 'reports' },
       clock: deps.clock,
@@ -67,7 +88,9 @@ export class ReplicaReports {
   /** Resolves when every report of the node that was taken in so far is written. */
   written(nodeId: string): Promise<void> {
     if (!this.waiting.has(nodeId) && !this.writing.has(nodeId)) return Promise.resolve();
-    return new Promise((resolve) => this.waiters.set(nodeId, [...(this.waiters.get(nodeId) ?? []), resolve]));
+    return new Promise((resolve) =>
+      this.waiters.set(nodeId, [...(this.waiters.get(nodeId) ?? []), resolve]),
+    );
   }
 
   close(): Promise<void> {
@@ -131,7 +154,10 @@ export class ReplicaReports {
       // Not written: they wait again, unless the agent has said something newer meanwhile.
       this.flapping.putBack(nodeId, late);
       const newer = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
-      this.waiting.set(nodeId, new Map([...taken.map((report) => [report.replicaId, report] as const), ...newer]));
+      this.waiting.set(
+        nodeId,
+        new Map([...taken.map((report) => [report.replicaId, report] as const), ...newer]),
+      );
       if (reason instanceof LeadershipLostError) return { kind: 'done' };
       if (errorKindOf(reason) !== 'conflict') throw reason;
       return { kind: 'again' };
@@ -139,15 +165,25 @@ export class ReplicaReports {
   }
 }
 
-/** What ends or flaps by itself has no cause here; anything else follows from what was last told of the replica. */
+/**
+ * What ends or flaps by itself has no cause here; anything else follows from what was last told of
+ * the replica.
+ */
 function causeOf(view: ClusterView, { reason, replicaId = '' }: EventInit) {
-  if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady' || reason === 'ImagePullFailed') return undefined;
+  if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady' || reason === 'ImagePullFailed')
+    return undefined;
   const last = view.lastEventOfReplica(replicaId);
   return last?.reason === reason ? undefined : last;
 }
 
-/** The reports of replicas that the agent, by its whole inventory, does not have although it should. */
-export function missingReports(view: ClusterView, nodeId: string, known: ReadonlySet<string>): readonly ReplicaReport[] {
+/**
+ * The reports of replicas that the agent, by its whole inventory, does not have although it should.
+ */
+export function missingReports(
+  view: ClusterView,
+  nodeId: string,
+  known: ReadonlySet<string>,
+): readonly ReplicaReport[] {
   return [...view.replicasOn(nodeId)].flatMap(({ value }) => {
     if (known.has(value.id)) return [];
     const stopping = !value.desiredRunning;
@@ -164,14 +200,23 @@ export function missingReports(view: ClusterView, nodeId: string, known: Readonl
 }
 
 /**
- * The record with what the agent saw. Phases only go forward; a replica that was asked to stop has stopped however it ended.
+ * The record with what the agent saw. Phases only go forward; a replica that was asked to stop has
+ * stopped however it ended.
  * @param isNewest - The agent holds the newest order of the replica.
  */
-export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTimeMs: number, isNewest: boolean): ReplicaRecord {
+export function mergeReport(
+  record: ReplicaRecord,
+  report: ReplicaReport,
+  wallTimeMs: number,
+  isNewest: boolean,
+): ReplicaRecord {
   const hasEnded = report.phase > Phase.STOPPING;
-  // The end of a lost one is the confirmation that is waited for; any other that has ended is history.
+  // The end of a lost one is the confirmation that is waited for; any other that has ended is
+  // history.
   if (record.lost || !isLive(record)) {
-    return record.lost && hasEnded ? copyReplica(record, { phase: Phase.STOPPED, ready: false }) : record;
+    return record.lost && hasEnded
+      ? copyReplica(record, { phase: Phase.STOPPED, ready: false })
+      : record;
   }
   const stopped = hasEnded && !record.desiredRunning;
   const ready = report.ready && !hasEnded;
@@ -188,9 +233,11 @@ export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTi
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
   if (isNewest) next.stopAfterUnconfirmed = false;
   if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
-  if (report.lastLines.length > 0 || hasFailedAgain(record, report)) next.lastLines = toLastLines(report.lastLines);
+  if (report.lastLines.length > 0 || hasFailedAgain(record, report))
+    next.lastLines = toLastLines(report.lastLines);
   if (report.imagePull !== undefined) next.imagePull = cutReason(report.imagePull);
-  else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull; // an agent that was restarted has none under way
+  // an agent that was restarted has none under way
+  else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull;
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
   if (becameReady) next.readySince = timestampFromMs(wallTimeMs);
   else if (!ready) delete next.readySince;
@@ -198,16 +245,28 @@ export function mergeReport(record: ReplicaRecord, report: ReplicaReport, wallTi
 }
 
 function cutReason(pull: ImagePullStatus): ImagePullStatus {
-  return pull.reason.length <= MAX_REASON ? pull : { ...pull, reason: `${pull.reason.slice(0, MAX_REASON)}…` };
+  return pull.reason.length <= MAX_REASON
+    ? pull
+    : { ...pull, reason: `${pull.reason.slice(0, MAX_REASON)}…` };
 }
 
-/** A container failed without a word; any other report without lines is of an agent that does not have them (any more). */
+/**
+ * A container failed without a word; any other report without lines is of an agent that does not
+ * have them (any more).
+ */
 function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaReport): boolean {
   return restarts > record.restarts || (restarts === record.restarts && phase === Phase.FAILED);
 }
 
-/** What is told of a change, in order: of its image, then of itself. A start that failed by its image is told as that alone. */
-function eventsOf(before: ReplicaRecord, after: ReplicaRecord, workload: WorkloadRecord | undefined): readonly EventInit[] {
+/**
+ * What is told of a change, in order: of its image, then of itself. A start that failed by its
+ * image is told as that alone.
+ */
+function eventsOf(
+  before: ReplicaRecord,
+  after: ReplicaRecord,
+  workload: WorkloadRecord | undefined,
+): readonly EventInit[] {
   const about: About = {
     category: Category.WORKLOAD,
     namespace: workload?.namespace ?? '',
@@ -216,11 +275,19 @@ function eventsOf(before: ReplicaRecord, after: ReplicaRecord, workload: Workloa
     nodeId: after.nodeId,
   };
   const pull = pullEventOf(before.imagePull, after.imagePull, about);
-  const own = pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts ? undefined : eventOf(before, after, about);
-  return [pull, own ?? finalFailureOf(before, after, workload, about)].filter((event) => event !== undefined);
+  const own =
+    pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts
+      ? undefined
+      : eventOf(before, after, about);
+  return [pull, own ?? finalFailureOf(before, after, workload, about)].filter(
+    (event) => event !== undefined,
+  );
 }
 
-/** The failure of a replica that is never replaced. Other failures are reported by the pass that replaces the replica. */
+/**
+ * The failure of a replica that is never replaced. Other failures are reported by the pass that
+ * replaces the replica.
+ */
 function finalFailureOf(
   before: ReplicaRecord,
   after: ReplicaRecord,
@@ -228,7 +295,8 @@ function finalFailureOf(
   about: About,
 ): EventInit | undefined {
   if (before.phase === after.phase || after.phase !== Phase.FAILED) return undefined;
-  if (workload?.spec?.restart?.policy !== RestartMode.NEVER || workload.version !== after.version) return undefined;
+  if (workload?.spec?.restart?.policy !== RestartMode.NEVER || workload.version !== after.version)
+    return undefined;
   const message = `replica ${after.id} failed: ${after.reason}`;
   return { ...about, severity: Severity.WARNING, reason: 'ReplicaFailed', message };
 }
@@ -239,7 +307,8 @@ function eventOf(before: ReplicaRecord, after: ReplicaRecord, about: About): Eve
     return { ...about, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };
   }
   if (after.restarts > before.restarts) {
-    const code = after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
+    const code =
+      after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
     const why = after.lastEndReason === '' ? code : after.lastEndReason;
     return {
       ...about,
@@ -250,7 +319,12 @@ function eventOf(before: ReplicaRecord, after: ReplicaRecord, about: About): Eve
   }
   if (after.phase === before.phase) {
     if (!before.ready && after.ready) {
-      return { ...about, severity: Severity.INFO, reason: 'ReplicaReady', message: `replica ${after.id} is ready` };
+      return {
+        ...about,
+        severity: Severity.INFO,
+        reason: 'ReplicaReady',
+        message: `replica ${after.id} is ready`,
+      };
     }
     if (before.ready && !after.ready && after.phase === Phase.RUNNING) {
       const message = `replica ${after.id} is not ready: ${after.reason}`;
@@ -259,7 +333,12 @@ function eventOf(before: ReplicaRecord, after: ReplicaRecord, about: About): Eve
     return undefined;
   }
   if (after.phase === Phase.SUCCEEDED) {
-    return { ...about, severity: Severity.INFO, reason: 'ReplicaSucceeded', message: `replica ${after.id} ran to completion` };
+    return {
+      ...about,
+      severity: Severity.INFO,
+      reason: 'ReplicaSucceeded',
+      message: `replica ${after.id} ran to completion`,
+    };
   }
   if (after.phase === Phase.STOPPED) {
     return {
@@ -270,7 +349,12 @@ function eventOf(before: ReplicaRecord, after: ReplicaRecord, about: About): Eve
     };
   }
   if (after.ready && !before.ready) {
-    return { ...about, severity: Severity.INFO, reason: 'ReplicaReady', message: `replica ${after.id} is ready` };
+    return {
+      ...about,
+      severity: Severity.INFO,
+      reason: 'ReplicaReady',
+      message: `replica ${after.id} is ready`,
+    };
   }
   return undefined;
 }

@@ -27,18 +27,22 @@ export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 't
 };
 
 /**
- * Runs a mutation: reads, decides, commits, and starts over when something it had read changed. Mutations of one workload,
- * node or plan run one at a time, so that only writes of controllers and agents can conflict. With a request id the result is
- * kept in the same transaction, so that a retry gets it again and applies nothing.
- * @param decide - Called with the present view. It may wait, but not between what it reads and what it decides from that.
- * @throws what `decide` throws; kind `exhausted` when too many mutations of the same object wait; `unavailable` when others kept
- *   changing what it had read, and nothing was written.
+ * Runs a mutation: reads, decides, commits, and starts over when something it had read changed.
+ * Mutations of one workload, node or plan run one at a time, so that only writes of controllers and
+ * agents can conflict. With a request id the result is kept in the same transaction, so that a
+ * retry gets it again and applies nothing.
+ * @param decide - Called with the present view. It may wait, but not between what it reads and what
+ *   it decides from that.
+ * @throws what `decide` throws; kind `exhausted` when too many mutations of the same object wait;
+ *   `unavailable` when others kept changing what it had read, and nothing was written.
  */
 export async function mutate<Request extends DescMessage, Response extends DescMessage>(
   deps: MutationDeps,
   method: DescMethodUnary<Request, Response>,
   request: MessageShape<Request> & { readonly requestId: string },
-  decide: (view: ClusterView) => Mutation<MessageShape<Response>> | Promise<Mutation<MessageShape<Response>>>,
+  decide: (
+    view: ClusterView,
+  ) => Mutation<MessageShape<Response>> | Promise<Mutation<MessageShape<Response>>>,
 ): Promise<MessageShape<Response>> {
   const { requestId } = request;
   const bodyHash = requestId === '' ? new Uint8Array() : hashOf(method.input, request);
@@ -56,7 +60,8 @@ export async function mutate<Request extends DescMessage, Response extends DescM
       if (meanwhile === undefined) throw reason;
       return repeat(meanwhile.value, method, bodyHash);
     }
-    const { result, transaction = requestId === '' ? undefined : deps.state.transaction() } = decided;
+    const { result, transaction = requestId === '' ? undefined : deps.state.transaction() } =
+      decided;
     if (transaction === undefined) return result;
     if (requestId !== '') {
       const record = create(RequestRecordSchema, {
@@ -78,12 +83,18 @@ export async function mutate<Request extends DescMessage, Response extends DescM
 
 /** Names the object that a request changes: `workload "default/web"`. */
 function describeObject(request: object): string {
-  const { name, namespace, nodeId, id } = request as Partial<Record<'name' | 'namespace' | 'nodeId' | 'id', string>>;
-  if (name !== undefined) return `workload "${namespaceOf({ namespace: namespace ?? '' })}/${name}"`;
+  const { name, namespace, nodeId, id } = request as Partial<
+    Record<'name' | 'namespace' | 'nodeId' | 'id', string>
+  >;
+  if (name !== undefined)
+    return `workload "${namespaceOf({ namespace: namespace ?? '' })}/${name}"`;
   return nodeId !== undefined ? `node "${nodeId}"` : `plan "${id ?? ''}"`;
 }
 
-/** What is kept must stay small, whatever the size of the workload; its replicas will have changed by the time of a retry anyway. */
+/**
+ * What is kept must stay small, whatever the size of the workload; its replicas will have changed
+ * by the time of a retry anyway.
+ */
 function toKept<Result>(result: Result): Result {
   if (!isMessage(result, WorkloadSchema)) return result;
   const kept = clone(WorkloadSchema, result);

@@ -20,12 +20,29 @@ import {
   type WorkloadVersion,
   isRolledOut,
 } from '@cloudless/api';
-import { ControlRecordSchema, type ControlRecord, type VersionRecord, type WorkloadRecord } from '@cloudless/api/store';
+import {
+  ControlRecordSchema,
+  type ControlRecord,
+  type VersionRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
-import { canonicalVersion, specOfVersion, type ClusterView, type Stored } from '@cloudless/cluster-state';
+import {
+  canonicalVersion,
+  specOfVersion,
+  type ClusterView,
+  type Stored,
+} from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
 import { mutate, type Mutation, type MutationDeps } from './requests.js';
-import { changeWorkload, changeable, found, specOf, type WorkloadChange, type WorkloadNaming } from './workload-change.js';
+import {
+  changeWorkload,
+  changeable,
+  found,
+  specOf,
+  type WorkloadChange,
+  type WorkloadNaming,
+} from './workload-change.js';
 
 /** The rollout calls of CoordinatorService. */
 export class RolloutHandlers {
@@ -35,7 +52,8 @@ export class RolloutHandlers {
     this.steer(CoordinatorService.method.pauseRollout, request, (workload, control) => {
       if (isPaused(workload, control)) return undefined;
       demandUnderWay(workload, control, 'nothing to pause');
-      const failed = control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
+      const failed =
+        control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
       if (failed)
         throw new CloudlessError(
           'precondition',
@@ -45,15 +63,26 @@ export class RolloutHandlers {
               : 'it moves nothing any more: resume or undo it'
           }`,
         );
-      return { change: { pausedVersion: workload.version }, reason: 'RolloutPauseRequested', verb: 'is to be paused' };
+      return {
+        change: { pausedVersion: workload.version },
+        reason: 'RolloutPauseRequested',
+        verb: 'is to be paused',
+      };
     });
 
   resumeRollout = (request: ResumeRolloutRequest): Promise<Workload> =>
     this.steer(CoordinatorService.method.resumeRollout, request, (workload, control) => {
-      const failed = control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
+      const failed =
+        control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
       if (!failed && !isPaused(workload, control)) {
-        const hint = control.rollout?.waitsForPromotion === true ? 'it waits for a promotion: promote it' : 'nothing to resume';
-        throw new CloudlessError('precondition', `${naming(workload)}: its rollout is not paused; ${hint}`);
+        const hint =
+          control.rollout?.waitsForPromotion === true
+            ? 'it waits for a promotion: promote it'
+            : 'nothing to resume';
+        throw new CloudlessError(
+          'precondition',
+          `${naming(workload)}: its rollout is not paused; ${hint}`,
+        );
       }
       return {
         // What failed before, also in the pause, is forgiven.
@@ -67,7 +96,10 @@ export class RolloutHandlers {
     this.steer(CoordinatorService.method.promoteRollout, request, (workload, control) => {
       const { rollout } = control;
       if (rollout?.version !== workload.version || !rollout.waitsForPromotion) {
-        throw new CloudlessError('precondition', `${naming(workload)}: its rollout does not wait for a promotion${why(control)}`);
+        throw new CloudlessError(
+          'precondition',
+          `${naming(workload)}: its rollout does not wait for a promotion${why(control)}`,
+        );
       }
       if (request.version !== 0 && request.version !== rollout.version) {
         throw new CloudlessError(
@@ -89,7 +121,12 @@ export class RolloutHandlers {
   restartRollout = async (request: RestartRolloutRequest): Promise<Workload> =>
     this.asChanged(
       await mutate(this.deps, CoordinatorService.method.restartRollout, request, (view) =>
-        changeWorkload(this.deps, view, restartChange(view, request, this.deps.clock.wallTime()), request.requestId),
+        changeWorkload(
+          this.deps,
+          view,
+          restartChange(view, request, this.deps.clock.wallTime()),
+          request.requestId,
+        ),
       ),
     );
 
@@ -97,7 +134,9 @@ export class RolloutHandlers {
     const view = this.deps.state.view();
     const { value } = found(view, request);
     const kept = keptVersion(view, value, request.version);
-    const info = this.deps.pictures.read(value, true).status?.versions.find(({ version }) => version === request.version);
+    const info = this.deps.pictures
+      .read(value, true)
+      .status?.versions.find(({ version }) => version === request.version);
     const template = kept.asWritten ?? kept.template;
     return create(WorkloadVersionSchema, {
       ...(info === undefined ? {} : { info }),
@@ -112,7 +151,10 @@ export class RolloutHandlers {
     return isOwn ? this.deps.pictures.read(present, true) : answer;
   }
 
-  /** @param decide - What is to be changed in the rollout of the newest version; undefined: it is so already. */
+  /**
+   * @param decide - What is to be changed in the rollout of the newest version; undefined: it is so
+   * already.
+   */
   private steer<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof WorkloadSchema>,
     request: MessageShape<Request> & WorkloadNaming & { readonly requestId: string },
@@ -152,7 +194,11 @@ export class RolloutHandlers {
 
 /** A change of a rollout, and how it is told. */
 interface Steering {
-  readonly change: { readonly pausedVersion?: number; readonly promoted?: boolean; readonly retry?: boolean };
+  readonly change: {
+    readonly pausedVersion?: number;
+    readonly promoted?: boolean;
+    readonly retry?: boolean;
+  };
   readonly reason: string;
   readonly verb: string;
 }
@@ -163,34 +209,64 @@ export function undoChange(view: ClusterView, request: UndoRolloutRequest): Work
   const { namespace, name } = current.value;
   const version = undoTarget(view, current.value, request.toVersion);
   const spec = specOfVersion(specOf(current.value), version);
-  return { namespace, name, current, spec, reason: 'WorkloadUpdated', cause: `undo to version ${version.version}` };
+  return {
+    namespace,
+    name,
+    current,
+    spec,
+    reason: 'WorkloadUpdated',
+    cause: `undo to version ${version.version}`,
+  };
 }
 
 /** What a restart comes to. @throws what `changeable` throws. */
-export function restartChange(view: ClusterView, request: RestartRolloutRequest, nowMs: number): WorkloadChange {
+export function restartChange(
+  view: ClusterView,
+  request: RestartRolloutRequest,
+  nowMs: number,
+): WorkloadChange {
   const current = changeable(view, request);
   const { namespace, name } = current.value;
   const spec = restartedSpec(specOf(current.value), nowMs);
   return { namespace, name, current, spec, reason: 'WorkloadUpdated', cause: 'restart' };
 }
 
-/** The version an undo goes to. @throws kind `precondition` when there is none, `notFound` when the one asked for is not kept. */
-export function undoTarget(view: ClusterView, workload: WorkloadRecord, toVersion: number): VersionRecord {
+/**
+ * The version an undo goes to. @throws kind `precondition` when there is none, `notFound` when the
+ * one asked for is not kept.
+ */
+export function undoTarget(
+  view: ClusterView,
+  workload: WorkloadRecord,
+  toVersion: number,
+): VersionRecord {
   const { uid, version } = workload;
   const canonical = (number: number): number => canonicalVersion(view, uid, number);
   if (toVersion !== 0) {
     const target = keptVersion(view, workload, toVersion);
     if (canonical(toVersion) !== canonical(version)) return target;
-    throw new CloudlessError('precondition', `${naming(workload)} has the template of version ${toVersion} already`);
+    throw new CloudlessError(
+      'precondition',
+      `${naming(workload)} has the template of version ${toVersion} already`,
+    );
   }
-  // In the middle of a rollout what was there before it; else the newest that was rolled out and was another one.
+  // In the middle of a rollout what was there before it; else the newest that was rolled out and
+  // was another one.
   const active = view.control(uid)?.value.activeVersion ?? 0;
-  const others = view.versions(uid).filter((kept) => kept.version < version && canonical(kept.version) !== canonical(version));
+  const others = view
+    .versions(uid)
+    .filter((kept) => kept.version < version && canonical(kept.version) !== canonical(version));
   const isOther = active !== 0 && canonical(active) !== canonical(version);
-  const target = isOther ? view.version(uid, active) : others.findLast(({ rolledOut }) => rolledOut);
+  const target = isOther
+    ? view.version(uid, active)
+    : others.findLast(({ rolledOut }) => rolledOut);
   if (target !== undefined) return target;
-  const hint = others.length === 0 ? '' : ' that was rolled out; name one of its versions with to_version';
-  throw new CloudlessError('precondition', `${naming(workload)} has no earlier version to go back to${hint}`);
+  const hint =
+    others.length === 0 ? '' : ' that was rolled out; name one of its versions with to_version';
+  throw new CloudlessError(
+    'precondition',
+    `${naming(workload)} has no earlier version to go back to${hint}`,
+  );
 }
 
 /** The spec that a restart brings about: a new template that differs in its time only. */
@@ -210,7 +286,8 @@ function keptVersion(view: ClusterView, workload: WorkloadRecord, version: numbe
 
 function controlOf(view: ClusterView, workload: WorkloadRecord): Stored<ControlRecord> {
   const control = view.control(workload.uid);
-  if (control === undefined) throw new CloudlessError('internal', `${naming(workload)} has no control record`);
+  if (control === undefined)
+    throw new CloudlessError('internal', `${naming(workload)} has no control record`);
   return control;
 }
 
@@ -220,7 +297,10 @@ function isPaused({ version }: WorkloadRecord, { pausedVersion }: ControlRecord)
 
 function demandUnderWay(workload: WorkloadRecord, control: ControlRecord, otherwise: string): void {
   if (control.rollout?.version !== workload.version || !isRolledOut(control.rolloutPhase)) return;
-  throw new CloudlessError('precondition', `${naming(workload)}: version ${workload.version} is rolled out; ${otherwise}`);
+  throw new CloudlessError(
+    'precondition',
+    `${naming(workload)}: version ${workload.version} is rolled out; ${otherwise}`,
+  );
 }
 
 function why({ rolloutPhase, rolloutReason }: ControlRecord): string {

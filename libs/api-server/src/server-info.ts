@@ -4,7 +4,10 @@ import { PROTOCOL_MAX, PROTOCOL_MIN } from './admission.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** What answers, and which cluster it leads. */
-export function serverInfo({ state, version }: Pick<ApiServerDeps, 'state' | 'version'>): ServerInfo {
+export function serverInfo({
+  state,
+  version,
+}: Pick<ApiServerDeps, 'state' | 'version'>): ServerInfo {
   return create(ServerInfoSchema, {
     version,
     clusterId: state.clusterId,

@@ -52,7 +52,10 @@ interface Session {
   inventory: Map<string, ReplicaReport> | undefined;
   /** Its number among the sessions that are alive; undefined until the inventory is written. */
   number: number | undefined;
-  /** The node's record says that the node is back, and its orders were sent; overdue orders are sent again. */
+  /**
+   * The node's record says that the node is back, and its orders were sent; overdue orders are sent
+   * again.
+   */
   admitted: boolean;
 }
 
@@ -72,23 +75,37 @@ export interface TunnelRequests {
   withdrawTunnel(nodeId: string, tunnelId: string): void;
 }
 
-/** About the time it takes to admit one agent on one core of a small machine; what returns at once is spread accordingly. */
+/**
+ * About the time it takes to admit one agent on one core of a small machine; what returns at once
+ * is spread accordingly.
+ */
 const ADMISSION_MS = 0.5;
 /** An agent that has nobody to talk to asks at least so often. */
 const MAX_PAUSE_MS = { least: 1_000, most: 10_000 };
-/** Share of the lease that the first dial may wait: a single broken connection must not cost a node its lease. */
+/**
+ * Share of the lease that the first dial may wait: a single broken connection must not cost a node
+ * its lease.
+ */
 const SPREAD_SHARE = 1 / 3;
 
 /** How agents are to come back when all lose their sessions at once. */
-function reconnectSpans(nodes: number, leaseMs: number): Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'> {
+function reconnectSpans(
+  nodes: number,
+  leaseMs: number,
+): Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'> {
   const allMs = nodes * ADMISSION_MS;
   return {
     reconnectSpread: durationFromMs(Math.min(allMs, leaseMs * SPREAD_SHARE)),
-    reconnectPauseMax: durationFromMs(Math.min(MAX_PAUSE_MS.most, Math.max(MAX_PAUSE_MS.least, allMs))),
+    reconnectPauseMax: durationFromMs(
+      Math.min(MAX_PAUSE_MS.most, Math.max(MAX_PAUSE_MS.least, allMs)),
+    ),
   };
 }
 
-/** Speaks with agents: takes their reports, pushes orders at once and again until they are acknowledged. */
+/**
+ * Speaks with agents: takes their reports, pushes orders at once and again until they are
+ * acknowledged.
+ */
 export class SessionHub implements TunnelRequests {
   private readonly sessions = new Map<string, Session>();
   private readonly reports: ReplicaReports;
@@ -98,7 +115,11 @@ export class SessionHub implements TunnelRequests {
   private timer: Timer | undefined;
   /** Registered nodes. */
   private nodeCount: number;
-  private tunnels: TunnelNotices = { refused: () => undefined, gone: () => undefined, lost: () => undefined };
+  private tunnels: TunnelNotices = {
+    refused: () => undefined,
+    gone: () => undefined,
+    lost: () => undefined,
+  };
 
   constructor(private readonly deps: ApiServerDeps & { readonly foreign: ForeignAgents }) {
     this.reports = new ReplicaReports(deps);
@@ -147,25 +168,35 @@ export class SessionHub implements TunnelRequests {
   }
 
   /**
-   * The Session call. The node counts as alive once its whole inventory is written: before that, what the store says of its
-   * replicas is what was true before the agent went away, and nothing may be stopped on the strength of that.
+   * The Session call. The node counts as alive once its whole inventory is written: before that,
+   * what the store says of its replicas is what was true before the agent went away, and nothing
+   * may be stopped on the strength of that.
    */
-  async *session(messages: AsyncIterable<AgentMessage>, context: HandlerContext): AsyncGenerator<CoordinatorMessage> {
+  async *session(
+    messages: AsyncIterable<AgentMessage>,
+    context: HandlerContext,
+  ): AsyncGenerator<CoordinatorMessage> {
     const { clock, nodes, log } = this.deps;
     const incoming = messages[Symbol.asyncIterator]();
     const first = await incoming.next();
     const hello = first.done === true ? undefined : first.value.message;
-    if (hello?.case !== 'hello') throw new CloudlessError('invalid', 'message: the first message of a session must be hello');
+    if (hello?.case !== 'hello')
+      throw new CloudlessError('invalid', 'message: the first message of a session must be hello');
     await admit(this.deps, hello.value);
     this.age.hello(hello.value);
     const session = this.open(hello.value);
     nodes.report(session.nodeId, hello.value.conditions);
     const connection = this.deps.connectionOf(context);
-    const unsubscribes = [connection?.onPing(() => this.heard(session)), connection?.onClose(() => this.leave(session))];
+    const unsubscribes = [
+      connection?.onPing(() => this.heard(session)),
+      connection?.onClose(() => this.leave(session)),
+    ];
     log.info('agent connected', { nodeId: session.nodeId });
     void this.read(session, incoming);
     try {
-      yield create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome(hello.value) } });
+      yield create(CoordinatorMessageSchema, {
+        message: { case: 'welcome', value: this.welcome(hello.value) },
+      });
       for await (const message of session.outbox.drain(clock, context.signal)) {
         // Not even one that was on its way; it is sent again when the state was accepted.
         if (message.message.case === 'order' && this.deps.state.restored !== undefined) continue;
@@ -191,9 +222,11 @@ export class SessionHub implements TunnelRequests {
       this.age.report(nodeId, hello.highestEpoch, report);
       this.reports.take(nodeId, report);
     }
-    if (inventory?.last === true) this.settleMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
+    if (inventory?.last === true)
+      this.settleMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
     if (nodes.status(nodeId).alive) nodes.heard(nodeId);
-    // Before any order: what the agent should have and has not is over, and must not be started again.
+    // Before any order: what the agent should have and has not is over, and must not be started
+    // again.
     await this.reports.written(nodeId);
     await returnNode(this.deps, nodeId, () => {
       if (!nodes.status(nodeId).alive) nodes.connected(nodeId);
@@ -206,7 +239,10 @@ export class SessionHub implements TunnelRequests {
       ...ordersFor(this.deps, nodeId, acknowledged),
       ...orphans.flatMap((report) => orphanOrder(this.deps, report) ?? []),
     ];
-    return create(HeartbeatResponseSchema, { welcome: this.welcome(hello), orders: state.restored === undefined ? orders : [] });
+    return create(HeartbeatResponseSchema, {
+      welcome: this.welcome(hello),
+      orders: state.restored === undefined ? orders : [],
+    });
   }
 
   private welcome(hello: Hello): Welcome {
@@ -340,26 +376,37 @@ export class SessionHub implements TunnelRequests {
     if (inventory === undefined) return;
     session.inventory = undefined;
     this.settleMissing(nodeId, new Set(inventory.keys()));
-    // Before any order: what the agent should have and has not is over, and must not be started again.
+    // Before any order: what the agent should have and has not is over, and must not be started
+    // again.
     await this.reports.written(nodeId);
     if (!this.isCurrent(session)) return;
     await returnNode(this.deps, nodeId, () => (session.number = this.deps.nodes.connected(nodeId)));
     // A lease that ended while the return was written has ended the session.
     if (!this.isCurrent(session)) return;
-    for (const order of ordersFor(this.deps, nodeId, session.acknowledged)) this.send(session, order);
+    for (const order of ordersFor(this.deps, nodeId, session.acknowledged))
+      this.send(session, order);
     // A record may have gone while the inventory came in.
     for (const report of inventory.values()) session.orphans.take(report);
     session.admitted = true;
-    session.outbox.push('admitted', create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }));
+    session.outbox.push(
+      'admitted',
+      create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }),
+    );
   }
 
   private takeReport(session: Session, report: ReplicaReport): void {
     const { replicaId, orderRevision } = report;
-    // What the inventory shows was there before this session; later on the agent may hold what we have just sent.
-    this.age.report(session.nodeId, session.inventory === undefined ? 0n : session.highestEpoch, report);
+    // What the inventory shows was there before this session; later on the agent may hold what we
+    // have just sent.
+    this.age.report(
+      session.nodeId,
+      session.inventory === undefined ? 0n : session.highestEpoch,
+      report,
+    );
     const known = session.acknowledged.get(replicaId) ?? -1n;
     // 0: it waits for its order to be repeated.
-    if (orderRevision > known || orderRevision === 0n) session.acknowledged.set(replicaId, orderRevision);
+    if (orderRevision > known || orderRevision === 0n)
+      session.acknowledged.set(replicaId, orderRevision);
     this.orders.reported(session, replicaId, orderRevision);
     this.reports.take(session.nodeId, report);
     if (!session.orphans.take(report)) session.acknowledged.delete(replicaId);
@@ -367,20 +414,25 @@ export class SessionHub implements TunnelRequests {
 
   /** What the store says of replicas that the agent, by its whole inventory, does not have. */
   private settleMissing(nodeId: string, known: ReadonlySet<string>): void {
-    for (const report of missingReports(this.deps.state.view(), nodeId, known)) this.reports.take(nodeId, report);
+    for (const report of missingReports(this.deps.state.view(), nodeId, known))
+      this.reports.take(nodeId, report);
   }
 
   /** Sends what a commit changed to the agents it concerns. */
   private announce(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
-      if (kind === 'node') this.nodeCount += Number(after !== undefined) - Number(before !== undefined);
+      if (kind === 'node')
+        this.nodeCount += Number(after !== undefined) - Number(before !== undefined);
       if (kind !== 'replica') continue;
       const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
       const session = this.sessions.get((is ?? was)?.nodeId ?? '');
       if (session === undefined || session.inventory !== undefined) continue;
       if (is === undefined) {
         if (was !== undefined) this.forget(session, was);
-      } else if (was?.orderRevision !== is.orderRevision && !isAcknowledged(this.deps, is, session.acknowledged)) {
+      } else if (
+        was?.orderRevision !== is.orderRevision &&
+        !isAcknowledged(this.deps, is, session.acknowledged)
+      ) {
         const order = orderFor(this.deps, is);
         if (order !== undefined) this.send(session, order);
       }
@@ -422,6 +474,9 @@ export class SessionHub implements TunnelRequests {
   }
 
   private isDue(session: Session, replicaId: string): boolean {
-    return this.deps.clock.now() - (session.sentAt.get(replicaId) ?? Number.NEGATIVE_INFINITY) >= RESEND_MS;
+    return (
+      this.deps.clock.now() - (session.sentAt.get(replicaId) ?? Number.NEGATIVE_INFINITY) >=
+      RESEND_MS
+    );
   }
 }

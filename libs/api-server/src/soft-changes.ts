@@ -1,19 +1,26 @@
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { NodeLiveness } from './ports.js';
 
-/** What of a node is not in the store: whether it is alive and what it says of its condition, or its usage. */
+/**
+ * What of a node is not in the store: whether it is alive and what it says of its condition, or its
+ * usage.
+ */
 export type SoftKind = 'liveness' | 'usage';
 
 /** Told of a change, and at which revision the store was then. */
 export type SoftListener = (nodeId: string, what: SoftKind, revision: bigint) => void;
 
 /**
- * Remembers at which revision of the store what is not in it last changed, so that a watch that is resumed after a revision
- * learns of it too. Of the time before this coordinator nothing is known: its start counts as a change of all.
+ * Remembers at which revision of the store what is not in it last changed, so that a watch that is
+ * resumed after a revision learns of it too. Of the time before this coordinator nothing is known:
+ * its start counts as a change of all.
  */
 export class SoftChanges {
   private readonly startedAt: bigint;
-  private readonly changedAt: Readonly<Record<SoftKind, Map<string, bigint>>> = { liveness: new Map(), usage: new Map() };
+  private readonly changedAt: Readonly<Record<SoftKind, Map<string, bigint>>> = {
+    liveness: new Map(),
+    usage: new Map(),
+  };
   private readonly listeners = new Set<SoftListener>();
   private readonly unsubscribes: readonly (() => void)[];
 
@@ -26,7 +33,8 @@ export class SoftChanges {
       nodes.subscribe((nodeId) => this.note(nodeId, 'liveness')),
       nodes.onUsage((nodeId) => this.note(nodeId, 'usage')),
       state.subscribe((changes) => {
-        for (const { kind, id, after } of changes) if (kind === 'node' && after === undefined) this.forget(id);
+        for (const { kind, id, after } of changes)
+          if (kind === 'node' && after === undefined) this.forget(id);
       }),
     ];
   }
@@ -37,7 +45,10 @@ export class SoftChanges {
     return () => this.listeners.delete(listener);
   }
 
-  /** The nodes whose soft state may be another than when the store was at `revision`, each with the revision of that change. */
+  /**
+   * The nodes whose soft state may be another than when the store was at `revision`, each with the
+   * revision of that change.
+   */
   *since(revision: bigint, what: SoftKind): Iterable<readonly [string, bigint]> {
     for (const { value } of this.state.view().nodes()) {
       const changedAt = this.changedAt[what].get(value.id) ?? this.startedAt;

@@ -16,11 +16,20 @@ import type { WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { ClusterView } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
-import { changeable, deletingError, specOf, type WorkloadChange, type WorkloadNaming } from './workload-change.js';
+import {
+  changeable,
+  deletingError,
+  specOf,
+  type WorkloadChange,
+  type WorkloadNaming,
+} from './workload-change.js';
 
 type Checks = Pick<ApiServerDeps, 'impossibleLimitsOf'>;
 
-/** What creating a workload comes to. @throws kind `exists` when there is one, `invalid` or `unimplemented` for its spec. */
+/**
+ * What creating a workload comes to. @throws kind `exists` when there is one, `invalid` or
+ * `unimplemented` for its spec.
+ */
 export function createChange(
   deps: Checks,
   view: ClusterView,
@@ -33,8 +42,15 @@ export function createChange(
   return { namespace, name: request.name, current: undefined, spec, reason: 'WorkloadCreated' };
 }
 
-/** What an update comes to. @throws what `changeable` throws; kind `invalid` or `unimplemented` for the spec that comes of it. */
-export function updateChange(deps: Checks, view: ClusterView, request: UpdateWorkloadRequest): WorkloadChange {
+/**
+ * What an update comes to. @throws what `changeable` throws; kind `invalid` or `unimplemented` for
+ * the spec that comes of it.
+ */
+export function updateChange(
+  deps: Checks,
+  view: ClusterView,
+  request: UpdateWorkloadRequest,
+): WorkloadChange {
   const current = changeable(view, request);
   const { namespace, name } = current.value;
   const before = specOf(current.value);
@@ -45,7 +61,11 @@ export function updateChange(deps: Checks, view: ClusterView, request: UpdateWor
 }
 
 /** Creates when there is none, else updates. @throws what the one or the other throws. */
-export function applyChange(deps: Checks, view: ClusterView, request: PlanWorkloadRequest): WorkloadChange {
+export function applyChange(
+  deps: Checks,
+  view: ClusterView,
+  request: PlanWorkloadRequest,
+): WorkloadChange {
   const current = view.workloadByName(namespaceOf(request), request.name);
   if (current === undefined) return createChange(deps, view, request);
   if (current.value.deletionRequestedAt !== undefined) throw deletingError(current.value);
@@ -66,12 +86,16 @@ export function scaleChange(view: ClusterView, request: ScaleWorkloadRequest): W
 }
 
 /** The spec, if it may be accepted. @throws kind `invalid` or `unimplemented`. */
-export function checkedSpec({ impossibleLimitsOf }: Checks, spec: WorkloadSpec | undefined): WorkloadSpec {
+export function checkedSpec(
+  { impossibleLimitsOf }: Checks,
+  spec: WorkloadSpec | undefined,
+): WorkloadSpec {
   const checked = given(spec);
   checkSpec(checked);
   refuseUnsupported(checked);
   const impossible = checked.rollout?.maxSurge === 0 ? impossibleLimitsOf(checked) : undefined;
-  if (impossible !== undefined) throw new InvalidInputError([{ field: 'spec.rollout', message: impossible }]);
+  if (impossible !== undefined)
+    throw new InvalidInputError([{ field: 'spec.rollout', message: impossible }]);
   return checked;
 }
 

@@ -33,11 +33,22 @@ interface Replica {
 
 /** Replicas named `<workload>-<number>`, each with a container `c-<id>`. */
 function stateOf(replicas: readonly Replica[]): ClusterState {
-  const records = replicas.map(({ id, nodeId, phase = Phase.RUNNING, containerId = `c-${id}` }) => ({
-    value: create(ReplicaRecordSchema, { id, uid: id.split('-')[0] ?? '', nodeId, phase, containerId }),
+  const records = replicas.map(
+    ({ id, nodeId, phase = Phase.RUNNING, containerId = `c-${id}` }) => ({
+      value: create(ReplicaRecordSchema, {
+        id,
+        uid: id.split('-')[0] ?? '',
+        nodeId,
+        phase,
+        containerId,
+      }),
+      revision: 1n,
+    }),
+  );
+  const workloadOf = (uid: string) => ({
+    value: create(WorkloadRecordSchema, { uid, ...WORKLOADS[uid] }),
     revision: 1n,
-  }));
-  const workloadOf = (uid: string) => ({ value: create(WorkloadRecordSchema, { uid, ...WORKLOADS[uid] }), revision: 1n });
+  });
   const view = {
     replicas: () => records,
     replica: (id: string) => records.find(({ value }) => value.id === id),
@@ -45,7 +56,8 @@ function stateOf(replicas: readonly Replica[]): ClusterState {
     workload: (uid: string) => (uid in WORKLOADS ? workloadOf(uid) : undefined),
     workloadByName: (namespace: string, name: string) =>
       WORKLOADS[name]?.namespace === namespace ? workloadOf(name) : undefined,
-    node: (id: string) => (records.some(({ value }) => value.nodeId === id) ? { value: {} } : undefined),
+    node: (id: string) =>
+      records.some(({ value }) => value.nodeId === id) ? { value: {} } : undefined,
   };
   return { view: () => view } as unknown as ClusterState;
 }
@@ -62,7 +74,12 @@ class World {
   mostInFlight = 0;
 
   constructor(replicas: readonly Replica[], others: Readonly<Record<string, Answer>> = {}) {
-    const open = async function* (this: World, nodeId: string, target: TunnelTarget, signal: AbortSignal) {
+    const open = async function* (
+      this: World,
+      nodeId: string,
+      target: TunnelTarget,
+      signal: AbortSignal,
+    ) {
       this.asked.push({ nodeId, target });
       this.mostInFlight = Math.max(this.mostInFlight, (this.inFlight += 1));
       try {
@@ -72,15 +89,32 @@ class World {
       }
     };
     const tunnels = { open: open.bind(this) } as unknown as Tunnels;
-    this.handlers = new StatisticsHandlers({ state: stateOf(replicas), clock: this.clock }, tunnels);
+    this.handlers = new StatisticsHandlers(
+      { state: stateOf(replicas), clock: this.clock },
+      tunnels,
+    );
   }
 
-  list(init: { namespace?: string; name?: string; nodeId?: string; pageSize?: number; pageToken?: string } = {}) {
-    return this.handlers.listContainerStats(create(ListContainerStatsRequestSchema, init), this.context);
+  list(
+    init: {
+      namespace?: string;
+      name?: string;
+      nodeId?: string;
+      pageSize?: number;
+      pageToken?: string;
+    } = {},
+  ) {
+    return this.handlers.listContainerStats(
+      create(ListContainerStatsRequestSchema, init),
+      this.context,
+    );
   }
 
   get(init: { containerId?: string; replicaId?: string }) {
-    return this.handlers.getContainerStats(create(GetContainerStatsRequestSchema, init), this.context);
+    return this.handlers.getContainerStats(
+      create(GetContainerStatsRequestSchema, init),
+      this.context,
+    );
   }
 
   private get context(): HandlerContext {
@@ -98,7 +132,8 @@ class World {
   }
 }
 
-const shown = ({ containers }: ListContainerStatsResponse) => containers.map(({ nodeId, replicaId }) => `${nodeId}/${replicaId}`);
+const shown = ({ containers }: ListContainerStatsResponse) =>
+  containers.map(({ nodeId, replicaId }) => `${nodeId}/${replicaId}`);
 const replicas: readonly Replica[] = [
   { id: 'web-2', nodeId: 'b' },
   { id: 'web-1', nodeId: 'a' },
@@ -111,7 +146,9 @@ const refusing = async function* (): AsyncGenerator<TunnelFrame> {
   throw new CloudlessError('unavailable', 'node "a" is not connected');
 };
 const mute: Answer = async function* (_target, signal) {
-  await new Promise((_, reject) => signal.addEventListener('abort', () => reject(new CloudlessError('unavailable', 'left'))));
+  await new Promise((_, reject) =>
+    signal.addEventListener('abort', () => reject(new CloudlessError('unavailable', 'left'))),
+  );
   yield create(TunnelFrameSchema);
 };
 
@@ -130,19 +167,24 @@ describe('statistics of all containers', () => {
     expect(shown(response)).toEqual(gives);
     expect(response.silentNodes).toEqual([]);
     expect(world.asked.map(({ nodeId }) => nodeId)).toEqual(asks);
-    for (const { target } of world.asked) expect(target).toMatchObject({ value: { nodeId: '', pageToken: '', pageSize: 0 } });
+    for (const { target } of world.asked)
+      expect(target).toMatchObject({ value: { nodeId: '', pageToken: '', pageSize: 0 } });
   });
 
   it('names a node that does not tell, with the reason, and shows the others', async () => {
     const world = new World(replicas, { a: refusing });
     const response = await world.list();
     expect(shown(response)).toEqual(['b/web-2']);
-    expect(response.silentNodes).toMatchObject([{ nodeId: 'a', reason: 'node "a" is not connected' }]);
+    expect(response.silentNodes).toMatchObject([
+      { nodeId: 'a', reason: 'node "a" is not connected' },
+    ]);
   });
 
   it('takes no word of a node about what another one runs', async () => {
     const lying: Answer = async function* () {
-      const containers = ['web-1', 'web-2'].map((replicaId) => create(ContainerUseSchema, { replicaId, nodeId: 'a' }));
+      const containers = ['web-1', 'web-2'].map((replicaId) =>
+        create(ContainerUseSchema, { replicaId, nodeId: 'a' }),
+      );
       const value = create(ListContainerStatsResponseSchema, { containers });
       yield create(TunnelFrameSchema, { frame: { case: 'statsList', value } });
     };
@@ -173,14 +215,20 @@ describe('statistics of all containers', () => {
   });
 
   it('asks 16 nodes at a time', async () => {
-    const many = Array.from({ length: 50 }, (_, index) => ({ id: `web-${index}`, nodeId: `n${index}` }));
+    const many = Array.from({ length: 50 }, (_, index) => ({
+      id: `web-${index}`,
+      nodeId: `n${index}`,
+    }));
     const world = new World(many);
     expect((await world.list()).containers).toHaveLength(50);
     expect(world.mostInFlight).toBe(16);
   });
 
   it('gives each replica on one page, also where a node is on two', async () => {
-    const many = Array.from({ length: 25 }, (_, index) => ({ id: `web-${index}`, nodeId: `n${Math.floor(index / 10)}` }));
+    const many = Array.from({ length: 25 }, (_, index) => ({
+      id: `web-${index}`,
+      nodeId: `n${Math.floor(index / 10)}`,
+    }));
     const world = new World(many);
     const pages: string[][] = [];
     let pageToken = '';
@@ -197,22 +245,33 @@ describe('statistics of all containers', () => {
     { request: { name: 'none' }, message: 'workload "default/none" not found' },
     { request: { nodeId: 'none' }, message: 'node "none" not found' },
   ])('refuses $request', async ({ request, message }) => {
-    await expect(new World(replicas).list(request)).rejects.toMatchObject({ kind: 'notFound', message });
+    await expect(new World(replicas).list(request)).rejects.toMatchObject({
+      kind: 'notFound',
+      message,
+    });
   });
 });
 
 describe('statistics of one container', () => {
   const answering: Answer = async function* () {
-    yield create(TunnelFrameSchema, { frame: { case: 'stats', value: create(ContainerStatsSchema, { replicaId: 'web-1' }) } });
+    yield create(TunnelFrameSchema, {
+      frame: { case: 'stats', value: create(ContainerStatsSchema, { replicaId: 'web-1' }) },
+    });
   };
 
-  it.each([{ replicaId: 'web-1' }, { containerId: 'c-web-1' }])('are asked of its node: %j', async (request) => {
-    const world = new World(replicas, { a: answering });
-    expect(await world.get(request)).toMatchObject({ replicaId: 'web-1' });
-    expect(world.asked).toMatchObject([
-      { nodeId: 'a', target: { case: 'stats', value: { containerId: 'c-web-1', replicaId: '' } } },
-    ]);
-  });
+  it.each([{ replicaId: 'web-1' }, { containerId: 'c-web-1' }])(
+    'are asked of its node: %j',
+    async (request) => {
+      const world = new World(replicas, { a: answering });
+      expect(await world.get(request)).toMatchObject({ replicaId: 'web-1' });
+      expect(world.asked).toMatchObject([
+        {
+          nodeId: 'a',
+          target: { case: 'stats', value: { containerId: 'c-web-1', replicaId: '' } },
+        },
+      ]);
+    },
+  );
 
   it.each([
     { request: {}, kind: 'invalid', message: 'container_id: name a container_id or a replica_id' },
@@ -222,7 +281,11 @@ describe('statistics of one container', () => {
       message: 'replica_id: cannot be combined with container_id',
     },
     { request: { replicaId: 'web-9' }, kind: 'notFound', message: 'replica "web-9" not found' },
-    { request: { replicaId: 'db-3' }, kind: 'precondition', message: 'replica "db-3" has no running container' },
+    {
+      request: { replicaId: 'db-3' },
+      kind: 'precondition',
+      message: 'replica "db-3" has no running container',
+    },
   ])('refuses $request', async ({ request, kind, message }) => {
     await expect(new World(replicas).get(request)).rejects.toMatchObject({ kind, message });
   });

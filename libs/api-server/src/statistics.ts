@@ -14,7 +14,13 @@ import {
   type SilentNode,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { CloudlessError, InvalidInputError, errorKindOf, errorMessageOf, type StopSignal } from '@cloudless/base';
+import {
+  CloudlessError,
+  InvalidInputError,
+  errorKindOf,
+  errorMessageOf,
+  type StopSignal,
+} from '@cloudless/base';
 import { isLive } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
@@ -24,7 +30,10 @@ import { found } from './workload-change.js';
 
 /** Nodes that are asked at a time for one call. */
 const PARALLEL_NODES = 16;
-/** A node that has not told within this time is silent, milliseconds. It only has to look up what it has. */
+/**
+ * A node that has not told within this time is silent, milliseconds. It only has to look up what it
+ * has.
+ */
 const NODE_DEADLINE_MS = 3_000;
 
 /** What containers use, by way of the agents' tunnels. */
@@ -35,12 +44,18 @@ export class StatisticsHandlers {
   ) {}
 
   /** Of one running container, read now. */
-  async getContainerStats(request: GetContainerStatsRequest, { signal }: HandlerContext): Promise<ContainerStats> {
+  async getContainerStats(
+    request: GetContainerStatsRequest,
+    { signal }: HandlerContext,
+  ): Promise<ContainerStats> {
     if (request.containerId === '' && request.replicaId === '') {
-      throw new InvalidInputError([{ field: 'container_id', message: 'name a container_id or a replica_id' }]);
+      throw new InvalidInputError([
+        { field: 'container_id', message: 'name a container_id or a replica_id' },
+      ]);
     }
     const target = resolveTarget(this.deps.state.view(), { ...request, namespace: '', name: '' });
-    if (target.kind === 'workload') throw new CloudlessError('internal', 'a request without a name means no workload');
+    if (target.kind === 'workload')
+      throw new CloudlessError('internal', 'a request without a name means no workload');
     const containerId = containerFor(target, target.replica);
     const { nodeId } = target.replica;
     const value = create(GetContainerStatsRequestSchema, { containerId });
@@ -50,38 +65,58 @@ export class StatisticsHandlers {
     throw new CloudlessError('unavailable', `node "${nodeId}" ended the call without a result`);
   }
 
-  /** Of a page of running replicas: asks the nodes they are on. A node that does not tell is named; the others are shown. */
-  async listContainerStats(request: ListContainerStatsRequest, { signal }: HandlerContext): Promise<ListContainerStatsResponse> {
+  /**
+   * Of a page of running replicas: asks the nodes they are on. A node that does not tell is named;
+   * the others are shown.
+   */
+  async listContainerStats(
+    request: ListContainerStatsRequest,
+    { signal }: HandlerContext,
+  ): Promise<ListContainerStatsResponse> {
     const { namespace, name, nodeId } = request;
     const replicas = this.runningReplicas(request).sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
     const filter = ['container stats', namespace, name, nodeId];
     const page = pageOf(replicas, keyOf, request, { filter });
     const nodeOf = new Map(page.items.map((replica) => [replica.id, replica.nodeId]));
     const nodeIds = [...new Set(page.items.map((replica) => replica.nodeId))];
-    const asked = Object.assign(clone(ListContainerStatsRequestSchema, request), { nodeId: '', pageSize: 0, pageToken: '' });
+    const asked = Object.assign(clone(ListContainerStatsRequestSchema, request), {
+      nodeId: '',
+      pageSize: 0,
+      pageToken: '',
+    });
     const containers: ContainerUse[] = [];
     const silentNodes: SilentNode[] = [];
     await inParallel(PARALLEL_NODES, nodeIds, async (id) => {
       try {
         const told = await this.askNode(id, asked, signal);
-        const own = told.filter(({ replicaId }) => nodeOf.get(replicaId) === id); // no word about what others run
+        // no word about what others run
+        const own = told.filter(({ replicaId }) => nodeOf.get(replicaId) === id);
         containers.push(...own.map((use) => Object.assign(use, { nodeId: id })));
       } catch (reason) {
         if (signal.aborted) throw reason;
         silentNodes.push(create(SilentNodeSchema, { nodeId: id, reason: reasonOf(reason) }));
       }
     });
-    containers.sort((a, b) => (keyOf({ ...a, id: a.replicaId }) < keyOf({ ...b, id: b.replicaId }) ? -1 : 1));
+    containers.sort((a, b) =>
+      keyOf({ ...a, id: a.replicaId }) < keyOf({ ...b, id: b.replicaId }) ? -1 : 1,
+    );
     silentNodes.sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
-    return create(ListContainerStatsResponseSchema, { containers, silentNodes, nextPageToken: page.nextPageToken });
+    return create(ListContainerStatsResponseSchema, {
+      containers,
+      silentNodes,
+      nextPageToken: page.nextPageToken,
+    });
   }
 
   /** @throws kind `notFound` for a workload or node that is not there. */
   private runningReplicas({ namespace, name, nodeId }: ListContainerStatsRequest): ReplicaRecord[] {
     const view = this.deps.state.view();
-    if (nodeId !== '' && view.node(nodeId) === undefined) throw new CloudlessError('notFound', `node "${nodeId}" not found`);
+    if (nodeId !== '' && view.node(nodeId) === undefined)
+      throw new CloudlessError('notFound', `node "${nodeId}" not found`);
     const uid = name === '' ? undefined : found(view, { namespace, name }).value.uid;
-    const candidates = [...(uid === undefined ? view.replicas() : view.replicasOf(uid))].map(({ value }) => value);
+    const candidates = [...(uid === undefined ? view.replicas() : view.replicasOf(uid))].map(
+      ({ value }) => value,
+    );
     return candidates.filter((replica) => {
       if (!isLive(replica) || replica.containerId === '' || replica.nodeId === '') return false;
       if (nodeId !== '' && replica.nodeId !== nodeId) return false;
@@ -91,7 +126,11 @@ export class StatisticsHandlers {
     });
   }
 
-  private async askNode(nodeId: string, value: ListContainerStatsRequest, signal: AbortSignal): Promise<readonly ContainerUse[]> {
+  private async askNode(
+    nodeId: string,
+    value: ListContainerStatsRequest,
+    signal: AbortSignal,
+  ): Promise<readonly ContainerUse[]> {
     const stopping = new AbortController();
     const stop = (): void => stopping.abort();
     signal.addEventListener('abort', stop, { once: true });
@@ -101,12 +140,19 @@ export class StatisticsHandlers {
       stop();
     });
     try {
-      for await (const { frame } of this.tunnels.open(nodeId, { case: 'statsList', value }, stopping.signal as StopSignal)) {
+      for await (const { frame } of this.tunnels.open(
+        nodeId,
+        { case: 'statsList', value },
+        stopping.signal as StopSignal,
+      )) {
         if (frame.case === 'statsList') return frame.value.containers;
       }
       throw new CloudlessError('unavailable', `node "${nodeId}" ended the call without a result`);
     } catch (reason) {
-      if (late) throw new CloudlessError('deadline', `no answer within ${NODE_DEADLINE_MS / 1_000} s`, { cause: reason });
+      if (late)
+        throw new CloudlessError('deadline', `no answer within ${NODE_DEADLINE_MS / 1_000} s`, {
+          cause: reason,
+        });
       throw reason;
     } finally {
       timer.cancel();
@@ -118,10 +164,15 @@ export class StatisticsHandlers {
 const keyOf = ({ nodeId, id }: Pick<ReplicaRecord, 'nodeId' | 'id'>): string => `${nodeId}/${id}`;
 
 /** What a fault says stays in the log of whoever had it. */
-const reasonOf = (reason: unknown): string => (errorKindOf(reason) === 'internal' ? 'internal error' : errorMessageOf(reason));
+const reasonOf = (reason: unknown): string =>
+  errorKindOf(reason) === 'internal' ? 'internal error' : errorMessageOf(reason);
 
 /** Does something with each item, a few at a time; fails with the first failure. */
-async function inParallel<Item>(limit: number, items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+async function inParallel<Item>(
+  limit: number,
+  items: readonly Item[],
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
   const waiting = [...items];
   const worker = async (): Promise<void> => {
     for (let item = waiting.shift(); item !== undefined; item = waiting.shift()) await work(item);

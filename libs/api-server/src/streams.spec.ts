@@ -26,7 +26,11 @@ const line = (containerId: string, sequence: number): TunnelFrame =>
   create(TunnelFrameSchema, {
     frame: {
       case: 'log',
-      value: create(LogEntrySchema, { containerId, sequence: BigInt(sequence), line: `${containerId} ${sequence}` }),
+      value: create(LogEntrySchema, {
+        containerId,
+        sequence: BigInt(sequence),
+        line: `${containerId} ${sequence}`,
+      }),
     },
   });
 
@@ -43,7 +47,10 @@ function stateOf(count: number): ClusterState {
     }),
     revision: 1n,
   }));
-  const workload = { value: create(WorkloadRecordSchema, { uid, namespace: 'default', name: 'web' }), revision: 1n };
+  const workload = {
+    value: create(WorkloadRecordSchema, { uid, namespace: 'default', name: 'web' }),
+    revision: 1n,
+  };
   const view = {
     workload: () => workload,
     workloadByName: () => workload,
@@ -100,7 +107,8 @@ describe('logs of a workload', () => {
     const streams = streamsOver(new ManualClock(), tunnels, 1);
     const request = create(StreamLogsRequestSchema, { name: 'web', maxBatchBytes: 1_000 });
     const entries = [];
-    for await (const entry of streams.streamLogs(request, context(new AbortController().signal))) entries.push(entry);
+    for await (const entry of streams.streamLogs(request, context(new AbortController().signal)))
+      entries.push(entry);
     expect(entries).toEqual([value]);
   });
 
@@ -109,7 +117,8 @@ describe('logs of a workload', () => {
     let open = 0;
     const tunnels: Tunnels = {
       async *open(nodeId) {
-        if (nodeId === 'node-2') throw new CloudlessError('unavailable', 'node "node-2" is not connected');
+        if (nodeId === 'node-2')
+          throw new CloudlessError('unavailable', 'node "node-2" is not connected');
         open += 1;
         try {
           yield line(nodeId, 1);
@@ -121,29 +130,46 @@ describe('logs of a workload', () => {
     };
     const streams = streamsOver(clock, tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web' });
-    await expect(streams.streamLogs(request, context(new AbortController().signal)).next()).rejects.toThrow('node-2');
+    await expect(
+      streams.streamLogs(request, context(new AbortController().signal)).next(),
+    ).rejects.toThrow('node-2');
     expect(open).toBe(0);
   });
 });
 
 describe('the result of a command', () => {
-  const part = (stdout: string, more: object = {}) => create(ExecCommandResponseSchema, { stdout, ...more });
+  const part = (stdout: string, more: object = {}) =>
+    create(ExecCommandResponseSchema, { stdout, ...more });
   const end = { exitCode: 3, containerId: 'c1', replicaId: 'r-1', truncated: true };
 
   it.each([
-    { name: 'in pieces', frames: [part('one '), part('two '), part('three', end)], stdout: 'one two three' },
-    { name: 'in one frame, from an agent of an earlier version', frames: [part('one', end)], stdout: 'one' },
+    {
+      name: 'in pieces',
+      frames: [part('one '), part('two '), part('three', end)],
+      stdout: 'one two three',
+    },
+    {
+      name: 'in one frame, from an agent of an earlier version',
+      frames: [part('one', end)],
+      stdout: 'one',
+    },
   ])('is whole when it comes $name', async ({ frames, stdout }) => {
     const tunnels: Tunnels = {
       async *open() {
         for (const [index, value] of frames.entries()) {
           const isLast = index === frames.length - 1;
-          yield create(TunnelFrameSchema, { frame: { case: isLast ? 'exec' : 'execPiece', value } });
+          yield create(TunnelFrameSchema, {
+            frame: { case: isLast ? 'exec' : 'execPiece', value },
+          });
         }
       },
     };
     const audit = { actOf: () => ({ begins: () => Promise.resolve() }) } as unknown as AuditLog;
-    const streams = new StreamHandlers({ ...depsOf(new ManualClock()), audit }, tunnels, new LogStreams(tunnels, () => false));
+    const streams = new StreamHandlers(
+      { ...depsOf(new ManualClock()), audit },
+      tunnels,
+      new LogStreams(tunnels, () => false),
+    );
     const request = create(ExecCommandRequestSchema, { name: 'web', command: ['x'] });
     const result = await streams.execCommand(request, context(new AbortController().signal));
     expect(result).toMatchObject({ ...end, stdout });
@@ -154,46 +180,62 @@ describe('a tunnel', () => {
   const target = { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const;
 
   it.each([
-    { target: { case: 'exec', value: create(ExecCommandRequestSchema, {}) } as const, inPieces: true },
-    { target: { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const, inPieces: false },
-  ])('says whether the result may come in pieces: $inPieces for $target.case', async ({ target, inPieces }) => {
-    const requests: OpenTunnel[] = [];
-    const hub = new TunnelHub(
-      { clock: new ManualClock(), random: createSeededRandom(1) },
-      {
-        announceTunnels: () => undefined,
-        requestTunnel: (_nodeId: string, request: OpenTunnel) => requests.push(request) > 0,
-        withdrawTunnel: () => undefined,
-      },
-    );
-    const outcome = hub.open('node-1', target, new AbortController().signal).next();
-    hub.close();
-    await expect(outcome).rejects.toThrow('being stopped');
-    expect(requests.map(({ execInPieces }) => execInPieces)).toEqual([inPieces]);
-  });
+    {
+      target: { case: 'exec', value: create(ExecCommandRequestSchema, {}) } as const,
+      inPieces: true,
+    },
+    {
+      target: { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const,
+      inPieces: false,
+    },
+  ])(
+    'says whether the result may come in pieces: $inPieces for $target.case',
+    async ({ target, inPieces }) => {
+      const requests: OpenTunnel[] = [];
+      const hub = new TunnelHub(
+        { clock: new ManualClock(), random: createSeededRandom(1) },
+        {
+          announceTunnels: () => undefined,
+          requestTunnel: (_nodeId: string, request: OpenTunnel) => requests.push(request) > 0,
+          withdrawTunnel: () => undefined,
+        },
+      );
+      const outcome = hub.open('node-1', target, new AbortController().signal).next();
+      hub.close();
+      await expect(outcome).rejects.toThrow('being stopped');
+      expect(requests.map(({ execInPieces }) => execInPieces)).toEqual([inPieces]);
+    },
+  );
 
   it.each([
-    { cause: Code.ResourceExhausted, kind: 'exhausted', says: 'has carried out the call, but its answer is too large' },
+    {
+      cause: Code.ResourceExhausted,
+      kind: 'exhausted',
+      says: 'has carried out the call, but its answer is too large',
+    },
     { cause: Code.Canceled, kind: 'unavailable', says: 'the stream from node "node-1" broke' },
-  ])('whose agent sends a frame that fails with code $cause ends with kind $kind', async ({ cause, kind, says }) => {
-    const hub: TunnelHub = new TunnelHub(
-      { clock: new ManualClock(), random: createSeededRandom(1) },
-      {
-        announceTunnels: () => undefined,
-        requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
-          const frames = async function* (): AsyncGenerator<TunnelFrame> {
-            yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
-            throw new ConnectError('the frame', cause);
-          };
-          void hub.tunnel(frames(), context(new AbortController().signal)).next();
-          return true;
+  ])(
+    'whose agent sends a frame that fails with code $cause ends with kind $kind',
+    async ({ cause, kind, says }) => {
+      const hub: TunnelHub = new TunnelHub(
+        { clock: new ManualClock(), random: createSeededRandom(1) },
+        {
+          announceTunnels: () => undefined,
+          requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
+            const frames = async function* (): AsyncGenerator<TunnelFrame> {
+              yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
+              throw new ConnectError('the frame', cause);
+            };
+            void hub.tunnel(frames(), context(new AbortController().signal)).next();
+            return true;
+          },
+          withdrawTunnel: () => undefined,
         },
-        withdrawTunnel: () => undefined,
-      },
-    );
-    const failed = hub.open('node-1', target, new AbortController().signal).next();
-    await expect(failed).rejects.toMatchObject({ kind, message: expect.stringContaining(says) });
-  });
+      );
+      const failed = hub.open('node-1', target, new AbortController().signal).next();
+      await expect(failed).rejects.toMatchObject({ kind, message: expect.stringContaining(says) });
+    },
+  );
 
   /** A hub whose agent dials at once and then says nothing. */
   function hubOfSilence() {
@@ -220,8 +262,16 @@ describe('a tunnel', () => {
   }
 
   it.each([
-    { name: 'its caller goes', end: (caller: AbortController) => caller.abort(), says: 'the caller has gone' },
-    { name: 'its node is lost', end: (_: AbortController, lose: () => void) => lose(), says: 'node "node-1" is not connected' },
+    {
+      name: 'its caller goes',
+      end: (caller: AbortController) => caller.abort(),
+      says: 'the caller has gone',
+    },
+    {
+      name: 'its node is lost',
+      end: (_: AbortController, lose: () => void) => lose(),
+      says: 'node "node-1" is not connected',
+    },
   ])('ends on both sides when $name, though the agent says nothing', async ({ end, says }) => {
     const { clock, hub, answers, lost } = hubOfSilence();
     const caller = new AbortController();
@@ -246,7 +296,9 @@ describe('a tunnel', () => {
           .catch(() => undefined),
       );
       await clock.advance(10);
-      await expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow('32 streams');
+      await expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow(
+        '32 streams',
+      );
       for (const caller of callers) caller.abort();
       await Promise.all(readings);
     }
@@ -284,14 +336,18 @@ describe('a tunnel', () => {
 
   it('ends, and no other begins, when the hub is closed', async () => {
     const { clock, hub, answers } = hubOfSilence();
-    const reading = expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow('being stopped');
+    const reading = expect(
+      hub.open('node-1', target, new AbortController().signal).next(),
+    ).rejects.toThrow('being stopped');
     await clock.advance(1);
     hub.close();
     await reading;
     await clock.advance(0);
     expect(await answers[0]).toMatchObject({ done: true });
     expect(hub.size).toBe(0);
-    await expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow('being stopped');
+    await expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow(
+      'being stopped',
+    );
   });
 
   it('has its place free at once when its caller goes, though the caller never comes back for what it was sent', async () => {

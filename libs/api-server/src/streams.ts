@@ -18,7 +18,13 @@ import {
   type StreamLogsRequest,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { CloudlessError, InvalidInputError, errorFields, errorKindOf, sleep } from '@cloudless/base';
+import {
+  CloudlessError,
+  InvalidInputError,
+  errorFields,
+  errorKindOf,
+  sleep,
+} from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import { containerOf } from './container-picture.js';
 import { DirtyKeys } from './changes.js';
@@ -27,7 +33,13 @@ import { subjectOf } from './audit-subject.js';
 import type { LogStreams } from './log-streams.js';
 import type { ApiServerDeps } from './ports.js';
 import type { Client } from './node-stream-shares.js';
-import { containerFor, findContainer, resolveTarget, runningReplica, type Target } from './targets.js';
+import {
+  containerFor,
+  findContainer,
+  resolveTarget,
+  runningReplica,
+  type Target,
+} from './targets.js';
 import type { Tunnels } from './tunnels.js';
 
 /** Between two tries to reach the agent of a followed replica again. */
@@ -46,12 +58,16 @@ interface LogReader {
 /** Logs, exec and container status, by way of the agents' tunnels. */
 export class StreamHandlers {
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'connectionOf'> & { readonly audit: AuditLog },
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'connectionOf'> & {
+      readonly audit: AuditLog;
+    },
     private readonly tunnels: Tunnels,
     private readonly logs: LogStreams,
   ) {}
 
-  /** Agents always send lines in batches; a client that does not ask for batches gets single lines. */
+  /**
+   * Agents always send lines in batches; a client that does not ask for batches gets single lines.
+   */
   async *streamLogs(request: StreamLogsRequest, context: HandlerContext): AsyncGenerator<LogEntry> {
     const client = this.deps.connectionOf(context);
     const singly = request.maxBatchBytes === 0;
@@ -63,11 +79,17 @@ export class StreamHandlers {
     for await (const entry of entries) yield* linesOfEntry(entry);
   }
 
-  private async *entriesOf(request: StreamLogsRequest, reader: LogReader): AsyncGenerator<LogEntry> {
+  private async *entriesOf(
+    request: StreamLogsRequest,
+    reader: LogReader,
+  ): AsyncGenerator<LogEntry> {
     const target = resolveTarget(this.deps.state.view(), request);
     if (request.afterSequence > 0n && target.kind !== 'container') {
       throw new InvalidInputError([
-        { field: 'after_sequence', message: 'needs container_id: sequence numbers count within one container' },
+        {
+          field: 'after_sequence',
+          message: 'needs container_id: sequence numbers count within one container',
+        },
       ]);
     }
     if (target.kind !== 'workload') yield* this.replicaLogs(target, request, reader);
@@ -75,7 +97,10 @@ export class StreamHandlers {
     else yield* this.workloadLogs(target.uid, request, reader);
   }
 
-  async execCommand(request: ExecCommandRequest, context: HandlerContext): Promise<ExecCommandResponse> {
+  async execCommand(
+    request: ExecCommandRequest,
+    context: HandlerContext,
+  ): Promise<ExecCommandResponse> {
     const view = this.deps.state.view();
     const target = resolveTarget(view, request);
     const replica = target.kind === 'workload' ? runningReplica(view, target) : target.replica;
@@ -86,24 +111,45 @@ export class StreamHandlers {
       namespace: '',
       name: '',
     });
-    await this.deps.audit.actOf(request).begins({ ...subjectOf(view, replica), command: request.command });
+    await this.deps.audit
+      .actOf(request)
+      .begins({ ...subjectOf(view, replica), command: request.command });
     const client = this.deps.connectionOf(context);
-    const frames = this.tunnels.open(replica.nodeId, { case: 'exec', value }, context.signal, undefined, client);
+    const frames = this.tunnels.open(
+      replica.nodeId,
+      { case: 'exec', value },
+      context.signal,
+      undefined,
+      client,
+    );
     const result = new ExecResultJoiner();
     for await (const { frame } of frames) {
       if (frame.case === 'execPiece') result.add(frame.value);
       if (frame.case === 'exec') return result.finish(frame.value);
     }
-    throw new CloudlessError('unavailable', `node "${replica.nodeId}" ended the call without a result`);
+    throw new CloudlessError(
+      'unavailable',
+      `node "${replica.nodeId}" ended the call without a result`,
+    );
   }
 
-  async getContainerStatus(request: GetContainerStatusRequest, { signal }: HandlerContext): Promise<ContainerStatus> {
+  async getContainerStatus(
+    request: GetContainerStatusRequest,
+    { signal }: HandlerContext,
+  ): Promise<ContainerStatus> {
     const { containerId, replica } = findContainer(this.deps.state.view(), request.containerId);
     const value = Object.assign(request, { containerId });
-    for await (const { frame } of this.tunnels.open(replica.nodeId, { case: 'status', value }, signal)) {
+    for await (const { frame } of this.tunnels.open(
+      replica.nodeId,
+      { case: 'status', value },
+      signal,
+    )) {
       if (frame.case === 'status') return frame.value;
     }
-    throw new CloudlessError('unavailable', `node "${replica.nodeId}" ended the call without a result`);
+    throw new CloudlessError(
+      'unavailable',
+      `node "${replica.nodeId}" ended the call without a result`,
+    );
   }
 
   /** The current container of each replica, from what the agents last reported. */
@@ -118,8 +164,8 @@ export class StreamHandlers {
   }
 
   /**
-   * The lines of one replica or container. A followed one goes on when its agent was away for a while: lines that were
-   * shown are not shown again.
+   * The lines of one replica or container. A followed one goes on when its agent was away for a
+   * while: lines that were shown are not shown again.
    */
   private async *replicaLogs(
     target: Exclude<Target, { kind: 'workload' }>,
@@ -132,7 +178,8 @@ export class StreamHandlers {
     let begun = false;
     while (!signal.aborted) {
       try {
-        if (nodeId === '') throw new CloudlessError('precondition', `replica "${id}" has no node yet`);
+        if (nodeId === '')
+          throw new CloudlessError('precondition', `replica "${id}" has no node yet`);
         const value = requestFor(target, request, seen, begun);
         for await (const entry of this.logs.read(nodeId, value, signal, client)) {
           begun = true;
@@ -141,21 +188,33 @@ export class StreamHandlers {
         return;
       } catch (reason) {
         const gone = state.view().replica(id) === undefined;
-        if (signal.aborted || !request.follow || errorKindOf(reason) !== 'unavailable' || gone) throw reason;
+        if (signal.aborted || !request.follow || errorKindOf(reason) !== 'unavailable' || gone)
+          throw reason;
       }
       await sleep(clock, REDIAL_MS, signal).catch(() => undefined);
     }
   }
 
-  /** All replicas that have lines: of one replica in batches, of several merged by time, one line at a time. */
-  private async *workloadLogs(uid: string, request: StreamLogsRequest, reader: LogReader): AsyncGenerator<LogEntry> {
-    const replicas = [...this.deps.state.view().replicasOf(uid)].map(({ value }) => value).filter(hasLogs);
+  /**
+   * All replicas that have lines: of one replica in batches, of several merged by time, one line at
+   * a time.
+   */
+  private async *workloadLogs(
+    uid: string,
+    request: StreamLogsRequest,
+    reader: LogReader,
+  ): AsyncGenerator<LogEntry> {
+    const replicas = [...this.deps.state.view().replicasOf(uid)]
+      .map(({ value }) => value)
+      .filter(hasLogs);
     const [only] = replicas;
     if (only !== undefined && replicas.length === 1) {
       yield* this.replicaLogs({ kind: 'replica', replica: only }, request, reader);
       return;
     }
-    const streams = replicas.map((replica) => eachLine(this.replicaLogs({ kind: 'replica', replica }, request, reader)));
+    const streams = replicas.map((replica) =>
+      eachLine(this.replicaLogs({ kind: 'replica', replica }, request, reader)),
+    );
     try {
       const heads = await Promise.all(streams.map((stream) => stream.next()));
       for (;;) {
@@ -172,7 +231,10 @@ export class StreamHandlers {
     }
   }
 
-  /** All replicas, and those that come later, in the order in which their lines arrive. Ends when the workload is gone. */
+  /**
+   * All replicas, and those that come later, in the order in which their lines arrive. Ends when
+   * the workload is gone.
+   */
   private async *followWorkload(
     uid: string,
     request: StreamLogsRequest,
@@ -208,8 +270,12 @@ export class StreamHandlers {
         }
       } catch (reason) {
         if (stopping.signal.aborted) return;
-        log.debug('log stream of a replica ended', { replicaId: replica.id, ...errorFields(reason) });
-        // The others go on without one that has gone; but that there is no room for one must not go unnoticed.
+        log.debug('log stream of a replica ended', {
+          replicaId: replica.id,
+          ...errorFields(reason),
+        });
+        // The others go on without one that has gone; but that there is no room for one must not go
+        // unnoticed.
         if (errorKindOf(reason) === 'exhausted') failures.push(reason);
       } finally {
         pumping -= 1;
@@ -227,13 +293,18 @@ export class StreamHandlers {
     const unsubscribe = state.subscribe((changes) => {
       const about = changes.some(
         ({ kind, id, before, after }) =>
-          (kind === 'workload' && id === uid) || (kind === 'replica' && ((after ?? before) as ReplicaRecord).uid === uid),
+          (kind === 'workload' && id === uid) ||
+          (kind === 'replica' && ((after ?? before) as ReplicaRecord).uid === uid),
       );
       if (about) dirty.mark('replicas');
     });
     try {
       attach(true);
-      for (let keys = await dirty.next(clock, signal); keys !== undefined; keys = await dirty.next(clock, signal)) {
+      for (
+        let keys = await dirty.next(clock, signal);
+        keys !== undefined;
+        keys = await dirty.next(clock, signal)
+      ) {
         if (keys.length === 0) yield create(LogEntrySchema);
         attach(false);
         for (let entry = lines.shift(); entry !== undefined; entry = lines.shift()) {
@@ -266,7 +337,9 @@ function requestFor(
   if (target.kind === 'container') value.containerId = target.containerId;
   else value.replicaId = target.replica.id;
   if (begun) delete value.tailLines;
-  value.after = [...seen].map(([containerId, sequence]) => create(LogPositionSchema, { containerId, sequence }));
+  value.after = [...seen].map(([containerId, sequence]) =>
+    create(LogPositionSchema, { containerId, sequence }),
+  );
   return value;
 }
 

@@ -16,11 +16,17 @@ export interface TargetRequest {
 export type Target =
   | { readonly kind: 'container'; readonly containerId: string; readonly replica: ReplicaRecord }
   | { readonly kind: 'replica'; readonly replica: ReplicaRecord }
-  | { readonly kind: 'workload'; readonly uid: string; readonly namespace: string; readonly name: string };
+  | {
+      readonly kind: 'workload';
+      readonly uid: string;
+      readonly namespace: string;
+      readonly name: string;
+    };
 
 /**
  * Finds what a request names.
- * @throws kind `invalid` when it names nothing, two things, or an ambiguous prefix; `notFound` when there is no such thing.
+ * @throws kind `invalid` when it names nothing, two things, or an ambiguous prefix; `notFound` when
+ *   there is no such thing.
  */
 export function resolveTarget(view: ClusterView, request: TargetRequest): Target {
   const named = [
@@ -30,34 +36,49 @@ export function resolveTarget(view: ClusterView, request: TargetRequest): Target
   ];
   if (named.length === 0) {
     throw new InvalidInputError([
-      { field: 'container_id', message: 'name a container_id, a replica_id, or the name of a workload' },
+      {
+        field: 'container_id',
+        message: 'name a container_id, a replica_id, or the name of a workload',
+      },
     ]);
   }
   if (named.length > 1)
-    throw new InvalidInputError([{ field: named[1] ?? '', message: `cannot be combined with ${named[0] ?? ''}` }]);
+    throw new InvalidInputError([
+      { field: named[1] ?? '', message: `cannot be combined with ${named[0] ?? ''}` },
+    ]);
   if (request.containerId !== '') return findContainer(view, request.containerId);
   if (request.replicaId !== '') {
     const replica = view.replica(request.replicaId)?.value;
-    if (replica === undefined) throw new CloudlessError('notFound', `replica "${request.replicaId}" not found`);
+    if (replica === undefined)
+      throw new CloudlessError('notFound', `replica "${request.replicaId}" not found`);
     return { kind: 'replica', replica };
   }
   const { uid, name } = found(view, request).value;
   return { kind: 'workload', uid, namespace: namespaceOf(request), name };
 }
 
-/** A container by its id or a unique prefix of it, also one that has ended and whose logs are kept. */
-export function findContainer(view: ClusterView, prefix: string): Extract<Target, { kind: 'container' }> {
+/**
+ * A container by its id or a unique prefix of it, also one that has ended and whose logs are kept.
+ */
+export function findContainer(
+  view: ClusterView,
+  prefix: string,
+): Extract<Target, { kind: 'container' }> {
   const matches: Extract<Target, { kind: 'container' }>[] = [];
   for (const { value } of view.replicas()) {
     for (const containerId of [value.containerId, ...value.earlierContainerIds]) {
-      if (containerId !== '' && containerId.startsWith(prefix)) matches.push({ kind: 'container', containerId, replica: value });
+      if (containerId !== '' && containerId.startsWith(prefix))
+        matches.push({ kind: 'container', containerId, replica: value });
     }
   }
   const [first, second] = matches;
   if (first === undefined) throw new CloudlessError('notFound', `container "${prefix}" not found`);
   if (second !== undefined) {
     throw new InvalidInputError([
-      { field: 'container_id', message: `"${prefix}" begins the id of ${matches.length} containers; give more digits` },
+      {
+        field: 'container_id',
+        message: `"${prefix}" begins the id of ${matches.length} containers; give more digits`,
+      },
     ]);
   }
   return first;
@@ -66,28 +87,52 @@ export function findContainer(view: ClusterView, prefix: string): Extract<Target
 /** The container of a target that is running. @throws kind `precondition`. */
 export function containerFor(target: Target, replica: ReplicaRecord): string {
   const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
-  if (containerId === '') throw new CloudlessError('precondition', `replica "${replica.id}" has no running container`);
+  if (containerId === '')
+    throw new CloudlessError('precondition', `replica "${replica.id}" has no running container`);
   return containerId;
 }
 
-/** The replicas of a workload that take traffic, lowest slot first. @throws kind `precondition` when there is none. */
-export function readyReplicas(view: ClusterView, target: Extract<Target, { kind: 'workload' }>): readonly ReplicaRecord[] {
+/**
+ * The replicas of a workload that take traffic, lowest slot first. @throws kind `precondition` when
+ * there is none.
+ */
+export function readyReplicas(
+  view: ClusterView,
+  target: Extract<Target, { kind: 'workload' }>,
+): readonly ReplicaRecord[] {
   const ready = [...view.replicasOf(target.uid)]
     .map(({ value }) => value)
     .filter(
-      (replica) => replica.ready && replica.desiredRunning && !replica.lost && isLive(replica) && replica.containerId !== '',
+      (replica) =>
+        replica.ready &&
+        replica.desiredRunning &&
+        !replica.lost &&
+        isLive(replica) &&
+        replica.containerId !== '',
     )
     .sort((a, b) => a.slot - b.slot);
   if (ready.length > 0) return ready;
-  throw new CloudlessError('precondition', `no replica of workload "${target.namespace}/${target.name}" is ready`);
+  throw new CloudlessError(
+    'precondition',
+    `no replica of workload "${target.namespace}/${target.name}" is ready`,
+  );
 }
 
-/** The replica of a workload that a command runs in: running, staying, lowest slot. @throws kind `precondition`. */
-export function runningReplica(view: ClusterView, target: Extract<Target, { kind: 'workload' }>): ReplicaRecord {
+/**
+ * The replica of a workload that a command runs in: running, staying, lowest slot. @throws kind
+ * `precondition`.
+ */
+export function runningReplica(
+  view: ClusterView,
+  target: Extract<Target, { kind: 'workload' }>,
+): ReplicaRecord {
   const running = [...view.replicasOf(target.uid)]
     .map(({ value }) => value)
     .filter((replica) => replica.desiredRunning && isLive(replica) && replica.containerId !== '')
     .sort((a, b) => Number(b.ready) - Number(a.ready) || a.slot - b.slot)[0];
   if (running !== undefined) return running;
-  throw new CloudlessError('precondition', `no replica of workload "${target.namespace}/${target.name}" is running`);
+  throw new CloudlessError(
+    'precondition',
+    `no replica of workload "${target.namespace}/${target.name}" is running`,
+  );
 }

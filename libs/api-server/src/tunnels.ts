@@ -18,12 +18,19 @@ import { NodeStreamShares, type Client, type ShareLimits } from './node-stream-s
 /** What a tunnel is for. */
 export type TunnelTarget = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
 
-/** Logs, commands, forwarded connections and status calls of one node at a time; more are refused, so that none starves its sessions. */
+/**
+ * Logs, commands, forwarded connections and status calls of one node at a time; more are refused,
+ * so that none starves its sessions.
+ */
 const MAX_TUNNELS_PER_NODE = 32;
 /** Logs of agents of protocol 1: half of the tunnels, so that commands have room beside them. */
 const LOG_TUNNELS: ShareLimits = { perNode: 16, perClient: 12, noun: 'logs' };
 /** The remaining tunnels are for the channel of logs and for short calls. */
-const INTERACTIVE_TUNNELS: ShareLimits = { perNode: 24, perClient: 16, noun: 'commands and forwarded connections' };
+const INTERACTIVE_TUNNELS: ShareLimits = {
+  perNode: 24,
+  perClient: 16,
+  noun: 'commands and forwarded connections',
+};
 const DIAL_WITHIN_MS = 10_000;
 const TUNNEL_ID_BYTES = 16;
 
@@ -82,7 +89,9 @@ class Tunnel {
     this.give(frames);
   }
 
-  /** Ends it for whoever waits for its next frame, also when its agent never says anything again. */
+  /**
+   * Ends it for whoever waits for its next frame, also when its agent never says anything again.
+   */
   fail(reason: unknown): void {
     this.failure ??= { reason };
     this.refuse(reason);
@@ -109,7 +118,11 @@ class Tunnel {
   async *outgoing(): AsyncGenerator<TunnelFrame> {
     const items = this.input?.[Symbol.asyncIterator]();
     try {
-      for (let item = await this.nextInput(items); item !== undefined; item = await this.nextInput(items)) {
+      for (
+        let item = await this.nextInput(items);
+        item !== undefined;
+        item = await this.nextInput(items)
+      ) {
         this.window -= windowCostOf(item);
         yield item;
       }
@@ -126,8 +139,11 @@ class Tunnel {
   }
 
   /** The next frame for the agent, once it has room; undefined when nothing more goes to it. */
-  private async nextInput(items: AsyncIterator<TunnelFrame> | undefined): Promise<TunnelFrame | undefined> {
-    while (this.window <= 0 && !this.over) await new Promise<void>((resolve) => (this.wakeSender = resolve));
+  private async nextInput(
+    items: AsyncIterator<TunnelFrame> | undefined,
+  ): Promise<TunnelFrame | undefined> {
+    while (this.window <= 0 && !this.over)
+      await new Promise<void>((resolve) => (this.wakeSender = resolve));
     if (this.over || items === undefined) return undefined;
     return new Promise((resolve, reject) => {
       this.wakeSender = () => (this.over ? resolve(undefined) : undefined);
@@ -143,13 +159,20 @@ class Tunnel {
  */
 function toBreak(nodeId: string, cause: unknown): CloudlessError {
   return fromConnectError(cause).kind === 'exhausted'
-    ? new CloudlessError('exhausted', `node "${nodeId}" has carried out the call, but its answer is too large; ask for less`, {
-        cause,
-      })
+    ? new CloudlessError(
+        'exhausted',
+        `node "${nodeId}" has carried out the call, but its answer is too large; ask for less`,
+        {
+          cause,
+        },
+      )
     : new CloudlessError('unavailable', `the stream from node "${nodeId}" broke`, { cause });
 }
 
-/** Streams to agents that only dial out: the coordinator asks for one by its one-use id, the agent dials. */
+/**
+ * Streams to agents that only dial out: the coordinator asks for one by its one-use id, the agent
+ * dials.
+ */
 export class TunnelHub implements Tunnels {
   /** Asked for and not dialled yet. */
   private readonly waiting = new Map<string, Tunnel>();
@@ -165,10 +188,12 @@ export class TunnelHub implements Tunnels {
     sessions.announceTunnels({
       refused: (nodeId, { tunnelId, reason }) => {
         const tunnel = this.waiting.get(tunnelId);
-        if (tunnel?.nodeId === nodeId) tunnel.fail(new CloudlessError('exhausted', `node "${nodeId}": ${reason}`));
+        if (tunnel?.nodeId === nodeId)
+          tunnel.fail(new CloudlessError('exhausted', `node "${nodeId}": ${reason}`));
       },
       gone: (nodeId) => {
-        for (const tunnel of this.waiting.values()) if (tunnel.nodeId === nodeId) tunnel.fail(unreachable(nodeId));
+        for (const tunnel of this.waiting.values())
+          if (tunnel.nodeId === nodeId) tunnel.fail(unreachable(nodeId));
       },
       lost: (nodeId) => {
         for (const tunnel of this.byNode.get(nodeId) ?? []) tunnel.fail(unreachable(nodeId));
@@ -178,8 +203,8 @@ export class TunnelHub implements Tunnels {
 
   /**
    * The frames of a new tunnel. Leaving the loop, or aborting, ends the agent's side as well.
-   * @throws kind `unavailable` when the node is not connected or is lost, `exhausted` when too many are open, or what the
-   *   agent says.
+   * @throws kind `unavailable` when the node is not connected or is lost, `exhausted` when too many
+   *   are open, or what the agent says.
    */
   async *open(
     nodeId: string,
@@ -192,7 +217,9 @@ export class TunnelHub implements Tunnels {
     const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
     const tunnel = this.add(nodeId, input, this.shareOf(target)?.take(nodeId, client));
     const fail = (why: string): void => tunnel.fail(new CloudlessError('unavailable', why));
-    const timer = clock.setTimer(DIAL_WITHIN_MS, () => fail(`node "${nodeId}" did not answer within ${DIAL_WITHIN_MS} ms`));
+    const timer = clock.setTimer(DIAL_WITHIN_MS, () =>
+      fail(`node "${nodeId}" did not answer within ${DIAL_WITHIN_MS} ms`),
+    );
     const release = (): void => {
       timer.cancel();
       signal.removeEventListener('abort', onAbort);
@@ -215,9 +242,14 @@ export class TunnelHub implements Tunnels {
       else if (!this.sessions.requestTunnel(nodeId, request)) tunnel.fail(unreachable(nodeId));
       const frames = await tunnel.frames;
       timer.cancel();
-      for (let item = await tunnel.next(frames); item.done !== true; item = await tunnel.next(frames)) {
+      for (
+        let item = await tunnel.next(frames);
+        item.done !== true;
+        item = await tunnel.next(frames)
+      ) {
         const { frame } = item.value;
-        if (frame.case === 'error') throw new CloudlessError(kindOfCode(frame.value.code), frame.value.message);
+        if (frame.case === 'error')
+          throw new CloudlessError(kindOfCode(frame.value.code), frame.value.message);
         if (frame.case === 'end') return;
         if (frame.case === 'window') tunnel.grant(frame.value);
         else yield item.value;
@@ -228,13 +260,21 @@ export class TunnelHub implements Tunnels {
     }
   }
 
-  /** The Tunnel call: its first frame names the tunnel; the answer stays open until the requester is done. */
-  async *tunnel(messages: AsyncIterable<TunnelFrame>, _context: HandlerContext): AsyncGenerator<TunnelFrame> {
+  /**
+   * The Tunnel call: its first frame names the tunnel; the answer stays open until the requester is
+   * done.
+   */
+  async *tunnel(
+    messages: AsyncIterable<TunnelFrame>,
+    _context: HandlerContext,
+  ): AsyncGenerator<TunnelFrame> {
     const frames = messages[Symbol.asyncIterator]();
     const opening = (await firstMessage(frames, this.deps.clock))?.frame;
-    if (opening?.case !== 'tunnelId') throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
+    if (opening?.case !== 'tunnelId')
+      throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
     const waiting = this.waiting.get(opening.value);
-    if (waiting === undefined) throw new CloudlessError('notFound', 'nobody waits for this tunnel (any more)');
+    if (waiting === undefined)
+      throw new CloudlessError('notFound', 'nobody waits for this tunnel (any more)');
     this.waiting.delete(opening.value);
     waiting.dialled(frames);
     yield* waiting.outgoing();
@@ -243,7 +283,8 @@ export class TunnelHub implements Tunnels {
   /** Ends all of them, and takes no more. */
   close(): void {
     this.closed = true;
-    for (const tunnels of this.byNode.values()) for (const tunnel of tunnels) tunnel.fail(closing());
+    for (const tunnels of this.byNode.values())
+      for (const tunnel of tunnels) tunnel.fail(closing());
   }
 
   /** Tunnels in use, over all nodes. */
@@ -256,16 +297,24 @@ export class TunnelHub implements Tunnels {
   /** The share of a kind of stream that stays open; undefined for short calls. */
   private shareOf(target: TunnelTarget): NodeStreamShares | undefined {
     if (target.case === 'logs') return this.logShares;
-    const interactive = target.case === 'exec' || target.case === 'execStream' || target.case === 'portForward';
+    const interactive =
+      target.case === 'exec' || target.case === 'execStream' || target.case === 'portForward';
     return interactive ? this.interactiveShares : undefined;
   }
 
-  private add(nodeId: string, input: AsyncIterable<TunnelFrame> | undefined, giveBack: () => void = () => undefined): Tunnel {
+  private add(
+    nodeId: string,
+    input: AsyncIterable<TunnelFrame> | undefined,
+    giveBack: () => void = () => undefined,
+  ): Tunnel {
     const open = this.byNode.get(nodeId) ?? new Set<Tunnel>();
     if (this.closed || open.size >= MAX_TUNNELS_PER_NODE) {
       giveBack();
       if (this.closed) throw closing();
-      throw new CloudlessError('exhausted', `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`);
+      throw new CloudlessError(
+        'exhausted',
+        `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`,
+      );
     }
     const tunnel = new Tunnel(nodeId, input, giveBack);
     this.byNode.set(nodeId, open.add(tunnel));

@@ -26,8 +26,8 @@ export function eventFilter(request: {
 }
 
 /**
- * Every event from a point on, none left out: unlike states, the newest does not tell what was before. So it reads the store's
- * own history, at the reader's pace.
+ * Every event from a point on, none left out: unlike states, the newest does not tell what was
+ * before. So it reads the store's own history, at the reader's pace.
  * @throws kind `compacted` when the history no longer has, or does not have yet, what is asked for.
  */
 export async function* watchEvents(
@@ -36,21 +36,27 @@ export async function* watchEvents(
   signal: StopSignal,
 ): AsyncGenerator<WatchEventsResponse> {
   if (request.afterId !== '' && request.afterRevision > 0n) {
-    throw new InvalidInputError([{ field: 'after_revision', message: 'cannot be given together with after_id' }]);
+    throw new InvalidInputError([
+      { field: 'after_revision', message: 'cannot be given together with after_id' },
+    ]);
   }
   const wanted = eventFilter(request);
   if (request.afterRevision > 0n) await state.checkRevision(request.afterRevision);
   const view = state.view();
   const { revision: present } = view;
   if (request.afterId !== '') checkKept(view, request);
-  const kept = request.afterId === '' ? [] : keptAfter(view, request.afterId, present).filter(({ event }) => wanted(event));
+  const kept =
+    request.afterId === ''
+      ? []
+      : keptAfter(view, request.afterId, present).filter(({ event }) => wanted(event));
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
   signal.addEventListener('abort', stop);
   if (signal.aborted) stop();
   let changes: AsyncGenerator<HistoricChanges> | undefined;
   try {
-    for (const { event, revision } of kept) yield create(WatchEventsResponseSchema, { event, revision });
+    for (const { event, revision } of kept)
+      yield create(WatchEventsResponseSchema, { event, revision });
     let position = request.afterRevision > 0n ? request.afterRevision : present;
     changes = state.changesAfter(position, ['event'], stopping.signal);
     let next = ahead(changes);
@@ -69,7 +75,10 @@ export async function* watchEvents(
       const events = eventsOf(turn.value).filter(wanted);
       for (const [index, event] of events.entries()) {
         const complete = index === events.length - 1;
-        yield create(WatchEventsResponseSchema, { event, revision: complete ? revision : revision - 1n });
+        yield create(WatchEventsResponseSchema, {
+          event,
+          revision: complete ? revision : revision - 1n,
+        });
         bookmarkAt = bookmarkAt === undefined ? undefined : clock.now() + BOOKMARK_MS;
       }
       position = revision;
@@ -97,7 +106,9 @@ function checkKept(view: ClusterView, { afterId, categories }: WatchEventsReques
   );
 }
 
-/** The kept events after an id, each with the revision at which a watch that has sent it is resumed. */
+/**
+ * The kept events after an id, each with the revision at which a watch that has sent it is resumed.
+ */
 function keptAfter(view: ClusterView, afterId: string, present: bigint) {
   // Events are sorted by id, so those after one are found from the end.
   const events = view.events();
@@ -105,7 +116,10 @@ function keptAfter(view: ClusterView, afterId: string, present: bigint) {
   while (start > 0 && (events[start - 1]?.id ?? '') > afterId) start -= 1;
   return events.slice(start).map((event, index, all) => {
     const next = all[index + 1];
-    return { event, revision: next === undefined ? present : (view.event(next.id)?.revision ?? present) - 1n };
+    return {
+      event,
+      revision: next === undefined ? present : (view.event(next.id)?.revision ?? present) - 1n,
+    };
   });
 }
 
@@ -113,7 +127,10 @@ function eventsOf({ changes }: HistoricChanges): readonly Event[] {
   return changes.flatMap(({ after }) => (after === undefined ? [] : [after as Event]));
 }
 
-/** The next of a generator, asked for before it is needed. Whoever goes away meanwhile need not know how it ends. */
+/**
+ * The next of a generator, asked for before it is needed. Whoever goes away meanwhile need not know
+ * how it ends.
+ */
 function ahead<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Item>> {
   const next = items.next();
   next.catch(() => undefined);
@@ -121,7 +138,11 @@ function ahead<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Item>>
 }
 
 /** @param silentAt - Undefined waits as long as it takes. */
-function orSilence<Result>(clock: Clock, work: Promise<Result>, silentAt: number | undefined): Promise<Result | 'silence'> {
+function orSilence<Result>(
+  clock: Clock,
+  work: Promise<Result>,
+  silentAt: number | undefined,
+): Promise<Result | 'silence'> {
   if (silentAt === undefined) return work;
   return new Promise((resolve, reject) => {
     const timer = clock.setTimer(Math.max(0, silentAt - clock.now()), () => resolve('silence'));

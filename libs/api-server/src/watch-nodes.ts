@@ -35,12 +35,17 @@ export function nodeSource(
       (request.nodeId === '' || record.id === request.nodeId) &&
       matchesLabels(selector, deps.placements.effective(record).labels),
     touchedBy: nodesTouchedBy,
-    touchedBySoft: (_view, nodeId, what) => (what === 'liveness' || request.includeUsage ? [nodeId] : []),
+    touchedBySoft: (_view, nodeId, what) =>
+      what === 'liveness' || request.includeUsage ? [nodeId] : [],
     toItem: (news) => {
       const { revision } = news;
       switch (news.kind) {
         case 'put':
-          return create(WatchNodesResponseSchema, { kind: WatchKind.PUT, node: picture(news.record), revision });
+          return create(WatchNodesResponseSchema, {
+            kind: WatchKind.PUT,
+            node: picture(news.record),
+            revision,
+          });
         case 'deleted': {
           const node = create(NodeSchema, { id: news.record.id });
           return create(WatchNodesResponseSchema, { kind: WatchKind.DELETED, node, revision });
@@ -54,8 +59,14 @@ export function nodeSource(
   };
 }
 
-/** Nodes show what their replicas hold, and those that are drained what the workloads that are left wait for. */
-function nodesTouchedBy(view: ClusterView, change: RecordChange | HistoricChange): Iterable<string> {
+/**
+ * Nodes show what their replicas hold, and those that are drained what the workloads that are left
+ * wait for.
+ */
+function nodesTouchedBy(
+  view: ClusterView,
+  change: RecordChange | HistoricChange,
+): Iterable<string> {
   if (change.kind === 'node') return [change.id];
   if (change.kind === 'control') return drainsThatHold(view, change.id);
   if (change.kind !== 'replica') return [];

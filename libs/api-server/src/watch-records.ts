@@ -37,7 +37,10 @@ export interface WatchSource<Kind extends RecordKind, Item> {
   all(view: ClusterView): Iterable<Stored<RecordOf<Kind>>>;
   /** Whether the filter of the watch lets the record through. */
   wanted(record: RecordOf<Kind>): boolean;
-  /** The keys whose picture may be another after a change. One that comes from the history says nothing of the time before it. */
+  /**
+   * The keys whose picture may be another after a change. One that comes from the history says
+   * nothing of the time before it.
+   */
   touchedBy(view: ClusterView, change: RecordChange | HistoricChange): Iterable<string>;
   touchedBySoft(view: ClusterView, nodeId: string, what: SoftKind): Iterable<string>;
   /** Makes what is sent, from the present state; undefined sends nothing. */
@@ -47,9 +50,11 @@ export interface WatchSource<Kind extends RecordKind, Item> {
 type Seed = readonly [key: string, revision: bigint];
 
 /**
- * Watches pictures: the present ones, then `synced`, then every change; or, after a revision, only what changed since, then a
- * bookmark. Level-triggered: what changes faster than the reader reads is shown in its newest state.
- * @throws kind `compacted` when it cannot be resumed there; `unavailable` when the state no longer follows the store.
+ * Watches pictures: the present ones, then `synced`, then every change; or, after a revision, only
+ * what changed since, then a bookmark. Level-triggered: what changes faster than the reader reads
+ * is shown in its newest state.
+ * @throws kind `compacted` when it cannot be resumed there; `unavailable` when the state no longer
+ *   follows the store.
  */
 export async function* watchRecords<Kind extends RecordKind, Item>(
   deps: WatchDeps,
@@ -66,12 +71,16 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
   };
   const mark = (keys: Iterable<string>, revision: bigint): void => {
     // Until it is known what the reader has seen, everything may concern it.
-    for (const key of keys) if (shown?.has(key) !== false || wantedNow(key) !== undefined) queue.mark(key, revision);
+    for (const key of keys)
+      if (shown?.has(key) !== false || wantedNow(key) !== undefined) queue.mark(key, revision);
   };
   if (afterRevision > 0n) await state.checkRevision(afterRevision);
   const unsubscribes = follow(deps, source, mark, (reason) => queue.end(reason));
   try {
-    const start = afterRevision === 0n ? startAnew(state, source) : await resume(deps, source, afterRevision, signal);
+    const start =
+      afterRevision === 0n
+        ? startAnew(state, source)
+        : await resume(deps, source, afterRevision, signal);
     ({ shown } = start);
     queue.putBefore(start.seeds);
     const revision = (): bigint => queue.takenUpTo(state.view().revision);
@@ -81,13 +90,19 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
     for (;;) {
       if (!begun && left === 0) {
         begun = true;
-        const first = source.toItem({ kind: afterRevision === 0n ? 'synced' : 'bookmark', revision: revision() });
+        const first = source.toItem({
+          kind: afterRevision === 0n ? 'synced' : 'bookmark',
+          revision: revision(),
+        });
         if (first !== undefined) yield first;
       }
       const turn = await queue.next(clock, signal, bookmarkAt);
       if (turn.kind === 'stopped') return;
       if (turn.kind === 'key') left -= 1;
-      const item = turn.kind === 'silence' ? source.toItem({ kind: 'bookmark', revision: revision() }) : show(turn.key);
+      const item =
+        turn.kind === 'silence'
+          ? source.toItem({ kind: 'bookmark', revision: revision() })
+          : show(turn.key);
       if (item === undefined) continue;
       yield item;
       bookmarkAt = clock.now() + BOOKMARK_MS;
@@ -105,7 +120,9 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
       return source.toItem({ kind: 'put', record, revision });
     }
     shown?.delete(key);
-    return before === undefined ? undefined : source.toItem({ kind: 'deleted', record: before, revision });
+    return before === undefined
+      ? undefined
+      : source.toItem({ kind: 'deleted', record: before, revision });
   }
 }
 
@@ -128,8 +145,11 @@ function follow<Kind extends RecordKind, Item>(
       const view = state.view();
       for (const change of changes) mark(source.touchedBy(view, change), revision);
     }),
-    // It comes after whatever made this revision, and must count as later, or a watch resumed there would lack it.
-    soft.subscribe((nodeId, what, revision) => mark(source.touchedBySoft(state.view(), nodeId, what), revision + 1n)),
+    // It comes after whatever made this revision, and must count as later, or a watch resumed there
+    // would lack it.
+    soft.subscribe((nodeId, what, revision) =>
+      mark(source.touchedBySoft(state.view(), nodeId, what), revision + 1n),
+    ),
     state.onEnd(onEnd),
   ];
 }
@@ -140,7 +160,9 @@ function startAnew<Kind extends RecordKind, Item>(
 ): WatchStart<RecordOf<Kind>> {
   const present = [...source.all(state.view())].filter(({ value }) => source.wanted(value));
   return {
-    seeds: present.map(({ value, revision }): Seed => [source.keyOf(value), revision]).sort(byRevision),
+    seeds: present
+      .map(({ value, revision }): Seed => [source.keyOf(value), revision])
+      .sort(byRevision),
     shown: new Map(),
   };
 }
@@ -160,21 +182,28 @@ async function resume<Kind extends RecordKind, Item>(
     ),
   );
   let shown = new Map(
-    [...source.all(view)].filter(({ value }) => source.wanted(value)).map(({ value }) => [source.keyOf(value), value]),
+    [...source.all(view)]
+      .filter(({ value }) => source.wanted(value))
+      .map(({ value }) => [source.keyOf(value), value]),
   );
   const seeds = new Map<string, bigint>();
   let changed = false;
-  for await (const { revision, changes } of after < until ? state.changesAfter(after, source.madeOf, signal) : []) {
+  for await (const { revision, changes } of after < until
+    ? state.changesAfter(after, source.madeOf, signal)
+    : []) {
     for (const change of changes) {
       changed ||= change.kind === source.kind;
-      for (const key of source.touchedBy(view, change)) if (!seeds.has(key)) seeds.set(key, revision);
+      for (const key of source.touchedBy(view, change))
+        if (!seeds.has(key)) seeds.set(key, revision);
     }
     if (revision >= until) break;
   }
   if (changed) {
     const before = await state.recordsAt(source.kind, after);
     shown = new Map(
-      [...before.values()].filter((record) => source.wanted(record)).map((record) => [source.keyOf(record), record]),
+      [...before.values()]
+        .filter((record) => source.wanted(record))
+        .map((record) => [source.keyOf(record), record]),
     );
   }
   return { seeds: [...seeds, ...softSeeds].sort(byRevision), shown };

@@ -10,7 +10,12 @@ import {
   type WatchWorkloadsResponse,
 } from '@cloudless/api';
 import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
-import { isTombstone, type ClusterView, type HistoricChange, type RecordChange } from '@cloudless/cluster-state';
+import {
+  isTombstone,
+  type ClusterView,
+  type HistoricChange,
+  type RecordChange,
+} from '@cloudless/cluster-state';
 import type { ApiServerDeps, Placements } from './ports.js';
 import type { WatchSource } from './watch-records.js';
 
@@ -45,7 +50,11 @@ export function workloadSource(
             uid,
             ...(replicas.length === 0 ? {} : { status: { replicas } }),
           });
-          return create(WatchWorkloadsResponseSchema, { kind: WatchKind.DELETED, workload, revision });
+          return create(WatchWorkloadsResponseSchema, {
+            kind: WatchKind.DELETED,
+            workload,
+            revision,
+          });
         }
         case 'synced':
           return create(WatchWorkloadsResponseSchema, { kind: WatchKind.SYNCED, revision });
@@ -59,7 +68,10 @@ export function workloadSource(
 /** How the pictures of workloads hang together with records. */
 export function workloadRecords(
   placements: Placements,
-): Pick<WatchSource<'workload', unknown>, 'kind' | 'madeOf' | 'keyOf' | 'find' | 'all' | 'touchedBy'> {
+): Pick<
+  WatchSource<'workload', unknown>,
+  'kind' | 'madeOf' | 'keyOf' | 'find' | 'all' | 'touchedBy'
+> {
   return {
     kind: 'workload',
     madeOf: ['workload', 'control', 'version', 'replica', 'node'],
@@ -68,18 +80,26 @@ export function workloadRecords(
     all: (view) => view.workloads(),
     touchedBy: (view, change) => {
       if (change.kind === 'workload' || change.kind === 'control') return [change.id];
-      if (change.kind === 'replica' || change.kind === 'version') return [change.id.slice(0, change.id.indexOf('/'))];
+      if (change.kind === 'replica' || change.kind === 'version')
+        return [change.id.slice(0, change.id.indexOf('/'))];
       // Of a node, replicas show the zone.
-      return change.kind === 'node' && mayHaveMoved(placements, change) ? workloadsOn(view, change.id) : [];
+      return change.kind === 'node' && mayHaveMoved(placements, change)
+        ? workloadsOn(view, change.id)
+        : [];
     },
   };
 }
 
 /** The replicas of a workload that is gone that may still run on lost nodes. */
-function leftBehind({ state, pictures }: Parameters<typeof workloadSource>[0], uid: string): ReplicaStatus[] {
+function leftBehind(
+  { state, pictures }: Parameters<typeof workloadSource>[0],
+  uid: string,
+): ReplicaStatus[] {
   const view = state.view();
   if (view.workload(uid) !== undefined) return [];
-  return [...view.replicasOf(uid)].filter(({ value }) => isTombstone(value)).map(({ value }) => pictures.readReplica(value));
+  return [...view.replicasOf(uid)]
+    .filter(({ value }) => isTombstone(value))
+    .map(({ value }) => pictures.readReplica(value));
 }
 
 function workloadsOn(view: ClusterView, nodeId: string): ReadonlySet<string> {
@@ -89,5 +109,7 @@ function workloadsOn(view: ClusterView, nodeId: string): ReadonlySet<string> {
 function mayHaveMoved({ effective }: Placements, change: RecordChange | HistoricChange): boolean {
   const before = 'before' in change ? (change.before as NodeRecord) : undefined;
   const after = change.after as NodeRecord | undefined;
-  return before === undefined || after === undefined || effective(before).zone !== effective(after).zone;
+  return (
+    before === undefined || after === undefined || effective(before).zone !== effective(after).zone
+  );
 }

@@ -39,7 +39,10 @@ describe('ChangeQueue', () => {
     const stopping = new AbortController();
     const turns: QueueTurn[] = [];
     const reading = (async () => {
-      for (let turn = await queue.next(clock, stopping.signal, clock.now() + 100); turn.kind !== 'stopped';) {
+      for (
+        let turn = await queue.next(clock, stopping.signal, clock.now() + 100);
+        turn.kind !== 'stopped';
+      ) {
         turns.push(turn);
         turn = await queue.next(clock, stopping.signal, clock.now() + 100);
       }
@@ -74,7 +77,11 @@ describe('watchEvents', () => {
       }
     }
     const state = { view: () => ({ revision: 0n }), changesAfter } as unknown as ClusterState;
-    for await (const { event } of watchEvents({ state, clock: new ManualClock() }, create(WatchEventsRequestSchema), never)) {
+    for await (const { event } of watchEvents(
+      { state, clock: new ManualClock() },
+      create(WatchEventsRequestSchema),
+      never,
+    )) {
       if (event !== undefined) break;
     }
     await settle();
@@ -117,7 +124,8 @@ describe('cutUnread', () => {
     expect({ ...seen, timers: clock.pendingTimers }).toEqual({ freed: true, timers: 0 });
     await expect(reader.next()).rejects.toMatchObject({
       kind: 'exhausted',
-      message: 'nothing was read from this watch for 20 s, so it was ended; go on with after_revision 2, and read as it comes',
+      message:
+        'nothing was read from this watch for 20 s, so it was ended; go on with after_revision 2, and read as it comes',
     });
   });
 });

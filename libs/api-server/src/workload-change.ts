@@ -9,7 +9,11 @@ import {
   type Workload,
   type WorkloadSpec,
 } from '@cloudless/api';
-import { ControlRecordSchema, WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
+import {
+  ControlRecordSchema,
+  WorkloadRecordSchema,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
 import { CloudlessError, randomHex } from '@cloudless/base';
 import {
   nameKeyId,
@@ -49,7 +53,8 @@ export function changeWorkload(
   requestId: string,
 ): Mutation<Workload> {
   const { state, pictures } = deps;
-  if (change.current !== undefined && !changesAnything(change)) return { result: pictures.read(change.current.value, true) };
+  if (change.current !== undefined && !changesAnything(change))
+    return { result: pictures.read(change.current.value, true) };
   const transaction = state.transaction();
   const record = putWorkloadChange(deps, view, transaction, change, requestId);
   return { result: pictures.read(record, true), transaction };
@@ -71,9 +76,17 @@ export function putWorkloadChange(
   const { current, spec, reason, cause } = change;
   if (current === undefined) return putNewWorkload(deps, transaction, change, requestId);
   const told = cause === undefined ? {} : { cause };
-  const record = putSpecChange(transaction, view, current, { spec, requestId, nowMs: deps.clock.wallTime(), ...told });
+  const record = putSpecChange(transaction, view, current, {
+    spec,
+    requestId,
+    nowMs: deps.clock.wallTime(),
+    ...told,
+  });
   const { namespace, name, version, generation } = record;
-  const wants = spec.mode === Mode.GLOBAL ? 'has other settings now' : `wants ${spec.replicas ?? 1} replicas now`;
+  const wants =
+    spec.mode === Mode.GLOBAL
+      ? 'has other settings now'
+      : `wants ${spec.replicas ?? 1} replicas now`;
   const what = version === current.value.version ? wants : `is version ${version} now`;
   const why = cause === undefined ? '' : `, ${cause}`;
   const message = `workload ${namespace}/${name} ${what} (generation ${generation}${why})`;
@@ -90,14 +103,27 @@ function putNewWorkload(
   const nowMs = clock.wallTime();
   const uid = randomHex(random, UID_BYTES);
   const createdAt = timestampFromMs(nowMs);
-  const record = create(WorkloadRecordSchema, { uid, namespace, name, spec, generation: 1n, version: 1, createdAt, requestId });
+  const record = create(WorkloadRecordSchema, {
+    uid,
+    namespace,
+    name,
+    spec,
+    generation: 1n,
+    version: 1,
+    createdAt,
+    requestId,
+  });
   transaction
     .require('name', nameKeyId(namespace, name), 'absent')
     .put('name', nameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
     .put('workload', uid, record)
     .put('version', versionKeyId(uid, 1), versionRecordOf(spec, { version: 1, nowMs, earlier: [] }))
     .put('control', uid, create(ControlRecordSchema, { uid, nextSequence: 1n }))
-    .event({ ...aboutWorkload(record, requestId), reason, message: `workload ${namespace}/${name} was created` });
+    .event({
+      ...aboutWorkload(record, requestId),
+      reason,
+      message: `workload ${namespace}/${name} was created`,
+    });
   return record;
 }
 
@@ -105,7 +131,13 @@ const UID_BYTES = 8;
 
 /** What every event about a change of a workload says. */
 export function aboutWorkload({ namespace, name }: WorkloadNaming, requestId: string) {
-  return { severity: Severity.INFO, category: Category.WORKLOAD, namespace, workload: name, requestId };
+  return {
+    severity: Severity.INFO,
+    category: Category.WORKLOAD,
+    namespace,
+    workload: name,
+    requestId,
+  };
 }
 
 /** The spec of a record. */
@@ -121,7 +153,10 @@ export function found(view: ClusterView, request: WorkloadNaming): Stored<Worklo
   throw new CloudlessError('notFound', `workload "${namespace}/${request.name}" not found`);
 }
 
-/** The workload a request names, if it may be changed. @throws kinds `notFound`, `precondition` while it is deleted, `conflict`. */
+/**
+ * The workload a request names, if it may be changed. @throws kinds `notFound`, `precondition`
+ * while it is deleted, `conflict`.
+ */
 export function changeable(
   view: ClusterView,
   request: WorkloadNaming & { readonly expectedGeneration?: bigint | undefined },

@@ -28,14 +28,22 @@ import { shownPlan } from './plan-size.js';
 import type { ApiServerDeps } from './ports.js';
 import { mutate, type Mutation, type MutationDeps } from './requests.js';
 import type { SoftChanges } from './soft-changes.js';
-import { applyChange, checkedSpec, createChange, scaleChange, updateChange } from './spec-changes.js';
+import {
+  applyChange,
+  checkedSpec,
+  createChange,
+  scaleChange,
+  updateChange,
+} from './spec-changes.js';
 import { watchRecords } from './watch-records.js';
 import { workloadSource } from './watch-workloads.js';
 import { aboutWorkload, changeWorkload, checkGeneration, found } from './workload-change.js';
 
 /** The workload calls of CoordinatorService. */
 export class WorkloadHandlers {
-  constructor(private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges }) {}
+  constructor(
+    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges },
+  ) {}
 
   createWorkload = (request: CreateWorkloadRequest): Promise<Workload> => {
     checkedSpec(this.deps, request.spec);
@@ -88,12 +96,26 @@ export class WorkloadHandlers {
     const { items, nextPageToken } = pageOf(matching, nameKey, request, {
       filter: ['workloads', request.namespace, request.labelSelector],
     });
-    const workloads = items.map((record) => this.deps.pictures.read(record, request.includeReplicas));
-    return create(ListWorkloadsResponseSchema, { workloads, nextPageToken, revision: this.deps.state.view().revision });
+    const workloads = items.map((record) =>
+      this.deps.pictures.read(record, request.includeReplicas),
+    );
+    return create(ListWorkloadsResponseSchema, {
+      workloads,
+      nextPageToken,
+      revision: this.deps.state.view().revision,
+    });
   };
 
-  watchWorkloads(request: WatchWorkloadsRequest, { signal }: HandlerContext): AsyncGenerator<WatchWorkloadsResponse> {
-    return watchRecords(this.deps, workloadSource(this.deps, request), request.afterRevision, signal);
+  watchWorkloads(
+    request: WatchWorkloadsRequest,
+    { signal }: HandlerContext,
+  ): AsyncGenerator<WatchWorkloadsResponse> {
+    return watchRecords(
+      this.deps,
+      workloadSource(this.deps, request),
+      request.afterRevision,
+      signal,
+    );
   }
 
   planWorkload = (request: PlanWorkloadRequest): WorkloadPlan => {

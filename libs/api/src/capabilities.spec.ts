@@ -1,6 +1,11 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import fc from 'fast-check';
-import { Disconnect_Mode as Mode, Volume_EmptyDir_Medium as Medium, WorkloadSpecSchema, capabilitiesOf } from './index.js';
+import {
+  Disconnect_Mode as Mode,
+  Volume_EmptyDir_Medium as Medium,
+  WorkloadSpecSchema,
+  capabilitiesOf,
+} from './index.js';
 import { arbMessage } from './testing/arb-message.js';
 import { specLeaves } from './testing/index.js';
 
@@ -11,11 +16,20 @@ const allLimits = { limits: { cpuMillis: 1, memoryBytes: 1n, pids: 1 } };
 describe('capabilitiesOf', () => {
   it.each<{ name: string; given: Init; needs: string[] }>([
     { name: 'a command', given: { command: ['b'] }, needs: ['runtime.process'] },
-    { name: 'a process by name', given: { command: ['b'], runtime: 'process' }, needs: ['runtime.process'] },
+    {
+      name: 'a process by name',
+      given: { command: ['b'], runtime: 'process' },
+      needs: ['runtime.process'],
+    },
     {
       name: 'limits of a process, which no node has',
       given: { command: ['b'], resources: allLimits },
-      needs: ['runtime.process', 'process.limits.cpu', 'process.limits.memory', 'process.limits.pids'],
+      needs: [
+        'runtime.process',
+        'process.limits.cpu',
+        'process.limits.memory',
+        'process.limits.pids',
+      ],
     },
     {
       name: 'limits of 0, which are none',
@@ -28,8 +42,16 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.process', 'disconnect.exclusive'],
     },
     { name: 'an image', given: { image: 'a' }, needs: ['runtime.cri'] },
-    { name: 'an image with a command', given: { image: 'a', command: ['b'] }, needs: ['runtime.cri'] },
-    { name: 'a runtime by name', given: { command: ['b'], runtime: 'cri' }, needs: ['runtime.cri'] },
+    {
+      name: 'an image with a command',
+      given: { image: 'a', command: ['b'] },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'a runtime by name',
+      given: { command: ['b'], runtime: 'cri' },
+      needs: ['runtime.cri'],
+    },
     {
       name: 'limits of a container',
       given: { image: 'a', resources: allLimits },
@@ -40,14 +62,29 @@ describe('capabilitiesOf', () => {
       given: { image: 'a', disconnect: { mode: Mode.EXCLUSIVE } },
       needs: ['runtime.cri', 'cri.disconnect.exclusive'],
     },
-    { name: 'an init process', given: { image: 'a', init: true }, needs: ['runtime.cri', 'container.init'] },
-    { name: 'the size of /dev/shm', given: { image: 'a', shmSizeBytes: 1n }, needs: ['runtime.cri', 'container.shm'] },
+    {
+      name: 'an init process',
+      given: { image: 'a', init: true },
+      needs: ['runtime.cri', 'container.init'],
+    },
+    {
+      name: 'the size of /dev/shm',
+      given: { image: 'a', shmSizeBytes: 1n },
+      needs: ['runtime.cri', 'container.shm'],
+    },
     {
       name: 'an empty directory in memory',
-      given: { image: 'a', volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }] },
+      given: {
+        image: 'a',
+        volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }],
+      },
       needs: ['runtime.cri', 'volumes.emptydir', 'volumes.memory'],
     },
-    { name: 'a user by name', given: { image: 'a', security: { user: 'nginx' } }, needs: ['runtime.cri', 'security.username'] },
+    {
+      name: 'a user by name',
+      given: { image: 'a', security: { user: 'nginx' } },
+      needs: ['runtime.cri', 'security.username'],
+    },
     {
       name: 'further groups',
       given: { image: 'a', security: { supplementalGroups: [1n], fsGroup: 0n } },
@@ -60,7 +97,10 @@ describe('capabilitiesOf', () => {
     },
     {
       name: 'devices, one of them twice',
-      given: { image: 'a', devices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'].map((hostPath) => ({ hostPath })) },
+      given: {
+        image: 'a',
+        devices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'].map((hostPath) => ({ hostPath })),
+      },
       needs: ['runtime.cri', 'device./dev/fuse', 'device./dev/kvm'],
     },
     {
@@ -74,8 +114,16 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.cri', 'container.ulimits'],
     },
     { name: 'no init process', given: { image: 'a', init: false }, needs: ['runtime.cri'] },
-    { name: 'requests', given: { image: 'a', resources: { requests: { cpuMillis: 5 } } }, needs: ['runtime.cri'] },
-    { name: 'a port', given: { image: 'a', ports: [{ containerPort: 80 }] }, needs: ['runtime.cri'] },
+    {
+      name: 'requests',
+      given: { image: 'a', resources: { requests: { cpuMillis: 5 } } },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'a port',
+      given: { image: 'a', ports: [{ containerPort: 80 }] },
+      needs: ['runtime.cri'],
+    },
     {
       name: 'host ports',
       given: {
@@ -89,10 +137,18 @@ describe('capabilitiesOf', () => {
     },
     {
       name: 'the network of the node, with a port of it',
-      given: { image: 'a', network: { hostNetwork: true }, ports: [{ containerPort: 80, hostPort: 80 }] },
+      given: {
+        image: 'a',
+        network: { hostNetwork: true },
+        ports: [{ containerPort: 80, hostPort: 80 }],
+      },
       needs: ['runtime.cri', 'network.host'],
     },
-    { name: 'a name and DNS', given: { image: 'a', network: { hostname: 'x', dnsServers: ['::1'] } }, needs: ['runtime.cri'] },
+    {
+      name: 'a name and DNS',
+      given: { image: 'a', network: { hostname: 'x', dnsServers: ['::1'] } },
+      needs: ['runtime.cri'],
+    },
     {
       name: 'volumes of all kinds, some twice',
       given: {
@@ -106,8 +162,16 @@ describe('capabilitiesOf', () => {
       },
       needs: ['runtime.cri', 'volumes.emptydir', 'volumes.hostpath', 'volumes.named'],
     },
-    { name: 'an empty security context', given: { image: 'a', security: {} }, needs: ['runtime.cri'] },
-    { name: 'a user', given: { image: 'a', security: { runAsUser: 0n } }, needs: ['runtime.cri', 'security.context'] },
+    {
+      name: 'an empty security context',
+      given: { image: 'a', security: {} },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'a user',
+      given: { image: 'a', security: { runAsUser: 0n } },
+      needs: ['runtime.cri', 'security.context'],
+    },
     {
       name: 'new privileges',
       given: { image: 'a', security: { noNewPrivileges: false } },
@@ -115,7 +179,10 @@ describe('capabilitiesOf', () => {
     },
     {
       name: 'what only some nodes have',
-      given: { image: 'a', security: { apparmorProfile: 'Unconfined', selinuxOptions: '::a_t:', privileged: true } },
+      given: {
+        image: 'a',
+        security: { apparmorProfile: 'Unconfined', selinuxOptions: '::a_t:', privileged: true },
+      },
       needs: ['runtime.cri', 'security.apparmor', 'security.selinux', 'security.privileged'],
     },
     {
@@ -129,22 +196,30 @@ describe('capabilitiesOf', () => {
 
   it('takes the disconnect of the workload, which no template has', () => {
     const template = create(WorkloadSpecSchema, { command: ['a'] });
-    const spec = create(WorkloadSpecSchema, { command: ['a'], disconnect: { mode: Mode.EXCLUSIVE } });
+    const spec = create(WorkloadSpecSchema, {
+      command: ['a'],
+      disconnect: { mode: Mode.EXCLUSIVE },
+    });
     expect(capabilitiesOf(template, spec)).toEqual(['runtime.process', 'disconnect.exclusive']);
     expect(capabilitiesOf(spec, template)).toEqual(['runtime.process']);
     expect(capabilitiesOf(template, undefined)).toEqual(['runtime.process']);
   });
 
-  it.each(specLeaves().filter(({ path }) => path.startsWith('security.')))('$path asks for something', ({ spec }) => {
-    expect(needsOf({ ...spec, image: 'a' }).length).toBe(2);
-  });
+  it.each(specLeaves().filter(({ path }) => path.startsWith('security.')))(
+    '$path asks for something',
+    ({ spec }) => {
+      expect(needsOf({ ...spec, image: 'a' }).length).toBe(2);
+    },
+  );
 
   it('names nothing twice, and nothing of containers for a process', () => {
     fc.assert(
       fc.property(arbMessage(WorkloadSpecSchema), (spec) => {
         const needs = capabilitiesOf(spec);
         expect(new Set(needs).size).toBe(needs.length);
-        const ofProcess = needs.filter((name) => /^(runtime\.process$|process\.|disconnect\.)/.test(name));
+        const ofProcess = needs.filter((name) =>
+          /^(runtime\.process$|process\.|disconnect\.)/.test(name),
+        );
         expect([0, needs.length]).toContain(ofProcess.length);
       }),
     );

@@ -16,9 +16,10 @@ const OF_SOURCE: Readonly<Record<NonNullable<Volume['source']['case']>, string>>
 };
 
 /**
- * What a spec must find on a node, as the scheduler filters by. Plain names are of containers; what processes would need of their
- * runtime and no process runtime has is called `process.<name>`, and what no container runtime has `cri.<name>`: a node that has
- * both runtimes never takes the word of one for the other.
+ * What a spec must find on a node, as the scheduler filters by. Plain names are of containers; what
+ * processes would need of their runtime and no process runtime has is called `process.<name>`, and
+ * what no container runtime has `cri.<name>`: a node that has both runtimes never takes the word of
+ * one for the other.
  * @param template - What replicas are made from.
  * @param spec - Whose `disconnect` holds now: it is not part of a template.
  */
@@ -30,7 +31,11 @@ export function capabilitiesOf(
   const isExclusive = disconnectTimesOf(spec).stopAfterMs !== undefined;
   const limits = limitsOf(template);
   if (!isContainer) {
-    return ['runtime.process', ...limits.map((name) => `process.${name}`), ...(isExclusive ? ['disconnect.exclusive'] : [])];
+    return [
+      'runtime.process',
+      ...limits.map((name) => `process.${name}`),
+      ...(isExclusive ? ['disconnect.exclusive'] : []),
+    ];
   }
   return [
     'runtime.cri',
@@ -80,15 +85,28 @@ function volumesOf({ volumes }: WorkloadSpec): readonly string[] {
   return [...new Set(kinds)].sort();
 }
 
-/** Fields of the security context that need a capability of their own; the others need `security.context`. */
+/**
+ * Fields of the security context that need a capability of their own; the others need
+ * `security.context`.
+ */
 const APART: ReadonlySet<string> = new Set([
   ...['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class'],
   ...['user', 'supplemental_groups', 'fs_group'],
 ]);
 
 function securityOf(security: SecurityContext): readonly string[] {
-  const { apparmorProfile, selinuxOptions, privileged, runtimeClass, user, supplementalGroups, fsGroup } = security;
-  const hasContext = SecurityContextSchema.fields.some((field) => !APART.has(field.name) && isFieldSet(security, field));
+  const {
+    apparmorProfile,
+    selinuxOptions,
+    privileged,
+    runtimeClass,
+    user,
+    supplementalGroups,
+    fsGroup,
+  } = security;
+  const hasContext = SecurityContextSchema.fields.some(
+    (field) => !APART.has(field.name) && isFieldSet(security, field),
+  );
   return [
     ...(hasContext ? ['security.context'] : []),
     ...(user === '' ? [] : ['security.username']),

@@ -1,5 +1,10 @@
 import { createRouterTransport } from '@connectrpc/connect';
-import { AgentService, CoordinatorService, createAgentClient, createCoordinatorClient } from './index.js';
+import {
+  AgentService,
+  CoordinatorService,
+  createAgentClient,
+  createCoordinatorClient,
+} from './index.js';
 
 it('each client calls its own service', async () => {
   const id = 'a'.repeat(64);
@@ -7,6 +12,11 @@ it('each client calls its own service', async () => {
     service(CoordinatorService, { getWorkload: ({ name }) => ({ name, uid: 'u' }) });
     service(AgentService, { listContainers: () => ({ containers: [{ containerId: id }] }) });
   });
-  expect(await createCoordinatorClient(transport).getWorkload({ name: 'web' })).toMatchObject({ name: 'web', uid: 'u' });
-  expect(await createAgentClient(transport).listContainers({})).toMatchObject({ containers: [{ containerId: id }] });
+  expect(await createCoordinatorClient(transport).getWorkload({ name: 'web' })).toMatchObject({
+    name: 'web',
+    uid: 'u',
+  });
+  expect(await createAgentClient(transport).listContainers({})).toMatchObject({
+    containers: [{ containerId: id }],
+  });
 });

@@ -8,7 +8,10 @@ export type AgentClient = Client<typeof AgentService>;
 /** Calls what operators do on a coordinator. */
 export type AdminClient = Client<typeof AdminService>;
 
-/** @param transport - From `@connectrpc/connect-node` (programs) or `@connectrpc/connect-web` (browsers). */
+/**
+ * @param transport - From `@connectrpc/connect-node` (programs) or `@connectrpc/connect-web`
+ * (browsers).
+ */
 export function createCoordinatorClient(transport: Transport): CoordinatorClient {
   return createClient(CoordinatorService, transport);
 }

@@ -44,35 +44,52 @@ describe('what needs a container', () => {
     { field: 'spec.ulimits', spec: { ulimits: [{ name: 'nofile', soft: 5n }] } },
     { field: 'spec.sysctls', spec: { sysctls: { 'net.ipv4.tcp_fin_timeout': '10' } } },
     { field: 'spec.devices', spec: { devices: [{ hostPath: '/dev/fuse' }] } },
-    { field: 'spec.ports[1].host_port', spec: { ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }] } },
+    {
+      field: 'spec.ports[1].host_port',
+      spec: { ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }] },
+    },
   ])('$field is refused for a process', ({ field, spec }) => {
-    expect(problemsOf({ command: ['serve'], ...spec })).toEqual([`${field}: needs a container: set image`]);
+    expect(problemsOf({ command: ['serve'], ...spec })).toEqual([
+      `${field}: needs a container: set image`,
+    ]);
   });
 
   it('is not what is empty', () => {
-    expect(problemsOf({ command: ['serve'], security: {}, volumes: [], network: {}, imagePull: {} })).toEqual([]);
+    expect(
+      problemsOf({ command: ['serve'], security: {}, volumes: [], network: {}, imagePull: {} }),
+    ).toEqual([]);
   });
 
-  it.each(Object.values(Policy).filter((value) => typeof value === 'number'))('an image is pulled by policy %i', (policy) => {
-    expect(ofImage({ imagePull: { policy } })).toEqual([]);
-  });
+  it.each(Object.values(Policy).filter((value) => typeof value === 'number'))(
+    'an image is pulled by policy %i',
+    (policy) => {
+      expect(ofImage({ imagePull: { policy } })).toEqual([]);
+    },
+  );
 });
 
 describe('security', () => {
   const unknown = 'is no Linux capability; write one such as NET_ADMIN or CAP_NET_ADMIN, or ALL';
   const seccomp =
     'must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, as in localhost//etc/seccomp/web.json';
-  const apparmor = 'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, as in localhost/web';
-  const selinux = 'must be user:role:type:level, each of which may be empty but not all, as in ::container_t:s0:c1,c2';
-  const noEffect = 'has no effect in a privileged container; leave it out, or name what is needed in place of privileged';
-  const allAdded = 'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add';
+  const apparmor =
+    'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, as in localhost/web';
+  const selinux =
+    'must be user:role:type:level, each of which may be empty but not all, as in ::container_t:s0:c1,c2';
+  const noEffect =
+    'has no effect in a privileged container; leave it out, or name what is needed in place of privileged';
+  const allAdded =
+    'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add';
 
   it.each<{ security: SecurityInit; says: string }>([
     {
       security: { runAsGroup: 5n },
       says: 'run_as_group: a group needs a user: set spec.security.run_as_user or spec.security.user',
     },
-    { security: { user: 'a', runAsUser: 5n }, says: 'user: is given by run_as_user too; leave out one of them' },
+    {
+      security: { user: 'a', runAsUser: 5n },
+      says: 'user: is given by run_as_user too; leave out one of them',
+    },
     {
       security: { user: 'app', runAsNonRoot: true },
       says: 'user: a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number',
@@ -81,10 +98,19 @@ describe('security', () => {
       security: { user },
       says: `user: ${JSON.stringify(user)} is no user name, such as nginx; a number goes into run_as_user`,
     })),
-    { security: { runAsNonRoot: true, runAsUser: 0n }, says: 'run_as_user: 0 is root, which run_as_non_root refuses' },
-    { security: { capabilitiesAdd: ['NET_ADMIN', 'NET'] }, says: `capabilities_add[1]: "NET" ${unknown}` },
+    {
+      security: { runAsNonRoot: true, runAsUser: 0n },
+      says: 'run_as_user: 0 is root, which run_as_non_root refuses',
+    },
+    {
+      security: { capabilitiesAdd: ['NET_ADMIN', 'NET'] },
+      says: `capabilities_add[1]: "NET" ${unknown}`,
+    },
     { security: { capabilitiesAdd: ['CAP_'] }, says: `capabilities_add[0]: "CAP_" ${unknown}` },
-    { security: { capabilitiesDrop: ['CAP_ALL'] }, says: `capabilities_drop[0]: "CAP_ALL" ${unknown}` },
+    {
+      security: { capabilitiesDrop: ['CAP_ALL'] },
+      says: `capabilities_drop[0]: "CAP_ALL" ${unknown}`,
+    },
     { security: { capabilitiesDrop: [''] }, says: `capabilities_drop[0]: "" ${unknown}` },
     {
       security: { capabilitiesAdd: ['KILL', 'cap_chown'], capabilitiesDrop: ['CHOWN'] },
@@ -94,7 +120,10 @@ describe('security', () => {
       security: { capabilitiesAdd: ['ALL'], capabilitiesDrop: ['all'] },
       says: 'capabilities_add[0]: ALL is both added and dropped; leave out one of them',
     },
-    { security: { capabilitiesAdd: ['all'], capabilitiesDrop: ['CHOWN'] }, says: `capabilities_add[0]: ${allAdded}` },
+    {
+      security: { capabilitiesAdd: ['all'], capabilitiesDrop: ['CHOWN'] },
+      says: `capabilities_add[0]: ${allAdded}`,
+    },
     { security: { seccompProfile: 'runtime/default' }, says: `seccomp_profile: ${seccomp}` },
     { security: { seccompProfile: 'localhost/' }, says: `seccomp_profile: ${seccomp}` },
     {
@@ -110,12 +139,30 @@ describe('security', () => {
     { security: { selinuxOptions: 'container_t' }, says: `selinux_options: ${selinux}` },
     { security: { selinuxOptions: ':::' }, says: `selinux_options: ${selinux}` },
     { security: { selinuxOptions: 'a:b:c d:e' }, says: `selinux_options: ${selinux}` },
-    { security: { privileged: true, capabilitiesDrop: ['CHOWN'] }, says: `capabilities_drop: ${noEffect}` },
-    { security: { privileged: true, seccompProfile: 'RuntimeDefault' }, says: `seccomp_profile: ${noEffect}` },
-    { security: { privileged: true, seccompProfile: 'localhost//a' }, says: `seccomp_profile: ${noEffect}` },
-    { security: { privileged: true, apparmorProfile: 'RuntimeDefault' }, says: `apparmor_profile: ${noEffect}` },
-    { security: { privileged: true, selinuxOptions: '::a:' }, says: `selinux_options: ${noEffect}` },
-    { security: { privileged: true, noNewPrivileges: true }, says: `no_new_privileges: ${noEffect}` },
+    {
+      security: { privileged: true, capabilitiesDrop: ['CHOWN'] },
+      says: `capabilities_drop: ${noEffect}`,
+    },
+    {
+      security: { privileged: true, seccompProfile: 'RuntimeDefault' },
+      says: `seccomp_profile: ${noEffect}`,
+    },
+    {
+      security: { privileged: true, seccompProfile: 'localhost//a' },
+      says: `seccomp_profile: ${noEffect}`,
+    },
+    {
+      security: { privileged: true, apparmorProfile: 'RuntimeDefault' },
+      says: `apparmor_profile: ${noEffect}`,
+    },
+    {
+      security: { privileged: true, selinuxOptions: '::a:' },
+      says: `selinux_options: ${noEffect}`,
+    },
+    {
+      security: { privileged: true, noNewPrivileges: true },
+      says: `no_new_privileges: ${noEffect}`,
+    },
   ])('refuses $security', ({ security, says }) => {
     expect(ofImage({ security })).toEqual([`spec.security.${says}`]);
   });
@@ -126,12 +173,31 @@ describe('security', () => {
     { security: { runAsNonRoot: true } },
     { security: { capabilitiesAdd: ['net_admin', 'CAP_BPF'], capabilitiesDrop: ['ALL'] } },
     { security: { capabilitiesAdd: ['ALL'] } },
-    { security: { seccompProfile: 'localhost//etc/seccomp/web.json', apparmorProfile: 'localhost/web' } },
+    {
+      security: {
+        seccompProfile: 'localhost//etc/seccomp/web.json',
+        apparmorProfile: 'localhost/web',
+      },
+    },
     { security: { seccompProfile: 'Unconfined', apparmorProfile: 'RuntimeDefault' } },
     { security: { selinuxOptions: '::container_t:s0:c1,c2' } },
     { security: { selinuxOptions: 'u:r:t:l' } },
-    { security: { privileged: true, runAsUser: 5n, readOnlyRootFilesystem: true, capabilitiesAdd: ['CHOWN'] } },
-    { security: { privileged: true, seccompProfile: 'Unconfined', apparmorProfile: 'localhost/web', noNewPrivileges: false } },
+    {
+      security: {
+        privileged: true,
+        runAsUser: 5n,
+        readOnlyRootFilesystem: true,
+        capabilitiesAdd: ['CHOWN'],
+      },
+    },
+    {
+      security: {
+        privileged: true,
+        seccompProfile: 'Unconfined',
+        apparmorProfile: 'localhost/web',
+        noNewPrivileges: false,
+      },
+    },
   ])('accepts $security', ({ security }) => {
     expect(ofImage({ security })).toEqual([]);
   });
@@ -140,13 +206,29 @@ describe('security', () => {
 describe('limits of each process', () => {
   const names = 'core, memlock, msgqueue, nice, nofile, nproc, rtprio, sigpending, stack';
   it.each<{ ulimits: { name: string; soft?: bigint; hard?: bigint }[]; says: string[] }>([
-    { ulimits: [{ name: 'core' }, { name: 'memlock', soft: -1n }, { name: 'stack', soft: 5n, hard: -1n }], says: [] },
+    {
+      ulimits: [
+        { name: 'core' },
+        { name: 'memlock', soft: -1n },
+        { name: 'stack', soft: 5n, hard: -1n },
+      ],
+      says: [],
+    },
     { ulimits: [{ name: 'nofile', soft: 1000n, hard: 1000n }], says: [] },
-    { ulimits: [{ name: 'files' }], says: [`[0].name: "files" is no limit; expected one of ${names}`] },
+    {
+      ulimits: [{ name: 'files' }],
+      says: [`[0].name: "files" is no limit; expected one of ${names}`],
+    },
     { ulimits: [{ name: '' }], says: [`[0].name: "" is no limit; expected one of ${names}`] },
-    { ulimits: [{ name: 'core' }, { name: 'core', soft: 1n }], says: ['[1].name: "core" is used twice'] },
+    {
+      ulimits: [{ name: 'core' }, { name: 'core', soft: 1n }],
+      says: ['[1].name: "core" is used twice'],
+    },
     { ulimits: [{ name: 'core', soft: 6n, hard: 5n }], says: ['[0].soft: 6 is above hard, 5'] },
-    { ulimits: [{ name: 'core', soft: -1n, hard: 5n }], says: ['[0].soft: no limit is above hard, 5'] },
+    {
+      ulimits: [{ name: 'core', soft: -1n, hard: 5n }],
+      says: ['[0].soft: no limit is above hard, 5'],
+    },
     {
       ulimits: [{ name: 'nofile', soft: 255n, hard: 300n }],
       says: ['[0].soft: 255 is below 256, which starting a container takes'],
@@ -162,11 +244,19 @@ describe('limits of each process', () => {
 
 describe('devices', () => {
   it.each([
-    { devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/fuse', containerPath: '/dev/other', permissions: 'rw' }], says: [] },
+    {
+      devices: [
+        { hostPath: '/dev/fuse' },
+        { hostPath: '/dev/fuse', containerPath: '/dev/other', permissions: 'rw' },
+      ],
+      says: [],
+    },
     { devices: [{ hostPath: 'fuse' }], says: ['[0].host_path: "fuse" must be an absolute path'] },
     {
       devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/../x' }],
-      says: ['[0].container_path: "/dev/../x" must be written as "/x", without ".", ".." and needless slashes'],
+      says: [
+        '[0].container_path: "/dev/../x" must be written as "/x", without ".", ".." and needless slashes',
+      ],
     },
     {
       devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/fuse' }],
@@ -187,15 +277,26 @@ describe('the platform of an image', () => {
     { platform: 'windows/amd64', problem: says },
   ])('$platform', ({ platform, problem }) => {
     expect(ofImage({ imagePull: { platform } })).toEqual(
-      problem === undefined ? [] : [`spec.image_pull.platform: ${JSON.stringify(platform)} ${problem}`],
+      problem === undefined
+        ? []
+        : [`spec.image_pull.platform: ${JSON.stringify(platform)} ${problem}`],
     );
   });
 });
 
 describe('kernel parameters', () => {
-  const whole = 'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
+  const whole =
+    'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
   it.each<{ sysctls: Record<string, string>; network?: NetworkInit; says: string[] }>([
-    { sysctls: { 'kernel.shmmax': '1', 'kernel.sem': '1 2', 'fs.mqueue.msg_max': '1', 'net.core.somaxconn': '1' }, says: [] },
+    {
+      sysctls: {
+        'kernel.shmmax': '1',
+        'kernel.sem': '1 2',
+        'fs.mqueue.msg_max': '1',
+        'net.core.somaxconn': '1',
+      },
+      says: [],
+    },
     { sysctls: { 'vm.swappiness': '1' }, says: [`["vm.swappiness"]: ${whole}`] },
     { sysctls: { 'kernel.hostname': 'x' }, says: [`["kernel.hostname"]: ${whole}`] },
     {
@@ -215,28 +316,58 @@ describe('volumes', () => {
     source: { case: 'emptyDir', value: {} },
     ...more,
   });
-  const straight = (text: string): string => `must be written as "${text}", without ".", ".." and needless slashes`;
+  const straight = (text: string): string =>
+    `must be written as "${text}", without ".", ".." and needless slashes`;
   const owned = 'belongs to the container runtime; choose another directory';
 
   it('refuses a volume where shm_size_bytes makes one', () => {
-    const says = 'spec.volumes[0].mount_path: "/dev/shm" is made by shm_size_bytes; leave out one of them';
+    const says =
+      'spec.volumes[0].mount_path: "/dev/shm" is made by shm_size_bytes; leave out one of them';
     expect(ofImage({ volumes: [at('/dev/shm')], shmSizeBytes: 1n })).toEqual([says]);
     expect(ofImage({ volumes: [at('/dev/shm')] })).toEqual([]);
   });
 
   it.each<{ name: string; volumes: VolumeInit[]; says: string }>([
-    { name: 'a name twice', volumes: [at('/a', { name: 'x' }), at('/b', { name: 'x' })], says: '[1].name: "x" is used twice' },
+    {
+      name: 'a name twice',
+      volumes: [at('/a', { name: 'x' }), at('/b', { name: 'x' })],
+      says: '[1].name: "x" is used twice',
+    },
     {
       name: 'a place twice',
       volumes: [at('/a', { name: 'x' }), at('/a', { name: 'y' })],
       says: '[1].mount_path: "/a" is used twice',
     },
-    { name: 'a relative place', volumes: [at('data')], says: '[0].mount_path: "data" must be an absolute path' },
-    { name: 'a place with ..', volumes: [at('/a/../b')], says: `[0].mount_path: "/a/../b" ${straight('/b')}` },
-    { name: 'a place with .', volumes: [at('/a/./b')], says: `[0].mount_path: "/a/./b" ${straight('/a/b')}` },
-    { name: 'doubled slashes', volumes: [at('//a')], says: `[0].mount_path: "//a" ${straight('/a')}` },
-    { name: 'a slash at the end', volumes: [at('/a/')], says: `[0].mount_path: "/a/" ${straight('/a')}` },
-    { name: 'a NUL', volumes: [at('/a\0')], says: '[0].mount_path: "/a\\u0000" must not contain control characters' },
+    {
+      name: 'a relative place',
+      volumes: [at('data')],
+      says: '[0].mount_path: "data" must be an absolute path',
+    },
+    {
+      name: 'a place with ..',
+      volumes: [at('/a/../b')],
+      says: `[0].mount_path: "/a/../b" ${straight('/b')}`,
+    },
+    {
+      name: 'a place with .',
+      volumes: [at('/a/./b')],
+      says: `[0].mount_path: "/a/./b" ${straight('/a/b')}`,
+    },
+    {
+      name: 'doubled slashes',
+      volumes: [at('//a')],
+      says: `[0].mount_path: "//a" ${straight('/a')}`,
+    },
+    {
+      name: 'a slash at the end',
+      volumes: [at('/a/')],
+      says: `[0].mount_path: "/a/" ${straight('/a')}`,
+    },
+    {
+      name: 'a NUL',
+      volumes: [at('/a\0')],
+      says: '[0].mount_path: "/a\\u0000" must not contain control characters',
+    },
     ...['/', '/proc', '/proc/sys', '/sys', '/sys/fs', '/dev'].map((place) => ({
       name: place,
       volumes: [at(place)],
@@ -265,9 +396,18 @@ describe('volumes', () => {
     const volumes: VolumeInit[] = [
       { name: 'a', mountPath: '/data', source: { case: 'named', value: { name: 'data' } } },
       { name: 'b', mountPath: '/data/cache', source: { case: 'emptyDir', value: {} } },
-      { name: 'c', mountPath: '/host', readOnly: true, source: { case: 'hostPath', value: { path: '/' } } },
+      {
+        name: 'c',
+        mountPath: '/host',
+        readOnly: true,
+        source: { case: 'hostPath', value: { path: '/' } },
+      },
       { name: 'd', mountPath: '/dev/shm', source: { case: 'emptyDir', value: {} } },
-      { name: 'e', mountPath: '/system', source: { case: 'hostPath', value: { path: '/sys/fs/bpf' } } },
+      {
+        name: 'e',
+        mountPath: '/system',
+        source: { case: 'hostPath', value: { path: '/sys/fs/bpf' } },
+      },
       { name: 'f', mountPath: '/process', source: { case: 'emptyDir', value: {} } },
     ];
     expect(ofImage({ volumes })).toEqual([]);
@@ -275,7 +415,13 @@ describe('volumes', () => {
 });
 
 describe('network', () => {
-  it.each<{ name: string; network?: NetworkInit; ports?: PortInit[]; volumes?: VolumeInit[]; says: string }>([
+  it.each<{
+    name: string;
+    network?: NetworkInit;
+    ports?: PortInit[];
+    volumes?: VolumeInit[];
+    says: string;
+  }>([
     {
       name: 'a host port twice',
       ports: [
@@ -300,7 +446,11 @@ describe('network', () => {
       network: { dnsServers: ['10.0.0.1', 'dns.example'] },
       says: 'network.dns_servers[1]: "dns.example" is no IP address',
     },
-    { name: 'half an address', network: { dnsServers: ['10.0.0'] }, says: 'network.dns_servers[0]: "10.0.0" is no IP address' },
+    {
+      name: 'half an address',
+      network: { dnsServers: ['10.0.0'] },
+      says: 'network.dns_servers[0]: "10.0.0" is no IP address',
+    },
     {
       name: 'an extra host whose address is a name',
       network: {
@@ -314,7 +464,13 @@ describe('network', () => {
     {
       name: 'extra hosts where a volume takes the place of their file',
       network: { extraHosts: [{ ip: '10.0.0.1', hostnames: ['db'] }] },
-      volumes: [{ name: 'hosts', mountPath: '/etc/hosts', source: { case: 'hostPath', value: { path: '/srv/hosts' } } }],
+      volumes: [
+        {
+          name: 'hosts',
+          mountPath: '/etc/hosts',
+          source: { case: 'hostPath', value: { path: '/srv/hosts' } },
+        },
+      ],
       says: 'network.extra_hosts: volume "hosts" is mounted at /etc/hosts in place of the file that would have them; leave out one of them',
     },
   ])('refuses $name', ({ network, ports, volumes, says }) => {
@@ -328,8 +484,16 @@ describe('network', () => {
 
   it.each([
     { name: 'no host name', hostnames: [], says: 'hostnames: must not be empty' },
-    { name: 'a line end in a host name', hostnames: ['db\n10.0.0.9 other'], says: 'hostnames[0]: ' },
-    { name: 'two names in one', hostnames: ['db cache'], says: 'hostnames[0]: must be a host name: letters, digits' },
+    {
+      name: 'a line end in a host name',
+      hostnames: ['db\n10.0.0.9 other'],
+      says: 'hostnames[0]: ',
+    },
+    {
+      name: 'two names in one',
+      hostnames: ['db cache'],
+      says: 'hostnames[0]: must be a host name: letters, digits',
+    },
     { name: 'a comment', hostnames: ['#'], says: 'hostnames[0]: ' },
     { name: 'an empty label', hostnames: ['a..b'], says: 'hostnames[0]: ' },
   ])('refuses $name of an extra host', ({ hostnames, says }) => {
@@ -352,7 +516,9 @@ describe('network', () => {
       { containerPort: 53, hostPort: 53 },
       { containerPort: 53, hostPort: 53, name: 'udp', protocol: Protocol.UDP },
     ];
-    expect(ofImage({ ports, network: { hostname: 'web', dnsServers: ['10.0.0.1', 'fd00::53'] } })).toEqual([]);
+    expect(
+      ofImage({ ports, network: { hostname: 'web', dnsServers: ['10.0.0.1', 'fd00::53'] } }),
+    ).toEqual([]);
     expect(ofImage({ ports, network: { hostNetwork: true } })).toEqual([]);
   });
 });
@@ -366,8 +532,14 @@ describe('limits', () => {
   });
 
   it('of a processor are what the kernel can hold a container to', () => {
-    const limited = (cpuMillis: number): Init => ({ resources: { requests: { cpuMillis: 0 }, limits: { cpuMillis } } });
-    expect([ofImage(limited(10)), ofImage(limited(0)), problemsOf({ command: ['a'], ...limited(9) })]).toEqual([[], [], []]);
+    const limited = (cpuMillis: number): Init => ({
+      resources: { requests: { cpuMillis: 0 }, limits: { cpuMillis } },
+    });
+    expect([
+      ofImage(limited(10)),
+      ofImage(limited(0)),
+      problemsOf({ command: ['a'], ...limited(9) }),
+    ]).toEqual([[], [], []]);
     expect(ofImage(limited(9))).toEqual([
       'spec.resources.limits.cpu_millis: 9 is below 10, the least that the kernel of a node can hold a container to',
     ]);

@@ -37,5 +37,6 @@ function* containerFields(spec: WorkloadSpec): Generator<string> {
   if (spec.ulimits.length > 0) yield 'spec.ulimits';
   if (Object.keys(spec.sysctls).length > 0) yield 'spec.sysctls';
   if (spec.devices.length > 0) yield 'spec.devices';
-  for (const [index, port] of spec.ports.entries()) if (port.hostPort !== 0) yield `spec.ports[${index}].host_port`;
+  for (const [index, port] of spec.ports.entries())
+    if (port.hostPort !== 0) yield `spec.ports[${index}].host_port`;
 }

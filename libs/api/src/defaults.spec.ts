@@ -48,7 +48,11 @@ describe('withDefaults', () => {
           promotion: Rollout_Promotion.AUTO,
           steps: [],
         },
-        disconnect: { mode: Mode.AVAILABLE, lostAfter: durationFromMs(0), stopAfter: durationFromMs(10_000) },
+        disconnect: {
+          mode: Mode.AVAILABLE,
+          lostAfter: durationFromMs(0),
+          stopAfter: durationFromMs(10_000),
+        },
         mode: WorkloadSpec_Mode.REPLICATED,
       }),
     );
@@ -57,8 +61,16 @@ describe('withDefaults', () => {
   it.each<{ name: string; given: Init; shows: object }>([
     {
       name: 'explicit zeros stay',
-      given: { replicas: 0, priority: 0, rollout: { maxSurge: 0, minReadyDuration: durationFromMs(0) } },
-      shows: { replicas: 0, priority: 0, rollout: { maxSurge: 0, minReadyDuration: { seconds: 0n } } },
+      given: {
+        replicas: 0,
+        priority: 0,
+        rollout: { maxSurge: 0, minReadyDuration: durationFromMs(0) },
+      },
+      shows: {
+        replicas: 0,
+        priority: 0,
+        rollout: { maxSurge: 0, minReadyDuration: { seconds: 0n } },
+      },
     },
     {
       name: 'an explicit request of nothing stays',
@@ -87,7 +99,12 @@ describe('withDefaults', () => {
     },
     {
       name: 'a limit leaves the given request',
-      given: { resources: { requests: { cpuMillis: 7, memoryBytes: 0n }, limits: { cpuMillis: 50, memoryBytes: 16n } } },
+      given: {
+        resources: {
+          requests: { cpuMillis: 7, memoryBytes: 0n },
+          limits: { cpuMillis: 50, memoryBytes: 16n },
+        },
+      },
       shows: { resources: { requests: { cpuMillis: 7, memoryBytes: 0n } } },
     },
     {
@@ -122,8 +139,12 @@ describe('withDefaults', () => {
     },
     {
       name: 'a workload term is about the node',
-      given: { placement: { antiAffinity: { workloads: [{ topology: '' }, { topology: 'zone' }] } } },
-      shows: { placement: { antiAffinity: { workloads: [{ topology: 'node' }, { topology: 'zone' }] } } },
+      given: {
+        placement: { antiAffinity: { workloads: [{ topology: '' }, { topology: 'zone' }] } },
+      },
+      shows: {
+        placement: { antiAffinity: { workloads: [{ topology: 'node' }, { topology: 'zone' }] } },
+      },
     },
   ])('$name', ({ given, shows }) => {
     expect(full(given)).toMatchObject(shows);
@@ -145,7 +166,9 @@ describe('withDefaults', () => {
         const once = withDefaults(given);
         expect(given).toEqual(before);
         expect(equals(WorkloadSpecSchema, withDefaults(once), once)).toBe(true);
-        const overwritten = diffSpecs(given, once).filter(({ path, before: said }) => said !== undefined && !isFilledList(path));
+        const overwritten = diffSpecs(given, once).filter(
+          ({ path, before: said }) => said !== undefined && !isFilledList(path),
+        );
         expect(overwritten).toEqual([]);
       }),
     );
@@ -156,17 +179,23 @@ describe('withDefaults', () => {
   });
 });
 
-/** Lists are compared as a whole: an unnamed port is filled in within one, as are topologies and a skew of 0 that is no value. */
+/**
+ * Lists are compared as a whole: an unnamed port is filled in within one, as are topologies and a
+ * skew of 0 that is no value.
+ */
 function isFilledList(path: string): boolean {
   return path === 'ports' || path.endsWith('affinity.workloads');
 }
 
 describe('small rules', () => {
   it('names what was not named', () => {
-    expect([namespaceOf({ namespace: '' }), namespaceOf({ namespace: 'shop' })]).toEqual([DEFAULTS.namespace, 'shop']);
-    expect([portNameOf({ name: '', containerPort: 53 }), portNameOf({ name: 'dns', containerPort: 53 })]).toEqual([
-      'port-53',
-      'dns',
+    expect([namespaceOf({ namespace: '' }), namespaceOf({ namespace: 'shop' })]).toEqual([
+      DEFAULTS.namespace,
+      'shop',
     ]);
+    expect([
+      portNameOf({ name: '', containerPort: 53 }),
+      portNameOf({ name: 'dns', containerPort: 53 }),
+    ]).toEqual(['port-53', 'dns']);
   });
 });

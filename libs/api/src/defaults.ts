@@ -55,13 +55,17 @@ export function namespaceOf(request: { readonly namespace: string }): string {
 }
 
 /** The name of a port that was declared without one. */
-export function portNameOf(port: { readonly name: string; readonly containerPort: number }): string {
+export function portNameOf(port: {
+  readonly name: string;
+  readonly containerPort: number;
+}): string {
   return port.name === '' ? `port-${port.containerPort}` : port.name;
 }
 
 /**
- * A copy of the spec in which every absent field has its default. Two stay absent: `min_available`, whose default depends on
- * the count, and `max_retries` where there is no limit. Doing it twice changes nothing more.
+ * A copy of the spec in which every absent field has its default. Two stay absent: `min_available`,
+ * whose default depends on the count, and `max_retries` where there is no limit. Doing it twice
+ * changes nothing more.
  */
 export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   const full = clone(WorkloadSpecSchema, spec);
@@ -75,7 +79,8 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   full.placement ??= create(PlacementSchema);
   fillPlacement(full.placement);
   full.restart ??= create(RestartPolicySchema);
-  if (full.restart.policy === RestartPolicy_Policy.ON_FAILURE) full.restart.maxRetries ??= DEFAULTS.onFailureMaxRetries;
+  if (full.restart.policy === RestartPolicy_Policy.ON_FAILURE)
+    full.restart.maxRetries ??= DEFAULTS.onFailureMaxRetries;
   full.terminationGracePeriod ??= durationFromMs(DEFAULTS.terminationGraceMs);
   full.preStopDelay ??= durationFromMs(full.ports.length > 0 ? DEFAULTS.preStopDelayMs : 0);
   for (const port of full.ports) port.name = portNameOf(port);
@@ -95,7 +100,10 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
 }
 
 /** A limit of 0 is none. */
-function atMostLimit<Amount extends number | bigint>(request: Amount, limit: Amount | undefined): Amount {
+function atMostLimit<Amount extends number | bigint>(
+  request: Amount,
+  limit: Amount | undefined,
+): Amount {
   return limit !== undefined && limit > 0 && limit < request ? limit : request;
 }
 
@@ -112,7 +120,8 @@ function fillProbe(probe: Probe): void {
   probe.timeout ??= durationFromMs(DEFAULTS.probeTimeoutMs);
   if (probe.successThreshold === 0) probe.successThreshold = DEFAULTS.probeSuccessThreshold;
   if (probe.failureThreshold === 0) probe.failureThreshold = DEFAULTS.probeFailureThreshold;
-  if (probe.check.case === 'http' && probe.check.value.path === '') probe.check.value.path = DEFAULTS.probePath;
+  if (probe.check.case === 'http' && probe.check.value.path === '')
+    probe.check.value.path = DEFAULTS.probePath;
 }
 
 /** What a workload wants of replicas whose node is cut off, milliseconds. */
@@ -124,13 +133,20 @@ export interface DisconnectTimes {
 }
 
 /** The disconnect part of a spec, with its defaults. */
-export function disconnectTimesOf(spec: Pick<WorkloadSpec, 'disconnect'> | undefined): DisconnectTimes {
-  const disconnect = spec?.disconnect === undefined ? create(DisconnectSchema) : clone(DisconnectSchema, spec.disconnect);
+export function disconnectTimesOf(
+  spec: Pick<WorkloadSpec, 'disconnect'> | undefined,
+): DisconnectTimes {
+  const disconnect =
+    spec?.disconnect === undefined
+      ? create(DisconnectSchema)
+      : clone(DisconnectSchema, spec.disconnect);
   fillDisconnect(disconnect);
   const { mode, stopAfter, lostAfter } = disconnect;
   return {
     lostAfterMs: lostAfter === undefined ? DEFAULTS.lostAfterMs : durationMs(lostAfter),
-    ...(mode === Disconnect_Mode.EXCLUSIVE && stopAfter !== undefined ? { stopAfterMs: durationMs(stopAfter) } : {}),
+    ...(mode === Disconnect_Mode.EXCLUSIVE && stopAfter !== undefined
+      ? { stopAfterMs: durationMs(stopAfter) }
+      : {}),
   };
 }
 
@@ -138,5 +154,7 @@ export function disconnectTimesOf(spec: Pick<WorkloadSpec, 'disconnect'> | undef
 function fillDisconnect(disconnect: Disconnect): void {
   disconnect.stopAfter ??= durationFromMs(DEFAULTS.stopAfterMs);
   const exclusive = disconnect.mode === Disconnect_Mode.EXCLUSIVE;
-  disconnect.lostAfter ??= durationFromMs(exclusive ? 2 * durationMs(disconnect.stopAfter) : DEFAULTS.lostAfterMs);
+  disconnect.lostAfter ??= durationFromMs(
+    exclusive ? 2 * durationMs(disconnect.stopAfter) : DEFAULTS.lostAfterMs,
+  );
 }

@@ -11,10 +11,15 @@ export function* deviceRules({ devices }: WorkloadSpec): Generator<Violation> {
       ['container_path', containerPath],
     ] as const) {
       const problem = path === '' ? undefined : absolutePathProblem(path);
-      if (problem !== undefined) yield { field: `spec.devices[${index}].${name}`, message: `${JSON.stringify(path)} ${problem}` };
+      if (problem !== undefined)
+        yield {
+          field: `spec.devices[${index}].${name}`,
+          message: `${JSON.stringify(path)} ${problem}`,
+        };
     }
     const place = containerPath === '' ? hostPath : containerPath;
-    if (places.has(place)) yield { field: `spec.devices[${index}].container_path`, message: `"${place}" is used twice` };
+    if (places.has(place))
+      yield { field: `spec.devices[${index}].container_path`, message: `"${place}" is used twice` };
     places.add(place);
   }
 }

@@ -1,6 +1,13 @@
 import { CloudlessError, InvalidInputError, StoppedError, type ErrorKind } from '@cloudless/base';
 import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
-import { CoordinatorService, codeOfKind, createErrorInterceptor, fromConnectError, kindOfCode, toConnectError } from './index.js';
+import {
+  CoordinatorService,
+  codeOfKind,
+  createErrorInterceptor,
+  fromConnectError,
+  kindOfCode,
+  toConnectError,
+} from './index.js';
 
 const table: readonly { kind: ErrorKind; code: Code }[] = [
   { kind: 'invalid', code: Code.InvalidArgument },
@@ -26,9 +33,12 @@ describe('kinds and codes', () => {
     expect(fromConnectError(new ConnectError('why', code))).toMatchObject({ kind, message: 'why' });
   });
 
-  it.each([Code.Canceled, Code.Unknown, Code.DataLoss])('code %i, which is never sent, is internal', (code) => {
-    expect(kindOfCode(code)).toBe('internal');
-  });
+  it.each([Code.Canceled, Code.Unknown, Code.DataLoss])(
+    'code %i, which is never sent, is internal',
+    (code) => {
+      expect(kindOfCode(code)).toBe('internal');
+    },
+  );
 });
 
 describe('toConnectError', () => {
@@ -56,8 +66,18 @@ describe('toConnectError', () => {
       code: Code.Internal,
       text: 'internal error',
     },
-    { name: 'says nothing of other errors', reason: new TypeError('secret path'), code: Code.Internal, text: 'internal error' },
-    { name: 'says nothing of what is no error', reason: 'secret path', code: Code.Internal, text: 'internal error' },
+    {
+      name: 'says nothing of other errors',
+      reason: new TypeError('secret path'),
+      code: Code.Internal,
+      text: 'internal error',
+    },
+    {
+      name: 'says nothing of what is no error',
+      reason: 'secret path',
+      code: Code.Internal,
+      text: 'internal error',
+    },
     {
       name: 'calls a stopped wait unavailable',
       reason: new StoppedError('secret path'),
@@ -72,7 +92,11 @@ describe('toConnectError', () => {
     },
   ])('$name', ({ reason, code, text }) => {
     const error = toConnectError(reason);
-    expect({ code: error.code, text: error.rawMessage, cause: error.cause }).toEqual({ code, text, cause: reason });
+    expect({ code: error.code, text: error.rawMessage, cause: error.cause }).toEqual({
+      code,
+      text,
+      cause: reason,
+    });
   });
 
   it('passes what is one already, also as the reason of a stopped wait', () => {
@@ -84,7 +108,11 @@ describe('toConnectError', () => {
 describe('fromConnectError', () => {
   it('keeps the failure as cause, passes ours, and takes anything', () => {
     const failure = new ConnectError('busy', Code.ResourceExhausted);
-    expect(fromConnectError(failure)).toMatchObject({ kind: 'exhausted', message: 'busy', cause: failure });
+    expect(fromConnectError(failure)).toMatchObject({
+      kind: 'exhausted',
+      message: 'busy',
+      cause: failure,
+    });
     const ours = new CloudlessError('denied', 'no');
     expect(fromConnectError(ours)).toBe(ours);
     expect(fromConnectError('odd')).toMatchObject({ kind: 'internal', message: 'odd' });
@@ -107,7 +135,11 @@ describe('createErrorInterceptor', () => {
           },
         });
       },
-      { router: { interceptors: [createErrorInterceptor((rpc, cause) => inside.push([rpc, cause]))] } },
+      {
+        router: {
+          interceptors: [createErrorInterceptor((rpc, cause) => inside.push([rpc, cause]))],
+        },
+      },
     );
     const client = createClient(CoordinatorService, transport);
     let items = 0;
@@ -123,14 +155,24 @@ describe('createErrorInterceptor', () => {
     { where: 'unary', items: 0, rpc: 'cloudless.api.CoordinatorService/GetWorkload' },
     { where: 'stream at once', items: 0, rpc: 'cloudless.api.CoordinatorService/WatchWorkloads' },
     { where: 'stream later', items: 1, rpc: 'cloudless.api.CoordinatorService/WatchWorkloads' },
-  ])('$where: gives our kinds their code, and hides and tells of the rest', async ({ where, items, rpc }) => {
-    const known = await call(where, new CloudlessError('compacted', 'read anew'));
-    expect(known).toMatchObject({ failure: { code: Code.OutOfRange, rawMessage: 'read anew' }, inside: [], items });
-    const bug = new TypeError('x is undefined');
-    const unknown = await call(where, bug);
-    expect(unknown).toMatchObject({ failure: { code: Code.Internal, rawMessage: 'internal error' }, items });
-    expect(unknown.inside).toEqual([[rpc, bug]]);
-  });
+  ])(
+    '$where: gives our kinds their code, and hides and tells of the rest',
+    async ({ where, items, rpc }) => {
+      const known = await call(where, new CloudlessError('compacted', 'read anew'));
+      expect(known).toMatchObject({
+        failure: { code: Code.OutOfRange, rawMessage: 'read anew' },
+        inside: [],
+        items,
+      });
+      const bug = new TypeError('x is undefined');
+      const unknown = await call(where, bug);
+      expect(unknown).toMatchObject({
+        failure: { code: Code.Internal, rawMessage: 'internal error' },
+        items,
+      });
+      expect(unknown.inside).toEqual([[rpc, bug]]);
+    },
+  );
 
   it('lets a stream be left early, and ends what makes it', async () => {
     let ended = false;
@@ -141,7 +183,9 @@ describe('createErrorInterceptor', () => {
         ended = true;
       }
     };
-    const next = createErrorInterceptor(() => undefined)(() => Promise.resolve({ stream: true, message: endless() } as never));
+    const next = createErrorInterceptor(() => undefined)(() =>
+      Promise.resolve({ stream: true, message: endless() } as never),
+    );
     const response = await next({
       stream: true,
       service: CoordinatorService,

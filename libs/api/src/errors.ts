@@ -17,7 +17,9 @@ const codeOf: Record<ErrorKind, Code> = {
   internal: Code.Internal,
 };
 
-const kindOf = new Map<Code, ErrorKind>(Object.entries(codeOf).map(([kind, code]) => [code, kind as ErrorKind]));
+const kindOf = new Map<Code, ErrorKind>(
+  Object.entries(codeOf).map(([kind, code]) => [code, kind as ErrorKind]),
+);
 
 /** The wire code of a kind of failure. */
 export function codeOfKind(kind: ErrorKind): Code {
@@ -31,12 +33,15 @@ export function kindOfCode(code: Code): ErrorKind {
 
 /** A code as texts show it: `already_exists`. */
 export function codeName(code: Code): string {
-  return (Code[code] ?? 'Unknown').replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`).toLowerCase();
+  return (Code[code] ?? 'Unknown')
+    .replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`)
+    .toLowerCase();
 }
 
 /**
- * What goes to the caller: a `ConnectError` passes, our kinds get their code, the rest is `internal error` and keeps its
- * cause on this side. A wait that was stopped gives the reason of its signal, as that of a call whose deadline has passed.
+ * What goes to the caller: a `ConnectError` passes, our kinds get their code, the rest is `internal
+ * error` and keeps its cause on this side. A wait that was stopped gives the reason of its signal,
+ * as that of a call whose deadline has passed.
  */
 export function toConnectError(reason: unknown): ConnectError {
   if (reason instanceof ConnectError) return reason;
@@ -45,14 +50,22 @@ export function toConnectError(reason: unknown): ConnectError {
   }
   if (isStopped(reason)) {
     if (reason.cause instanceof ConnectError) return reason.cause;
-    return new ConnectError('stopped before it was done', Code.Unavailable, undefined, undefined, reason);
+    return new ConnectError(
+      'stopped before it was done',
+      Code.Unavailable,
+      undefined,
+      undefined,
+      reason,
+    );
   }
   return new ConnectError('internal error', Code.Internal, undefined, undefined, reason);
 }
 
 /** `sleep` ends so when its signal is aborted, and Node's own calls end with an `AbortError`. */
 function isStopped(reason: unknown): reason is Error {
-  return reason instanceof StoppedError || (reason instanceof Error && reason.name === 'AbortError');
+  return (
+    reason instanceof StoppedError || (reason instanceof Error && reason.name === 'AbortError')
+  );
 }
 
 /** What a client makes of a failed call: one of our kinds with the server's message. */
@@ -66,7 +79,9 @@ export function fromConnectError(reason: unknown): CloudlessError {
  * Server interceptor: every failure leaves as a `ConnectError`, also one while a stream is read.
  * @param onInternal - Told of each failure whose cause the caller does not see.
  */
-export function createErrorInterceptor(onInternal: (rpc: string, reason: unknown) => void): Interceptor {
+export function createErrorInterceptor(
+  onInternal: (rpc: string, reason: unknown) => void,
+): Interceptor {
   return (next) => async (request) => {
     const rpc = `${request.service.typeName}/${request.method.name}`;
     const convert = (reason: unknown): ConnectError => {
@@ -76,7 +91,9 @@ export function createErrorInterceptor(onInternal: (rpc: string, reason: unknown
     };
     try {
       const response = await next(request);
-      return response.stream ? { ...response, message: convertFailures(response.message, convert) } : response;
+      return response.stream
+        ? { ...response, message: convertFailures(response.message, convert) }
+        : response;
     } catch (reason) {
       throw convert(reason);
     }

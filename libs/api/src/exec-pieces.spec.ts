@@ -18,9 +18,18 @@ describe('a result of a command', () => {
   it.each([
     { name: 'is empty', output: {} },
     { name: 'fits into one piece', output: { stdout: 'out', stderr: 'err' } },
-    { name: 'has one character too many for one piece', output: { stdout: 'a'.repeat(EXEC_PIECE_LENGTH + 1) } },
-    { name: 'has a longer error output than output', output: { stdout: 'a', stderr: 'b'.repeat(3 * EXEC_PIECE_LENGTH) } },
-    { name: 'has a surrogate pair across the border of a piece', output: { stdout: `${'a'.repeat(EXEC_PIECE_LENGTH - 1)}😀b` } },
+    {
+      name: 'has one character too many for one piece',
+      output: { stdout: 'a'.repeat(EXEC_PIECE_LENGTH + 1) },
+    },
+    {
+      name: 'has a longer error output than output',
+      output: { stdout: 'a', stderr: 'b'.repeat(3 * EXEC_PIECE_LENGTH) },
+    },
+    {
+      name: 'has a surrogate pair across the border of a piece',
+      output: { stdout: `${'a'.repeat(EXEC_PIECE_LENGTH - 1)}😀b` },
+    },
     { name: 'is all surrogate pairs', output: { stdout: `x${'😀'.repeat(EXEC_PIECE_LENGTH)}` } },
     {
       name: 'is the largest there is',
@@ -33,14 +42,20 @@ describe('a result of a command', () => {
     },
   ])('arrives as it was sent when it $name', ({ output }) => {
     const result = create(ExecCommandResponseSchema, { ...others, ...output });
-    const [before, after] = [result, sent(result)].map((one) => Buffer.from(toBinary(ExecCommandResponseSchema, one)));
+    const [before, after] = [result, sent(result)].map((one) =>
+      Buffer.from(toBinary(ExecCommandResponseSchema, one)),
+    );
     expect(before!.equals(after!)).toBe(true);
   });
 
   it('has pieces of 64 Ki characters and bytes at most', () => {
     const stdout = 'ä'.repeat(1024 * 1024);
-    const pieces = splitExecResult(create(ExecCommandResponseSchema, { ...others, stdout, stdoutRaw: new Uint8Array(100_000) }));
-    expect(pieces.map((piece) => [piece.stdout.length, piece.stdoutRaw.length, piece.exitCode])).toEqual([
+    const pieces = splitExecResult(
+      create(ExecCommandResponseSchema, { ...others, stdout, stdoutRaw: new Uint8Array(100_000) }),
+    );
+    expect(
+      pieces.map((piece) => [piece.stdout.length, piece.stdoutRaw.length, piece.exitCode]),
+    ).toEqual([
       [65_536, 65_536, 0],
       [65_536, 34_464, 0],
       ...Array.from({ length: 13 }, () => [65_536, 0, 0]),

@@ -19,7 +19,10 @@ const MAX_RESULT_LENGTH = 8 * 1024 * 1024;
 export function splitExecResult(result: ExecCommandResponse): ExecCommandResponse[] {
   const texts = { stdout: splitText(result.stdout), stderr: splitText(result.stderr) };
   const raw = { stdout: splitBytes(result.stdoutRaw), stderr: splitBytes(result.stderrRaw) };
-  const count = Math.max(1, ...[texts.stdout, texts.stderr, raw.stdout, raw.stderr].map(({ length }) => length));
+  const count = Math.max(
+    1,
+    ...[texts.stdout, texts.stderr, raw.stdout, raw.stderr].map(({ length }) => length),
+  );
   return Array.from({ length: count }, (_, index) =>
     create(ExecCommandResponseSchema, {
       ...(index < count - 1 ? {} : withoutOutput(result)),
@@ -38,9 +41,13 @@ export class ExecResultJoiner {
 
   /** @throws kind `exhausted` when the result is larger than any that an agent may send. */
   add(piece: ExecCommandResponse): void {
-    this.length += piece.stdout.length + piece.stderr.length + piece.stdoutRaw.length + piece.stderrRaw.length;
+    this.length +=
+      piece.stdout.length + piece.stderr.length + piece.stdoutRaw.length + piece.stderrRaw.length;
     if (this.length > MAX_RESULT_LENGTH) {
-      throw new CloudlessError('exhausted', 'the command has run, but its result is larger than 1 MiB for each stream');
+      throw new CloudlessError(
+        'exhausted',
+        'the command has run, but its result is larger than 1 MiB for each stream',
+      );
     }
     this.pieces.push(piece);
   }

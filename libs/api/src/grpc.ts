@@ -4,7 +4,10 @@ import { Health } from './gen/grpc/health/v1/health_pb.js';
 /** The standard gRPC services a server of this API offers beside its own: health and reflection. */
 export * from './gen/grpc/health/v1/health_pb.js';
 export { ServerReflection as ServerReflectionV1 } from './gen/grpc/reflection/v1/reflection_pb.js';
-export type { ServerReflectionRequest, ServerReflectionResponse } from './gen/grpc/reflection/v1/reflection_pb.js';
+export type {
+  ServerReflectionRequest,
+  ServerReflectionResponse,
+} from './gen/grpc/reflection/v1/reflection_pb.js';
 export { ServerReflection as ServerReflectionV1Alpha } from './gen/grpc/reflection/v1alpha/reflection_pb.js';
 
 /** Calls any server's `grpc.health.v1.Health`. */

@@ -7,7 +7,11 @@ describe('hostPortsOf', () => {
   const dns = { containerPort: 53, protocol: Protocol.UDP };
   it.each<{ name: string; spec: MessageInitShape<typeof WorkloadSpecSchema>; ports: string[] }>([
     { name: 'declared ports alone take none', spec: { ports: [web, dns] }, ports: [] },
-    { name: 'a host port', spec: { ports: [{ ...web, hostPort: 8080 }, dns] }, ports: ['tcp 8080'] },
+    {
+      name: 'a host port',
+      spec: { ports: [{ ...web, hostPort: 8080 }, dns] },
+      ports: ['tcp 8080'],
+    },
     { name: 'one of UDP', spec: { ports: [{ ...dns, hostPort: 5353 }] }, ports: ['udp 5353'] },
     {
       name: 'all that are declared, with the network of the node',
@@ -20,8 +24,16 @@ describe('hostPortsOf', () => {
       ports: ['tcp 80'],
     },
     { name: 'none declared', spec: { network: { hostNetwork: true } }, ports: [] },
-    { name: 'other settings of the network', spec: { ports: [web], network: { hostname: 'web' } }, ports: [] },
+    {
+      name: 'other settings of the network',
+      spec: { ports: [web], network: { hostname: 'web' } },
+      ports: [],
+    },
   ])('$name', ({ spec, ports }) => {
-    expect(hostPortsOf(create(WorkloadSpecSchema, spec)).map(({ protocol, number }) => `${protocol} ${number}`)).toEqual(ports);
+    expect(
+      hostPortsOf(create(WorkloadSpecSchema, spec)).map(
+        ({ protocol, number }) => `${protocol} ${number}`,
+      ),
+    ).toEqual(ports);
   });
 });

@@ -7,13 +7,19 @@ export interface HostPort {
 }
 
 /**
- * The ports of its node that a replica of the workload takes: those with a `host_port`; with `host_network` all that are declared, as
- * its own are the node's then. A port that is named twice is there twice.
+ * The ports of its node that a replica of the workload takes: those with a `host_port`; with
+ * `host_network` all that are declared, as its own are the node's then. A port that is named twice
+ * is there twice.
  */
-export function hostPortsOf({ ports, network }: Pick<WorkloadSpec, 'ports' | 'network'>): readonly HostPort[] {
+export function hostPortsOf({
+  ports,
+  network,
+}: Pick<WorkloadSpec, 'ports' | 'network'>): readonly HostPort[] {
   return ports.flatMap((port) => {
     const number = numberOn(port, network?.hostNetwork === true);
-    return number === 0 ? [] : [{ protocol: port.protocol === Protocol.UDP ? 'udp' : 'tcp', number }];
+    return number === 0
+      ? []
+      : [{ protocol: port.protocol === Protocol.UDP ? 'udp' : 'tcp', number }];
   });
 }
 

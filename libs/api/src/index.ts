@@ -6,7 +6,14 @@ export { FIRST_MESSAGE_WITHIN_MS, firstMessage, windowCostOf } from './client-st
 export { DEFAULTS, disconnectTimesOf, namespaceOf, portNameOf, withDefaults } from './defaults.js';
 export type { DisconnectTimes } from './defaults.js';
 export { traceIdOf } from './trace-parent.js';
-export { codeName, codeOfKind, createErrorInterceptor, fromConnectError, kindOfCode, toConnectError } from './errors.js';
+export {
+  codeName,
+  codeOfKind,
+  createErrorInterceptor,
+  fromConnectError,
+  kindOfCode,
+  toConnectError,
+} from './errors.js';
 export { ExecResultJoiner, splitExecResult } from './exec-pieces.js';
 export { hostPortsOf } from './host-ports.js';
 export type { HostPort } from './host-ports.js';

@@ -60,7 +60,23 @@ describe('parseLabelSelector', () => {
   });
 
   it('reads or refuses anything, and what it read selects', () => {
-    const token = fc.constantFrom('a', 'b.c/d', '=', '==', '!=', '!', ',', '(', ')', ' ', ' in ', ' notin ', '-', 'é', '\n');
+    const token = fc.constantFrom(
+      'a',
+      'b.c/d',
+      '=',
+      '==',
+      '!=',
+      '!',
+      ',',
+      '(',
+      ')',
+      ' ',
+      ' in ',
+      ' notin ',
+      '-',
+      'é',
+      '\n',
+    );
     const text = fc.oneof(
       fc.string(),
       fc.array(token, { maxLength: 12 }).map((parts) => parts.join('')),
@@ -154,7 +170,9 @@ describe('matchesLabels', () => {
         fc.dictionary(fc.constantFrom('a', 'b'), fc.constantFrom('x', 'y', 'z')),
         fc.constantFrom(...pairs),
         (given, [yes, no]) => {
-          expect(matchesLabels(parseLabelSelector(yes), given)).toBe(!matchesLabels(parseLabelSelector(no), given));
+          expect(matchesLabels(parseLabelSelector(yes), given)).toBe(
+            !matchesLabels(parseLabelSelector(no), given),
+          );
         },
       ),
     );

@@ -18,7 +18,8 @@ const EQUAL = new RegExp(`^(${KEY})\\s*(=|==|!=)\\s*(${VALUE})$`);
 const EXISTS = new RegExp(`^(!?)\\s*(${KEY})$`);
 
 /**
- * Parses `key=value`, `key!=value`, `key`, `!key`, `key in (a,b)`, `key notin (a,b)`, separated by commas.
+ * Parses `key=value`, `key!=value`, `key`, `!key`, `key in (a,b)`, `key notin (a,b)`, separated by
+ * commas.
  * @param text - Empty selects everything.
  * @throws {@link InvalidInputError} naming the part that cannot be read.
  */
@@ -31,16 +32,21 @@ function parseCondition(part: string, field: string): LabelCondition {
   const set = SET.exec(part);
   if (set?.[1] !== undefined && set[3] !== undefined) {
     const values = set[3].split(',').map((value) => value.trim());
-    if (values.every((value) => WHOLE_VALUE.test(value))) return { kind: set[2] === 'in' ? 'in' : 'notIn', key: set[1], values };
+    if (values.every((value) => WHOLE_VALUE.test(value)))
+      return { kind: set[2] === 'in' ? 'in' : 'notIn', key: set[1], values };
   }
   const equal = EQUAL.exec(part);
   if (equal?.[1] !== undefined && equal[3] !== undefined) {
     return { kind: equal[2] === '!=' ? 'notIn' : 'in', key: equal[1], values: [equal[3]] };
   }
   const exists = EXISTS.exec(part);
-  if (exists?.[2] !== undefined) return { kind: exists[1] === '!' ? 'absent' : 'exists', key: exists[2] };
+  if (exists?.[2] !== undefined)
+    return { kind: exists[1] === '!' ? 'absent' : 'exists', key: exists[2] };
   throw new InvalidInputError([
-    { field, message: `cannot read "${part}"; write key=value, key!=value, key, !key or key in (a,b)` },
+    {
+      field,
+      message: `cannot read "${part}"; write key=value, key!=value, key, !key or key in (a,b)`,
+    },
   ]);
 }
 
@@ -60,7 +66,10 @@ function splitOutsideParentheses(text: string): string[] {
 }
 
 /** Whether every condition holds. As in Kubernetes `key!=value` holds where the key is absent. */
-export function matchesLabels(selector: LabelSelector, labels: Readonly<Record<string, string>>): boolean {
+export function matchesLabels(
+  selector: LabelSelector,
+  labels: Readonly<Record<string, string>>,
+): boolean {
   return selector.every((condition) => {
     const value = Object.hasOwn(labels, condition.key) ? labels[condition.key] : undefined;
     switch (condition.kind) {

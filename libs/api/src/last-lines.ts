@@ -5,12 +5,16 @@ export const LAST_LINES = { count: 10, characters: 256 } as const;
 const SEARCHED_CHARACTERS = 8 * LAST_LINES.characters;
 /** Colours and movements of a terminal: CSI sequences of ECMA-48. */
 const TERMINAL_SEQUENCE = /\u001b\[[0-?]*[ -/]*[@-~]/g;
-/** Control characters but the tab, ends of lines, halves of characters, and what turns the direction of text. */
+/**
+ * Control characters but the tab, ends of lines, halves of characters, and what turns the direction
+ * of text.
+ */
 const HARMFUL = /[^\P{Cc}\t]|[\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
 
 /**
- * The newest lines of output as they are kept and shown: at most {@link LAST_LINES}, a longer line cut and marked with `…`, and
- * nothing in them that steers a terminal or breaks a line. Lines that were bounded before stay as they are.
+ * The newest lines of output as they are kept and shown: at most {@link LAST_LINES}, a longer line
+ * cut and marked with `…`, and nothing in them that steers a terminal or breaks a line. Lines that
+ * were bounded before stay as they are.
  */
 export function toLastLines(lines: readonly string[]): string[] {
   return lines.slice(-LAST_LINES.count).map(toHarmlessLine);
@@ -18,9 +22,13 @@ export function toLastLines(lines: readonly string[]): string[] {
 
 function toHarmlessLine(line: string): string {
   const searched = line.slice(0, SEARCHED_CHARACTERS);
-  const clean = searched.replace(TERMINAL_SEQUENCE, '').replace(/\r+$/, '').replace(HARMFUL, visible);
+  const clean = searched
+    .replace(TERMINAL_SEQUENCE, '')
+    .replace(/\r+$/, '')
+    .replace(HARMFUL, visible);
   const characters = [...clean];
-  if (characters.length <= LAST_LINES.characters && line.length <= SEARCHED_CHARACTERS) return clean;
+  if (characters.length <= LAST_LINES.characters && line.length <= SEARCHED_CHARACTERS)
+    return clean;
   return `${characters.slice(0, LAST_LINES.characters - 1).join('')}…`;
 }
 

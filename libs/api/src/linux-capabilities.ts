@@ -1,4 +1,7 @@
-/** What the kernel knows, without `CAP_`. @see capabilities(7), include/uapi/linux/capability.h of Linux 6.x */
+/**
+ * What the kernel knows, without `CAP_`. @see capabilities(7), include/uapi/linux/capability.h of
+ * Linux 6.x
+ */
 const NAMES: ReadonlySet<string> = new Set([
   'AUDIT_CONTROL',
   'AUDIT_READ',

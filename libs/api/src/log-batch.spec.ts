@@ -6,10 +6,18 @@ import { encodeLogBatch, linesOfEntry, type BatchLine } from './log-batch.js';
 
 const arbLine: fc.Arbitrary<BatchLine> = fc
   .record({
-    sequence: fc.oneof(fc.bigInt({ min: 1n, max: 300n }), fc.bigInt({ min: 1n, max: 2n ** 63n - 1n })),
-    timeMs: fc.oneof(fc.constant(1_700_000_000_123), fc.integer({ min: -10_000, max: 253_402_300_799_999 })),
+    sequence: fc.oneof(
+      fc.bigInt({ min: 1n, max: 300n }),
+      fc.bigInt({ min: 1n, max: 2n ** 63n - 1n }),
+    ),
+    timeMs: fc.oneof(
+      fc.constant(1_700_000_000_123),
+      fc.integer({ min: -10_000, max: 253_402_300_799_999 }),
+    ),
     stream: fc.constantFrom(OutputStream.STDOUT, OutputStream.STDERR),
-    text: fc.string({ unit: 'binary', maxLength: 200 }).map((text) => new TextEncoder().encode(text)),
+    text: fc
+      .string({ unit: 'binary', maxLength: 200 })
+      .map((text) => new TextEncoder().encode(text)),
     raw: fc.option(fc.uint8Array({ minLength: 1, maxLength: 200 }), { nil: undefined }),
     partial: fc.boolean(),
   })
@@ -42,14 +50,21 @@ describe('a batch of log lines', () => {
     fc.assert(
       fc.property(fc.array(arbLine, { minLength: 1, maxLength: 20 }), (lines) => {
         const owner = { containerId: 'ab12', replicaId: 'r-1' };
-        const entry = create(LogEntrySchema, { ...owner, sequence: 1n, batch: new Uint8Array(encodeLogBatch(lines)) });
+        const entry = create(LogEntrySchema, {
+          ...owner,
+          sequence: 1n,
+          batch: new Uint8Array(encodeLogBatch(lines)),
+        });
         expect(linesOfEntry(entry)).toEqual(lines.map((line) => toEntry(line, owner)));
       }),
     );
   });
 
   it('is read with fields that this version does not know', () => {
-    const known = toBinary(LogBatchSchema, create(LogBatchSchema, { entries: [create(LogEntrySchema, { sequence: 5n })] }));
+    const known = toBinary(
+      LogBatchSchema,
+      create(LogBatchSchema, { entries: [create(LogEntrySchema, { sequence: 5n })] }),
+    );
     const unknownInside = Uint8Array.of(0x0a, 5, 0x18, 7, 0xfa, 0x01, 0); // field 31, empty
     const batch = new Uint8Array([0x7a, 1, 9, ...known, ...unknownInside]);
     const entry = create(LogEntrySchema, { batch });

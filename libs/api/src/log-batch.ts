@@ -35,7 +35,8 @@ const ENTRY_OVERHEAD = 64;
 const ESTIMATED_OVERHEAD = 24;
 
 /**
- * Encodes a LogBatch. By hand, as this is done for every line that is read: a tenth of the time of general code.
+ * Encodes a LogBatch. By hand, as this is done for every line that is read: a tenth of the time of
+ * general code.
  * @param lines - Of one container, in order.
  */
 export function encodeLogBatch(lines: readonly BatchLine[]): Uint8Array {
@@ -45,7 +46,10 @@ export function encodeLogBatch(lines: readonly BatchLine[]): Uint8Array {
   return writer.bytes();
 }
 
-function writeEntry(writer: BatchWriter, { sequence, timeMs, stream, text, raw, partial }: BatchLine): void {
+function writeEntry(
+  writer: BatchWriter,
+  { sequence, timeMs, stream, text, raw, partial }: BatchLine,
+): void {
   const time = writer.timeOf(timeMs);
   const number = varintOf(sequence);
   const size =
@@ -89,7 +93,8 @@ function varintOf(value: bigint): number | bigint {
 
 function varintSize(value: number | bigint): number {
   let size = 1;
-  if (typeof value === 'number') for (let rest = value; rest > 0x7f; rest = Math.floor(rest / 0x80)) size += 1;
+  if (typeof value === 'number')
+    for (let rest = value; rest > 0x7f; rest = Math.floor(rest / 0x80)) size += 1;
   else for (let rest = value; rest > 0x7fn; rest >>= 7n) size += 1;
   return size;
 }
@@ -167,7 +172,8 @@ class BatchWriter {
 }
 
 /**
- * The lines of an entry: those of its `batch`, as entries of their own, or the entry itself. Twice as fast as `fromBinary`.
+ * The lines of an entry: those of its `batch`, as entries of their own, or the entry itself. Twice
+ * as fast as `fromBinary`.
  * @throws RangeError or another Error when the batch is not an encoded LogBatch.
  */
 export function linesOfEntry(entry: LogEntry): readonly LogEntry[] {

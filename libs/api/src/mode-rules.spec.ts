@@ -22,7 +22,8 @@ describe('a spec in mode GLOBAL', () => {
     {
       name: 'a spread',
       spec: { placement: { spread: { topology: 'zone' } } },
-      message: 'spec.placement.spread: is not for GLOBAL, which is on each fitting node whatever its zone',
+      message:
+        'spec.placement.spread: is not for GLOBAL, which is on each fitting node whatever its zone',
     },
     {
       name: 'BLUE_GREEN',
@@ -33,7 +34,8 @@ describe('a spec in mode GLOBAL', () => {
     {
       name: 'canary steps',
       spec: { rollout: { steps: [{ replicas: 1 }] } },
-      message: 'spec.rollout.steps: canary steps count replicas and are not for GLOBAL; leave them out',
+      message:
+        'spec.rollout.steps: canary steps count replicas and are not for GLOBAL; leave them out',
     },
   ])('refuses $name', ({ spec, message }) => {
     expect(() => checkSpec(aSpec({ ...global, ...spec }))).toThrow(message);
@@ -44,13 +46,18 @@ describe('a spec in mode GLOBAL', () => {
     { name: 'nothing more', spec: {} },
     { name: 'RECREATE', spec: { rollout: { strategy: Strategy.RECREATE } } },
     { name: 'limits', spec: { rollout: { maxUnavailable: 2, minAvailable: 3 } } },
-    { name: 'other placement', spec: { placement: { zones: ['a'], nodeSelector: { disk: 'ssd' } } } },
+    {
+      name: 'other placement',
+      spec: { placement: { zones: ['a'], nodeSelector: { disk: 'ssd' } } },
+    },
   ])('accepts $name', ({ spec }) => {
     expect(() => checkSpec(aSpec({ ...global, ...spec }))).not.toThrow();
   });
 
   it('cannot be scaled', () => {
-    expect(() => checkScalable(aSpec(global))).toThrow('replicas: is not for GLOBAL, which has one on each fitting node');
+    expect(() => checkScalable(aSpec(global))).toThrow(
+      'replicas: is not for GLOBAL, which has one on each fitting node',
+    );
     expect(() => checkScalable(aSpec({ command: ['a'] }))).not.toThrow();
   });
 
@@ -59,7 +66,9 @@ describe('a spec in mode GLOBAL', () => {
     expect(() => checkSameMode(was, is)).toThrow(
       'spec.mode: cannot change from REPLICATED to GLOBAL; create another workload, and delete this one when that is ready',
     );
-    expect(() => checkSameMode(is, was)).toThrow('spec.mode: cannot change from GLOBAL to REPLICATED;');
+    expect(() => checkSameMode(is, was)).toThrow(
+      'spec.mode: cannot change from GLOBAL to REPLICATED;',
+    );
     expect(() => checkSameMode(is, is)).not.toThrow();
   });
 });

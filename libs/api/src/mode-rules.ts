@@ -1,23 +1,39 @@
 import { InvalidInputError, type Violation } from '@cloudless/base';
-import { Rollout_Strategy as Strategy, WorkloadSpec_Mode as Mode, type WorkloadSpec } from './gen.js';
+import {
+  Rollout_Strategy as Strategy,
+  WorkloadSpec_Mode as Mode,
+  type WorkloadSpec,
+} from './gen.js';
 
 const NO_COUNT = 'is not for GLOBAL, which has one on each fitting node';
 
 /** What replicas on every fitting node have no use for. */
-export function* modeRules({ mode, replicas, placement, rollout }: WorkloadSpec): Generator<Violation> {
+export function* modeRules({
+  mode,
+  replicas,
+  placement,
+  rollout,
+}: WorkloadSpec): Generator<Violation> {
   if (mode !== Mode.GLOBAL) return;
   if (replicas !== undefined) yield { field: 'spec.replicas', message: NO_COUNT };
   if (placement?.spread !== undefined) {
-    yield { field: 'spec.placement.spread', message: 'is not for GLOBAL, which is on each fitting node whatever its zone' };
+    yield {
+      field: 'spec.placement.spread',
+      message: 'is not for GLOBAL, which is on each fitting node whatever its zone',
+    };
   }
   if (rollout?.strategy === Strategy.BLUE_GREEN) {
     yield {
       field: 'spec.rollout.strategy',
-      message: 'BLUE_GREEN is not for GLOBAL, which has no room for two sets of one on each node; use ROLLING_UPDATE or RECREATE',
+      message:
+        'BLUE_GREEN is not for GLOBAL, which has no room for two sets of one on each node; use ROLLING_UPDATE or RECREATE',
     };
   }
   if ((rollout?.steps.length ?? 0) > 0) {
-    yield { field: 'spec.rollout.steps', message: 'canary steps count replicas and are not for GLOBAL; leave them out' };
+    yield {
+      field: 'spec.rollout.steps',
+      message: 'canary steps count replicas and are not for GLOBAL; leave them out',
+    };
   }
 }
 
@@ -26,11 +42,13 @@ export function* modeRules({ mode, replicas, placement, rollout }: WorkloadSpec)
  * @throws {@link InvalidInputError}
  */
 export function checkScalable(spec: WorkloadSpec): void {
-  if (spec.mode === Mode.GLOBAL) throw new InvalidInputError([{ field: 'replicas', message: NO_COUNT }]);
+  if (spec.mode === Mode.GLOBAL)
+    throw new InvalidInputError([{ field: 'replicas', message: NO_COUNT }]);
 }
 
 /**
- * Refuses another mode for a workload that there is: neither its count nor its floor would mean the same before and after.
+ * Refuses another mode for a workload that there is: neither its count nor its floor would mean the
+ * same before and after.
  * @throws {@link InvalidInputError}
  */
 export function checkSameMode(before: WorkloadSpec, after: WorkloadSpec): void {

@@ -13,17 +13,27 @@ export function* networkRules(spec: WorkloadSpec): Generator<Violation> {
   }
   for (const [index, address] of network.dnsServers.entries()) {
     if (isIP(address) !== 0) continue;
-    yield { field: `spec.network.dns_servers[${index}]`, message: `${JSON.stringify(address)} is no IP address` };
+    yield {
+      field: `spec.network.dns_servers[${index}]`,
+      message: `${JSON.stringify(address)} is no IP address`,
+    };
   }
   yield* extraHostRules(network.extraHosts, spec.volumes);
 }
 
-function* extraHostRules(extraHosts: readonly ExtraHost[], volumes: readonly Volume[]): Generator<Violation> {
+function* extraHostRules(
+  extraHosts: readonly ExtraHost[],
+  volumes: readonly Volume[],
+): Generator<Violation> {
   const field = 'spec.network.extra_hosts';
   for (const [index, { ip }] of extraHosts.entries()) {
-    if (isIP(ip) === 0) yield { field: `${field}[${index}].ip`, message: `${JSON.stringify(ip)} is no IP address` };
+    if (isIP(ip) === 0)
+      yield { field: `${field}[${index}].ip`, message: `${JSON.stringify(ip)} is no IP address` };
   }
-  const covering = extraHosts.length === 0 ? undefined : volumes.find(({ mountPath }) => mountPath === '/etc/hosts');
+  const covering =
+    extraHosts.length === 0
+      ? undefined
+      : volumes.find(({ mountPath }) => mountPath === '/etc/hosts');
   if (covering === undefined) return;
   const place = 'is mounted at /etc/hosts in place of the file that would have them';
   yield { field, message: `volume "${covering.name}" ${place}; leave out one of them` };

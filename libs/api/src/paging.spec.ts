@@ -21,30 +21,48 @@ describe('pageOf', () => {
 
   it('gives no token when the page ends with the list', () => {
     expect(pageOf(items, identity, { pageSize: 250, pageToken: '' }, all).nextPageToken).toBe('');
-    expect(pageOf([], identity, { pageSize: 5, pageToken: '' }, all)).toEqual({ items: [], nextPageToken: '' });
+    expect(pageOf([], identity, { pageSize: 5, pageToken: '' }, all)).toEqual({
+      items: [],
+      nextPageToken: '',
+    });
   });
 
   it.each([-1, 1_001, 1.5, Number.NaN])('refuses a size of %p', (pageSize) => {
     expect(() => pageOf(items, identity, { pageSize, pageToken: '' }, all)).toThrow(
-      expect.objectContaining({ violations: [{ field: 'page_size', message: 'must be from 0 to 1000' }] }),
+      expect.objectContaining({
+        violations: [{ field: 'page_size', message: 'must be from 0 to 1000' }],
+      }),
     );
   });
 
-  it.each(['x', 'n001', 'p1.n001', 'p2.n001', 'p2.0123456789abcdef.%', 'p2.0123456789abcdef.%FF', 'p2.0123456789ABCDEF.a'])(
-    'refuses the token %p, which it did not make',
-    (pageToken) => {
-      const message = 'is not one this server made; pass next_page_token of the last page unchanged';
-      expect(() => pageOf(items, identity, { pageSize: 5, pageToken }, all)).toThrow(
-        expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
-      );
-    },
-  );
+  it.each([
+    'x',
+    'n001',
+    'p1.n001',
+    'p2.n001',
+    'p2.0123456789abcdef.%',
+    'p2.0123456789abcdef.%FF',
+    'p2.0123456789ABCDEF.a',
+  ])('refuses the token %p, which it did not make', (pageToken) => {
+    const message = 'is not one this server made; pass next_page_token of the last page unchanged';
+    expect(() => pageOf(items, identity, { pageSize: 5, pageToken }, all)).toThrow(
+      expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
+    );
+  });
 
   it('refuses a token of a list with another filter, and only that', () => {
     const first = { filter: ['things', 'a', 'b'] };
-    const { nextPageToken: pageToken } = pageOf(items, identity, { pageSize: 5, pageToken: '' }, first);
-    expect(pageOf(items, identity, { pageSize: 2, pageToken }, { filter: ['things', 'a', 'b'] }).items).toEqual(['n005', 'n006']);
-    const message = 'is of a list with another filter; repeat the filter of the first page, or begin without a token';
+    const { nextPageToken: pageToken } = pageOf(
+      items,
+      identity,
+      { pageSize: 5, pageToken: '' },
+      first,
+    );
+    expect(
+      pageOf(items, identity, { pageSize: 2, pageToken }, { filter: ['things', 'a', 'b'] }).items,
+    ).toEqual(['n005', 'n006']);
+    const message =
+      'is of a list with another filter; repeat the filter of the first page, or begin without a token';
     for (const filter of [
       ['things', 'a'],
       ['things', 'ab', ''],
@@ -81,9 +99,12 @@ describe('pageOf', () => {
   });
 
   it('neither skips nor repeats what stays while others come and go between two pages', () => {
-    const changes = fc.array(fc.record({ add: fc.array(key, { maxLength: 3 }), remove: fc.array(key, { maxLength: 3 }) }), {
-      maxLength: 30,
-    });
+    const changes = fc.array(
+      fc.record({ add: fc.array(key, { maxLength: 3 }), remove: fc.array(key, { maxLength: 3 }) }),
+      {
+        maxLength: 30,
+      },
+    );
     fc.assert(
       fc.property(
         fc.uniqueArray(key, { maxLength: 25 }),
@@ -97,7 +118,12 @@ describe('pageOf', () => {
           let pageToken = '';
           let step = 0;
           do {
-            const page = pageOf([...present].sort(compare), identity, { pageSize, pageToken }, { ...all, compare });
+            const page = pageOf(
+              [...present].sort(compare),
+              identity,
+              { pageSize, pageToken },
+              { ...all, compare },
+            );
             for (const item of page.items) expect(present.has(item)).toBe(true);
             read.push(...page.items);
             pageToken = page.nextPageToken;

@@ -10,18 +10,21 @@ export interface Page<Item> {
 
 /** Which list is paged through. */
 export interface PagedList {
-  /** What selects and orders the items, and the name of the list: a token is good for the same only. */
+  /**
+   * What selects and orders the items, and the name of the list: a token is good for the same only.
+   */
   readonly filter: readonly (string | boolean)[];
   /** Order of two keys; default ascending by code unit. */
   readonly compare?: (a: string, b: string) => number;
 }
 
 /**
- * Cuts one page out of items that are sorted by a key. A token names the last key it showed, so concurrent changes
- * neither repeat nor skip what stays, and any server understands it.
+ * Cuts one page out of items that are sorted by a key. A token names the last key it showed, so
+ * concurrent changes neither repeat nor skip what stays, and any server understands it.
  * @param sorted - All items, in the order that `compare` gives to their keys; no key twice.
  * @param request - `pageSize`: 0 to 1000, 0 means 100.
- * @throws {@link InvalidInputError} for a token that no list of this API made, or one with another filter, or another page size.
+ * @throws {@link InvalidInputError} for a token that no list of this API made, or one with another
+ *   filter, or another page size.
  */
 export function pageOf<Item>(
   sorted: readonly Item[],
@@ -41,7 +44,9 @@ export function pageOf<Item>(
 
 function pageSizeOf(asked: number): number {
   if (!Number.isInteger(asked) || asked < 0 || asked > DEFAULTS.maxPageSize) {
-    throw new InvalidInputError([{ field: 'page_size', message: `must be from 0 to ${DEFAULTS.maxPageSize}` }]);
+    throw new InvalidInputError([
+      { field: 'page_size', message: `must be from 0 to ${DEFAULTS.maxPageSize}` },
+    ]);
   }
   return asked === 0 ? DEFAULTS.pageSize : asked;
 }
@@ -78,7 +83,9 @@ function parsePageToken(token: string, scope: string): string {
   const [, given, text] = /^p2\.([0-9a-f]{16})\.(.*)$/s.exec(token) ?? refuse(unknown);
   const key = decoded(text ?? '') ?? refuse(unknown);
   if (given !== scope)
-    return refuse('is of a list with another filter; repeat the filter of the first page, or begin without a token');
+    return refuse(
+      'is of a list with another filter; repeat the filter of the first page, or begin without a token',
+    );
   return key;
 }
 

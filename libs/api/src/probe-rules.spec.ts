@@ -22,15 +22,22 @@ const ports = [
   { containerPort: 81 },
   { name: 'dns', containerPort: 53, protocol: Port_Protocol.UDP },
 ];
-const http = (value: object): Probe => ({ check: { case: 'http', value: { port: 'http', ...value } } });
+const http = (value: object): Probe => ({
+  check: { case: 'http', value: { port: 'http', ...value } },
+});
 const tcp = (port: string): Probe => ({ check: { case: 'tcp', value: { port } } });
 const exec = (...command: string[]): Probe => ({ check: { case: 'exec', value: { command } } });
 
-/** All that is wrong with a spec that has this probe, by the rules of the proto and then by ours. */
+/**
+ * All that is wrong with a spec that has this probe, by the rules of the proto and then by ours.
+ */
 function problemsOf(kind: Kind, probe: Probe, declared: object[] = ports): string[] {
   const spec = aSpec({ ports: declared, [kind]: probe });
   try {
-    validateMessage(CreateWorkloadRequestSchema, create(CreateWorkloadRequestSchema, { name: 'web', spec }));
+    validateMessage(
+      CreateWorkloadRequestSchema,
+      create(CreateWorkloadRequestSchema, { name: 'web', spec }),
+    );
     checkSpec(spec);
     return [];
   } catch (reason) {
@@ -38,7 +45,8 @@ function problemsOf(kind: Kind, probe: Probe, declared: object[] = ports): strin
   }
 }
 
-const ASCII = 'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters';
+const ASCII =
+  'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters';
 
 describe('the rules of probes', () => {
   it.each<{ name: string; probe: Probe; problem: string }>([
@@ -49,31 +57,47 @@ describe('the rules of probes', () => {
       problem: ': needs a check: one of exec, http, tcp and grpc',
     },
     { name: 'no command', probe: exec(), problem: '.exec.command: must not be empty' },
-    { name: 'an empty executable', probe: exec('', 'a'), problem: '.exec.command[0]: must name an executable' },
-    { name: 'a NUL', probe: exec('a', 'b\0'), problem: '.exec.command[1]: must not contain a NUL character' },
+    {
+      name: 'an empty executable',
+      probe: exec('', 'a'),
+      problem: '.exec.command[0]: must name an executable',
+    },
+    {
+      name: 'a NUL',
+      probe: exec('a', 'b\0'),
+      problem: '.exec.command[1]: must not contain a NUL character',
+    },
     {
       name: 'no port',
       probe: tcp(''),
-      problem: '.tcp.port: must name a declared TCP port, by name or number (declared: http, port-81)',
+      problem:
+        '.tcp.port: must name a declared TCP port, by name or number (declared: http, port-81)',
     },
     {
       name: 'an unknown port',
       probe: http({ port: 'web' }),
-      problem: '.http.port: "web" is no declared TCP port, by name or number (declared: http, port-81)',
+      problem:
+        '.http.port: "web" is no declared TCP port, by name or number (declared: http, port-81)',
     },
     {
       name: 'a number that is not declared',
       probe: tcp('8080'),
-      problem: '.tcp.port: "8080" is no declared TCP port, by name or number (declared: http, port-81)',
+      problem:
+        '.tcp.port: "8080" is no declared TCP port, by name or number (declared: http, port-81)',
     },
     {
       name: 'a UDP port',
       probe: { check: { case: 'grpc', value: { port: 'dns' } } },
-      problem: '.grpc.port: "dns" is no declared TCP port, by name or number (declared: http, port-81)',
+      problem:
+        '.grpc.port: "dns" is no declared TCP port, by name or number (declared: http, port-81)',
     },
     { name: 'a relative path', probe: http({ path: 'healthz' }), problem: `.http.path: ${ASCII}` },
     { name: 'a space in the path', probe: http({ path: '/a b' }), problem: `.http.path: ${ASCII}` },
-    { name: 'a line break in the path', probe: http({ path: '/a\n' }), problem: `.http.path: ${ASCII}` },
+    {
+      name: 'a line break in the path',
+      probe: http({ path: '/a\n' }),
+      problem: `.http.path: ${ASCII}`,
+    },
     {
       name: 'a malformed header name',
       probe: http({ headers: { 'x y': 'a' } }),
@@ -129,8 +153,16 @@ describe('the rules of probes', () => {
       kind: 'readinessProbe',
       probe: { ...exec('a'), period: durationFromMs(100), timeout: durationFromMs(10) },
     },
-    { name: 'several successes of readiness', kind: 'readinessProbe', probe: { ...exec('a'), successThreshold: 5 } },
-    { name: 'one success of liveness', kind: 'livenessProbe', probe: { ...exec('a'), successThreshold: 1 } },
+    {
+      name: 'several successes of readiness',
+      kind: 'readinessProbe',
+      probe: { ...exec('a'), successThreshold: 5 },
+    },
+    {
+      name: 'one success of liveness',
+      kind: 'livenessProbe',
+      probe: { ...exec('a'), successThreshold: 1 },
+    },
     {
       name: 'a service of gRPC',
       kind: 'livenessProbe',
@@ -144,7 +176,9 @@ describe('the rules of probes', () => {
     { kind: 'livenessProbe', field: 'liveness_probe' },
     { kind: 'startupProbe', field: 'startup_probe' },
   ] as const)('refuse several successes of $field', ({ kind, field }) => {
-    expect(problemsOf(kind, { ...exec('a'), successThreshold: 2 })).toEqual([`spec.${field}.success_threshold: must be 1 here`]);
+    expect(problemsOf(kind, { ...exec('a'), successThreshold: 2 })).toEqual([
+      `spec.${field}.success_threshold: must be 1 here`,
+    ]);
   });
 
   it('say when no port is declared at all', () => {
@@ -154,7 +188,9 @@ describe('the rules of probes', () => {
   });
 
   it('prefer a port of that name to one of that number', () => {
-    const declared = aSpec({ ports: [{ containerPort: 81 }, { name: '81', containerPort: 82 }] }).ports;
+    const declared = aSpec({
+      ports: [{ containerPort: 81 }, { name: '81', containerPort: 82 }],
+    }).ports;
     expect(portOfProbe(declared, '81')?.containerPort).toBe(82);
   });
 });
@@ -162,12 +198,19 @@ describe('the rules of probes', () => {
 describe('the defaults of probes', () => {
   it('are those that users of other systems know, in each probe', () => {
     const { livenessProbe, readinessProbe, startupProbe } = withDefaults(
-      aSpec({ ports, livenessProbe: http({}), readinessProbe: tcp('http'), startupProbe: exec('a') }),
+      aSpec({
+        ports,
+        livenessProbe: http({}),
+        readinessProbe: tcp('http'),
+        startupProbe: exec('a'),
+      }),
     );
     for (const probe of [livenessProbe, readinessProbe, startupProbe]) {
-      expect([probe?.initialDelay, probe?.period, probe?.timeout].map((value) => value && durationMs(value))).toEqual([
-        0, 10_000, 1_000,
-      ]);
+      expect(
+        [probe?.initialDelay, probe?.period, probe?.timeout].map(
+          (value) => value && durationMs(value),
+        ),
+      ).toEqual([0, 10_000, 1_000]);
       expect(probe).toMatchObject({ successThreshold: 1, failureThreshold: 3 });
     }
     expect(livenessProbe?.check.value).toMatchObject({ path: '/', port: 'http' });
@@ -175,7 +218,11 @@ describe('the defaults of probes', () => {
 
   it('stay away where there is no probe, and replace nothing that was given', () => {
     const { livenessProbe, readinessProbe, startupProbe } = withDefaults(aSpec({}));
-    expect([livenessProbe, readinessProbe, startupProbe]).toEqual([undefined, undefined, undefined]);
+    expect([livenessProbe, readinessProbe, startupProbe]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
     const given = {
       ...http({ path: '/x' }),
       initialDelay: durationFromMs(1),
@@ -196,8 +243,10 @@ describe('the defaults of probes', () => {
         else expect(templates[0]).not.toEqual(templates[1]);
       }),
     );
-    expect(toTemplate(create(WorkloadSpecSchema, { livenessProbe: { ...exec('a'), failureThreshold: 3 } }))).toEqual(
-      toTemplate(create(WorkloadSpecSchema, { livenessProbe: exec('a') })),
-    );
+    expect(
+      toTemplate(
+        create(WorkloadSpecSchema, { livenessProbe: { ...exec('a'), failureThreshold: 3 } }),
+      ),
+    ).toEqual(toTemplate(create(WorkloadSpecSchema, { livenessProbe: exec('a') })));
   });
 });

@@ -1,9 +1,24 @@
 import type { Violation } from '@cloudless/base';
 import { portNameOf } from './defaults.js';
-import { Port_Protocol, type Port, type Probe, type Probe_HttpCheck, type WorkloadSpec } from './gen.js';
+import {
+  Port_Protocol,
+  type Port,
+  type Probe,
+  type Probe_HttpCheck,
+  type WorkloadSpec,
+} from './gen.js';
 
 /** Headers that say how the request is sent, which is the agent's affair. */
-const OWN_HEADERS = ['connection', 'content-length', 'expect', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade'];
+const OWN_HEADERS = [
+  'connection',
+  'content-length',
+  'expect',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+];
 
 /**
  * The declared TCP port that a probe names: by its name first, else by its number.
@@ -11,7 +26,10 @@ const OWN_HEADERS = ['connection', 'content-length', 'expect', 'keep-alive', 'te
  */
 export function portOfProbe(ports: readonly Port[], text: string): Port | undefined {
   const tcp = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP);
-  return tcp.find((port) => portNameOf(port) === text) ?? tcp.find(({ containerPort }) => String(containerPort) === text);
+  return (
+    tcp.find((port) => portNameOf(port) === text) ??
+    tcp.find(({ containerPort }) => String(containerPort) === text)
+  );
 }
 
 /** Rules of the three probes that their proto cannot say. Paths are below `spec`. */
@@ -45,15 +63,20 @@ function* commandRules(field: string, command: readonly string[]): Generator<Vio
   if (command.length === 0) yield { field, message: 'must not be empty' };
   if (command[0] === '') yield { field: `${field}[0]`, message: 'must name an executable' };
   for (const [index, word] of command.entries()) {
-    if (word.includes('\0')) yield { field: `${field}[${index}]`, message: 'must not contain a NUL character' };
+    if (word.includes('\0'))
+      yield { field: `${field}[${index}]`, message: 'must not contain a NUL character' };
   }
 }
 
 function* portRule(field: string, text: string, ports: readonly Port[]): Generator<Violation> {
   if (portOfProbe(ports, text) !== undefined) return;
   const declared = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP).map(portNameOf);
-  const choice = declared.length === 0 ? 'spec.ports declares none' : `declared: ${declared.join(', ')}`;
-  const problem = text === '' ? 'must name a declared TCP port' : `${JSON.stringify(text)} is no declared TCP port`;
+  const choice =
+    declared.length === 0 ? 'spec.ports declares none' : `declared: ${declared.join(', ')}`;
+  const problem =
+    text === ''
+      ? 'must name a declared TCP port'
+      : `${JSON.stringify(text)} is no declared TCP port`;
   yield { field, message: `${problem}, by name or number (${choice})` };
 }
 
@@ -70,5 +93,6 @@ function* headerRules(field: string, { headers }: Probe_HttpCheck): Generator<Vi
 
 /** One success ends the doubt of these two: there is nothing that more of them would delay. */
 function* onePassIsEnough(field: string, probe: Probe | undefined): Generator<Violation> {
-  if ((probe?.successThreshold ?? 0) > 1) yield { field: `${field}.success_threshold`, message: 'must be 1 here' };
+  if ((probe?.successThreshold ?? 0) > 1)
+    yield { field: `${field}.success_threshold`, message: 'must be 1 here' };
 }

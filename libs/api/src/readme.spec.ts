@@ -27,12 +27,18 @@ function aTransport() {
         },
         getWorkload: () => web,
         updateWorkload: ({ spec, updateMask }) => {
-          web = aWorkload({ ...(spec && web.spec && { spec: updateSpec(web.spec, spec, updateMask?.paths) }) });
+          web = aWorkload({
+            ...(spec && web.spec && { spec: updateSpec(web.spec, spec, updateMask?.paths) }),
+          });
           return web;
         },
       });
     },
-    { router: { interceptors: [createErrorInterceptor(() => undefined), createValidationInterceptor()] } },
+    {
+      router: {
+        interceptors: [createErrorInterceptor(() => undefined), createValidationInterceptor()],
+      },
+    },
   );
 }
 
@@ -40,8 +46,13 @@ it('does what the README shows', async () => {
   const transport = aTransport();
   // <example>
   const client = createCoordinatorClient(transport); // createGrpcTransport({ baseUrl: 'http://localhost:8080' }), for one
-  const spec = create(WorkloadSpecSchema, { image: 'nginx:alpine', replicas: 3, rollout: { maxSurge: 2 } });
-  checkSpec(spec); // throws InvalidInputError with every problem and its path; the server says the same
+  const spec = create(WorkloadSpecSchema, {
+    image: 'nginx:alpine',
+    replicas: 3,
+    rollout: { maxSurge: 2 },
+  });
+  // throws InvalidInputError with every problem and its path; the server says the same
+  checkSpec(spec);
 
   const failure = await client.createWorkload({ name: 'web', spec }).catch(fromConnectError);
   expect(failure).toMatchObject({ kind: 'exists', message: 'workload default/web exists' });
@@ -51,16 +62,28 @@ it('does what the README shows', async () => {
     { path: 'replicas', before: 2, after: 3 },
     { path: 'rollout.max_surge', after: 2 },
   ]);
-  const updated = await client.updateWorkload({ name: 'web', spec, updateMask: { paths: ['rollout.max_surge'] } });
-  expect(updated.spec).toMatchObject({ replicas: 2, rollout: { maxSurge: 2 } }); // the mask names what changes, so the count stays
+  const updated = await client.updateWorkload({
+    name: 'web',
+    spec,
+    updateMask: { paths: ['rollout.max_surge'] },
+  });
+  // the mask names what changes, so the count stays
+  expect(updated.spec).toMatchObject({ replicas: 2, rollout: { maxSurge: 2 } });
 
-  const refused = await client.updateWorkload({ name: 'web', spec: { replicas: -1 } }).catch(fromConnectError);
-  expect(refused).toMatchObject({ kind: 'invalid', message: 'spec.replicas: must be from 0 to 1000000' });
+  const refused = await client
+    .updateWorkload({ name: 'web', spec: { replicas: -1 } })
+    .catch(fromConnectError);
+  expect(refused).toMatchObject({
+    kind: 'invalid',
+    message: 'spec.replicas: must be from 0 to 1000000',
+  });
   // </example>
 });
 
 it('is what the README shows', async () => {
   const text = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
-  const example = /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(text)?.[1]?.replaceAll(/^ {2}/gmu, '') ?? 'no example';
+  const example =
+    /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(text)?.[1]?.replaceAll(/^ {2}/gmu, '') ??
+    'no example';
   expect(await readFile(new URL('../README.md', import.meta.url), 'utf8')).toContain(example);
 });

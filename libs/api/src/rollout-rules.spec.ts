@@ -1,12 +1,19 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { rolloutRules } from './rollout-rules.js';
-import { Rollout_Promotion as Promotion, Rollout_Strategy as Strategy, WorkloadSpecSchema, type RolloutSchema } from './gen.js';
+import {
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  WorkloadSpecSchema,
+  type RolloutSchema,
+} from './gen.js';
 
 type Init = MessageInitShape<typeof RolloutSchema>;
 
 const violationsOf = (rollout: Init) =>
-  [...rolloutRules(create(WorkloadSpecSchema, { rollout }))].map(({ field, message }) => `${field}: ${message}`);
+  [...rolloutRules(create(WorkloadSpecSchema, { rollout }))].map(
+    ({ field, message }) => `${field}: ${message}`,
+  );
 const { BLUE_GREEN, RECREATE } = Strategy;
 const MANUAL = Promotion.MANUAL;
 
@@ -21,17 +28,20 @@ describe('rollouts', () => {
     {
       name: 'a pause without a former version',
       rollout: { strategy: RECREATE, pauseDuration: durationFromMs(1) },
-      refused: 'spec.rollout.pause_duration: only BLUE_GREEN keeps the former version; set spec.rollout.strategy',
+      refused:
+        'spec.rollout.pause_duration: only BLUE_GREEN keeps the former version; set spec.rollout.strategy',
     },
     {
       name: 'a surge of blue/green',
       rollout: { strategy: BLUE_GREEN, maxSurge: 2 },
-      refused: 'spec.rollout.max_surge: only ROLLING_UPDATE adds replicas bit by bit; BLUE_GREEN makes the whole new set at once',
+      refused:
+        'spec.rollout.max_surge: only ROLLING_UPDATE adds replicas bit by bit; BLUE_GREEN makes the whole new set at once',
     },
     {
       name: 'a surge of 0 of recreate',
       rollout: { strategy: RECREATE, maxSurge: 0 },
-      refused: 'spec.rollout.max_surge: only ROLLING_UPDATE adds replicas bit by bit; RECREATE stops all replicas first',
+      refused:
+        'spec.rollout.max_surge: only ROLLING_UPDATE adds replicas bit by bit; RECREATE stops all replicas first',
     },
     {
       name: 'canary steps of blue/green',
@@ -51,7 +61,8 @@ describe('rollouts', () => {
     {
       name: 'a step that waits for two things',
       rollout: { steps: [{ replicas: 1, promotion: MANUAL, wait: durationFromMs(1) }] },
-      refused: 'spec.rollout.steps[0].wait: a MANUAL step waits for a promotion and takes no time; leave one of them out',
+      refused:
+        'spec.rollout.steps[0].wait: a MANUAL step waits for a promotion and takes no time; leave one of them out',
     },
     {
       name: 'fewer replicas than before',
@@ -68,7 +79,10 @@ describe('rollouts', () => {
   });
 
   it.each<{ name: string; rollout: Init }>([
-    { name: 'the defaults, with any strategy', rollout: { strategy: BLUE_GREEN, maxSurge: 1, pauseDuration: durationFromMs(0) } },
+    {
+      name: 'the defaults, with any strategy',
+      rollout: { strategy: BLUE_GREEN, maxSurge: 1, pauseDuration: durationFromMs(0) },
+    },
     {
       name: 'a canary',
       rollout: {
@@ -78,7 +92,10 @@ describe('rollouts', () => {
         ],
       },
     },
-    { name: 'blue/green by hand', rollout: { strategy: BLUE_GREEN, promotion: MANUAL, pauseDuration: durationFromMs(1) } },
+    {
+      name: 'blue/green by hand',
+      rollout: { strategy: BLUE_GREEN, promotion: MANUAL, pauseDuration: durationFromMs(1) },
+    },
     { name: 'recreate with a floor for drains', rollout: { strategy: RECREATE, minAvailable: 1 } },
   ])('accepts $name', ({ rollout }) => {
     expect(violationsOf(rollout)).toEqual([]);

@@ -1,9 +1,17 @@
 import type { Violation } from '@cloudless/base';
 import { durationMs } from '@bufbuild/protobuf/wkt';
 import { DEFAULTS } from './defaults.js';
-import { Rollout_Promotion as Promotion, Rollout_Strategy as Strategy, type Rollout, type WorkloadSpec } from './gen.js';
+import {
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  type Rollout,
+  type WorkloadSpec,
+} from './gen.js';
 
-/** Rules over several fields of `spec.rollout`: what a strategy knows, and canary steps that lead somewhere. */
+/**
+ * Rules over several fields of `spec.rollout`: what a strategy knows, and canary steps that lead
+ * somewhere.
+ */
 export function* rolloutRules({ rollout }: WorkloadSpec): Generator<Violation> {
   if (rollout === undefined) return;
   yield* strategyRules(rollout);
@@ -17,7 +25,8 @@ function* strategyRules(rollout: Rollout): Generator<Violation> {
       const field = 'spec.rollout.promotion';
       yield {
         field,
-        message: 'only BLUE_GREEN has a switch to promote; a rolling update has spec.rollout.steps, each with its own promotion',
+        message:
+          'only BLUE_GREEN has a switch to promote; a rolling update has spec.rollout.steps, each with its own promotion',
       };
     }
     if (pauseDuration !== undefined && durationMs(pauseDuration) !== DEFAULTS.pauseMs)
@@ -26,8 +35,14 @@ function* strategyRules(rollout: Rollout): Generator<Violation> {
         message: 'only BLUE_GREEN keeps the former version; set spec.rollout.strategy',
       };
   }
-  if (strategy !== Strategy.ROLLING_UPDATE && (maxSurge ?? DEFAULTS.maxSurge) !== DEFAULTS.maxSurge) {
-    const instead = strategy === Strategy.BLUE_GREEN ? 'makes the whole new set at once' : 'stops all replicas first';
+  if (
+    strategy !== Strategy.ROLLING_UPDATE &&
+    (maxSurge ?? DEFAULTS.maxSurge) !== DEFAULTS.maxSurge
+  ) {
+    const instead =
+      strategy === Strategy.BLUE_GREEN
+        ? 'makes the whole new set at once'
+        : 'stops all replicas first';
     yield {
       field: 'spec.rollout.max_surge',
       message: `only ROLLING_UPDATE adds replicas bit by bit; ${Strategy[strategy]} ${instead}`,
@@ -37,13 +52,20 @@ function* strategyRules(rollout: Rollout): Generator<Violation> {
 
 function* stepRules({ strategy, steps }: Rollout): Generator<Violation> {
   if (steps.length > 0 && strategy !== Strategy.ROLLING_UPDATE)
-    yield { field: 'spec.rollout.steps', message: `only ROLLING_UPDATE has canary steps, not ${Strategy[strategy]}` };
+    yield {
+      field: 'spec.rollout.steps',
+      message: `only ROLLING_UPDATE has canary steps, not ${Strategy[strategy]}`,
+    };
   for (const [index, { replicas, percent, wait, promotion }] of steps.entries()) {
     const field = `spec.rollout.steps[${index}]`;
-    if (replicas > 0 === percent > 0) yield { field, message: 'needs either replicas or percent, above 0' };
+    if (replicas > 0 === percent > 0)
+      yield { field, message: 'needs either replicas or percent, above 0' };
     const waits = wait !== undefined && durationMs(wait) > 0;
     if (promotion === Promotion.MANUAL && waits)
-      yield { field: `${field}.wait`, message: 'a MANUAL step waits for a promotion and takes no time; leave one of them out' };
+      yield {
+        field: `${field}.wait`,
+        message: 'a MANUAL step waits for a promotion and takes no time; leave one of them out',
+      };
     const before = steps[index - 1];
     if (before === undefined) continue;
     const shrinks =

@@ -16,33 +16,49 @@ export function* securityRules({ security }: WorkloadSpec): Generator<Violation>
 /** As most systems take it. @see useradd(8) */
 const USER_NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
-function* userRules({ runAsUser, runAsGroup, runAsNonRoot, user }: SecurityContext): Generator<Violation> {
+function* userRules({
+  runAsUser,
+  runAsGroup,
+  runAsNonRoot,
+  user,
+}: SecurityContext): Generator<Violation> {
   if (user !== '') yield* userNameRules(user, { runAsUser, runAsNonRoot });
   if (runAsGroup !== undefined && runAsUser === undefined && user === '') {
     const message = 'a group needs a user: set spec.security.run_as_user or spec.security.user';
     yield { field: 'spec.security.run_as_group', message };
   }
   if (runAsNonRoot && runAsUser === 0n) {
-    yield { field: 'spec.security.run_as_user', message: '0 is root, which run_as_non_root refuses' };
+    yield {
+      field: 'spec.security.run_as_user',
+      message: '0 is root, which run_as_non_root refuses',
+    };
   }
 }
 
 function* userNameRules(
   user: string,
-  { runAsUser, runAsNonRoot }: Pick<SecurityContext, 'runAsNonRoot'> & { readonly runAsUser: bigint | undefined },
+  {
+    runAsUser,
+    runAsNonRoot,
+  }: Pick<SecurityContext, 'runAsNonRoot'> & { readonly runAsUser: bigint | undefined },
 ): Generator<Violation> {
   const field = 'spec.security.user';
   if (!USER_NAME.test(user)) {
     const message = `${JSON.stringify(user)} is no user name, such as nginx; a number goes into run_as_user`;
     yield { field, message };
   }
-  if (runAsUser !== undefined) yield { field, message: 'is given by run_as_user too; leave out one of them' };
+  if (runAsUser !== undefined)
+    yield { field, message: 'is given by run_as_user too; leave out one of them' };
   if (!runAsNonRoot) return;
-  const message = 'a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number';
+  const message =
+    'a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number';
   yield { field, message };
 }
 
-function* capabilityRules({ capabilitiesAdd, capabilitiesDrop }: SecurityContext): Generator<Violation> {
+function* capabilityRules({
+  capabilitiesAdd,
+  capabilitiesDrop,
+}: SecurityContext): Generator<Violation> {
   yield* nameRules('spec.security.capabilities_add', capabilitiesAdd);
   yield* nameRules('spec.security.capabilities_drop', capabilitiesDrop);
   const dropped = new Set(capabilitiesDrop.map(canonicalCapability));
@@ -50,9 +66,14 @@ function* capabilityRules({ capabilitiesAdd, capabilitiesDrop }: SecurityContext
     const name = canonicalCapability(text);
     const field = `spec.security.capabilities_add[${index}]`;
     if (name === undefined) continue;
-    if (dropped.has(name)) yield { field, message: `${name} is both added and dropped; leave out one of them` };
+    if (dropped.has(name))
+      yield { field, message: `${name} is both added and dropped; leave out one of them` };
     else if (name === ALL_CAPABILITIES && dropped.size > 0) {
-      yield { field, message: 'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add' };
+      yield {
+        field,
+        message:
+          'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add',
+      };
     }
   }
 }
@@ -65,29 +86,40 @@ function* nameRules(path: string, texts: readonly string[]): Generator<Violation
   }
 }
 
-function* profileRules({ seccompProfile, apparmorProfile, selinuxOptions }: SecurityContext): Generator<Violation> {
+function* profileRules({
+  seccompProfile,
+  apparmorProfile,
+  selinuxOptions,
+}: SecurityContext): Generator<Violation> {
   const seccomp = parseProfile(seccompProfile);
-  const pathProblem = seccomp?.kind === 'localhost' ? absolutePathProblem(seccomp.reference) : undefined;
+  const pathProblem =
+    seccomp?.kind === 'localhost' ? absolutePathProblem(seccomp.reference) : undefined;
   if (seccomp === undefined || pathProblem !== undefined) {
     const why = pathProblem === undefined ? '' : `; the path ${pathProblem}`;
     const message = `must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, as in localhost//etc/seccomp/web.json${why}`;
     yield { field: 'spec.security.seccomp_profile', message };
   }
   const apparmor = parseProfile(apparmorProfile);
-  if (apparmor === undefined || (apparmor.kind === 'localhost' && /[\s\p{Cc}]/u.test(apparmor.reference))) {
-    const message = 'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, as in localhost/web';
+  if (
+    apparmor === undefined ||
+    (apparmor.kind === 'localhost' && /[\s\p{Cc}]/u.test(apparmor.reference))
+  ) {
+    const message =
+      'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, as in localhost/web';
     yield { field: 'spec.security.apparmor_profile', message };
   }
   if (selinuxOptions !== '' && parseSelinuxOptions(selinuxOptions) === undefined) {
-    const message = 'must be user:role:type:level, each of which may be empty but not all, as in ::container_t:s0:c1,c2';
+    const message =
+      'must be user:role:type:level, each of which may be empty but not all, as in ::container_t:s0:c1,c2';
     yield { field: 'spec.security.selinux_options', message };
   }
 }
 
 /**
- * What container runtimes leave out of a privileged container, and what contradicts it. containerd sets no seccomp profile, no
- * default AppArmor profile and no SELinux label there (its `internal/cri/server`, `GenerateSeccompSpecOpts` and
- * `GenerateApparmorSpecOpts`); the kubelet refuses `allowPrivilegeEscalation: false` beside `privileged`.
+ * What container runtimes leave out of a privileged container, and what contradicts it. containerd
+ * sets no seccomp profile, no default AppArmor profile and no SELinux label there (its
+ * `internal/cri/server`, `GenerateSeccompSpecOpts` and `GenerateApparmorSpecOpts`); the kubelet
+ * refuses `allowPrivilegeEscalation: false` beside `privileged`.
  */
 function* privilegedRules(security: SecurityContext): Generator<Violation> {
   const refused: readonly (readonly [string, boolean])[] = [
@@ -99,7 +131,8 @@ function* privilegedRules(security: SecurityContext): Generator<Violation> {
   ];
   for (const [name, isRefused] of refused) {
     if (!isRefused) continue;
-    const message = 'has no effect in a privileged container; leave it out, or name what is needed in place of privileged';
+    const message =
+      'has no effect in a privileged container; leave it out, or name what is needed in place of privileged';
     yield { field: `spec.security.${name}`, message };
   }
 }

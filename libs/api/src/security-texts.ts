@@ -1,4 +1,6 @@
-/** A profile of seccomp or AppArmor: the container runtime's own, none, or one that the node has. */
+/**
+ * A profile of seccomp or AppArmor: the container runtime's own, none, or one that the node has.
+ */
 export type ProfileText =
   | { readonly kind: 'runtimeDefault' }
   | { readonly kind: 'unconfined' }
@@ -15,7 +17,10 @@ export interface SelinuxText {
 
 const LOCALHOST = 'localhost/';
 
-/** Reads `RuntimeDefault`, `Unconfined` or `localhost/<reference>`; empty is the first. @returns Undefined for anything else. */
+/**
+ * Reads `RuntimeDefault`, `Unconfined` or `localhost/<reference>`; empty is the first. @returns
+ * Undefined for anything else.
+ */
 export function parseProfile(text: string): ProfileText | undefined {
   if (text === '' || text === 'RuntimeDefault') return { kind: 'runtimeDefault' };
   if (text === 'Unconfined') return { kind: 'unconfined' };
@@ -23,7 +28,10 @@ export function parseProfile(text: string): ProfileText | undefined {
   return { kind: 'localhost', reference: text.slice(LOCALHOST.length) };
 }
 
-/** Reads `user:role:type:level`; the level may hold further colons. @returns Undefined for what is none, or says nothing at all. */
+/**
+ * Reads `user:role:type:level`; the level may hold further colons. @returns Undefined for what is
+ * none, or says nothing at all.
+ */
 export function parseSelinuxOptions(text: string): SelinuxText | undefined {
   const match = /^([\w.-]*):([\w.-]*):([\w.-]*):([\w.,:-]*)$/.exec(text);
   if (match === null || /^:*$/.test(text)) return undefined;

@@ -5,16 +5,38 @@ import { WorkloadSpecSchema, diffSpecs, updateSpec, type WorkloadSpec } from './
 import { arbMessage } from './testing/arb-message.js';
 
 const arbSpec = arbMessage(WorkloadSpecSchema);
-const spec = (init: MessageInitShape<typeof WorkloadSpecSchema>): WorkloadSpec => create(WorkloadSpecSchema, init);
+const spec = (init: MessageInitShape<typeof WorkloadSpecSchema>): WorkloadSpec =>
+  create(WorkloadSpecSchema, init);
 const isSame = (a: WorkloadSpec, b: WorkloadSpec): boolean => equals(WorkloadSpecSchema, a, b);
-const pathsOf = (a: WorkloadSpec, b: WorkloadSpec): string[] => diffSpecs(a, b).map(({ path }) => path);
+const pathsOf = (a: WorkloadSpec, b: WorkloadSpec): string[] =>
+  diffSpecs(a, b).map(({ path }) => path);
 
 describe('updateSpec without a mask', () => {
   it.each([
-    { name: 'a scalar', before: { replicas: 2, image: 'a' }, patch: { replicas: 5 }, after: { replicas: 5, image: 'a' } },
-    { name: 'an explicit zero', before: { replicas: 2 }, patch: { replicas: 0 }, after: { replicas: 0 } },
-    { name: 'a list as a whole', before: { command: ['a', 'b'] }, patch: { command: ['c'] }, after: { command: ['c'] } },
-    { name: 'a map as a whole', before: { env: { A: '1', B: '2' } }, patch: { env: { C: '3' } }, after: { env: { C: '3' } } },
+    {
+      name: 'a scalar',
+      before: { replicas: 2, image: 'a' },
+      patch: { replicas: 5 },
+      after: { replicas: 5, image: 'a' },
+    },
+    {
+      name: 'an explicit zero',
+      before: { replicas: 2 },
+      patch: { replicas: 0 },
+      after: { replicas: 0 },
+    },
+    {
+      name: 'a list as a whole',
+      before: { command: ['a', 'b'] },
+      patch: { command: ['c'] },
+      after: { command: ['c'] },
+    },
+    {
+      name: 'a map as a whole',
+      before: { env: { A: '1', B: '2' } },
+      patch: { env: { C: '3' } },
+      after: { env: { C: '3' } },
+    },
     {
       name: 'within a message only what is present',
       before: { rollout: { maxSurge: 1, maxUnavailable: 2 } },
@@ -35,8 +57,12 @@ describe('updateSpec without a mask', () => {
     },
     { name: 'nothing', before: { image: 'a' }, patch: {}, after: { image: 'a' } },
   ] as const)('changes $name', ({ before, patch, after }) => {
-    expect(updateSpec(spec(before as object), spec(patch as object), undefined)).toEqual(spec(after as object));
-    expect(updateSpec(spec(before as object), spec(patch as object), [])).toEqual(spec(after as object));
+    expect(updateSpec(spec(before as object), spec(patch as object), undefined)).toEqual(
+      spec(after as object),
+    );
+    expect(updateSpec(spec(before as object), spec(patch as object), [])).toEqual(
+      spec(after as object),
+    );
   });
 
   it('is idempotent, keeps what the patch does not name, and shares nothing with its arguments', () => {
@@ -45,8 +71,11 @@ describe('updateSpec without a mask', () => {
         const [beforeCurrent, beforePatch] = [structuredClone(current), structuredClone(patch)];
         const updated = updateSpec(current, patch, undefined);
         expect(isSame(updateSpec(updated, patch, undefined), updated)).toBe(true);
-        const named = new Set(pathsOf(create(WorkloadSpecSchema), patch).map((path) => path.split(/[.[]/)[0]));
-        for (const path of pathsOf(current, updated)) expect(named).toContain(path.split(/[.[]/)[0]);
+        const named = new Set(
+          pathsOf(create(WorkloadSpecSchema), patch).map((path) => path.split(/[.[]/)[0]),
+        );
+        for (const path of pathsOf(current, updated))
+          expect(named).toContain(path.split(/[.[]/)[0]);
         updated.env['changed'] = 'later';
         updated.command.push('later');
         updated.rollout ??= create(WorkloadSpecSchema, { rollout: {} }).rollout!;
@@ -72,8 +101,18 @@ describe('updateSpec with "*"', () => {
       patch: { image: 'b' },
       after: { image: 'b', replicas: 3 },
     },
-    { name: 'keeps no count where there is none', before: { image: 'a' }, patch: { image: 'b' }, after: { image: 'b' } },
-    { name: 'takes an explicit zero', before: { replicas: 3 }, patch: { replicas: 0 }, after: { replicas: 0 } },
+    {
+      name: 'keeps no count where there is none',
+      before: { image: 'a' },
+      patch: { image: 'b' },
+      after: { image: 'b' },
+    },
+    {
+      name: 'takes an explicit zero',
+      before: { replicas: 3 },
+      patch: { replicas: 0 },
+      after: { replicas: 0 },
+    },
   ])('$name', ({ before, patch, after }) => {
     expect(updateSpec(spec(before), spec(patch), ['*'])).toEqual(spec(after));
   });
@@ -102,7 +141,13 @@ describe('updateSpec with a mask', () => {
       patch: {},
       after: { rollout: { minAvailable: 2 } },
     },
-    { name: 'makes no message to clear something in it', paths: ['rollout.max_surge'], before: {}, patch: {}, after: {} },
+    {
+      name: 'makes no message to clear something in it',
+      paths: ['rollout.max_surge'],
+      before: {},
+      patch: {},
+      after: {},
+    },
     {
       name: 'makes the messages on the way',
       paths: ['resources.requests.cpu_millis'],
@@ -117,7 +162,13 @@ describe('updateSpec with a mask', () => {
       patch: { rollout: { minAvailable: 2 } },
       after: { rollout: { minAvailable: 2 } },
     },
-    { name: 'takes a name twice as once', paths: ['image', 'image'], before: {}, patch: { image: 'b' }, after: { image: 'b' } },
+    {
+      name: 'takes a name twice as once',
+      paths: ['image', 'image'],
+      before: {},
+      patch: { image: 'b' },
+      after: { image: 'b' },
+    },
   ])('$name', ({ paths, before, patch, after }) => {
     expect(updateSpec(spec(before), spec(patch), paths)).toEqual(spec(after));
   });
@@ -126,7 +177,10 @@ describe('updateSpec with a mask', () => {
     { paths: ['*', 'image'], messages: ['"*" stands alone'] },
     {
       paths: ['imgae', 'replicas', 'rollout.surge'],
-      messages: ['"imgae" is no field of WorkloadSpec', '"rollout.surge": "surge" is no field of Rollout'],
+      messages: [
+        '"imgae" is no field of WorkloadSpec',
+        '"rollout.surge": "surge" is no field of Rollout',
+      ],
     },
     { paths: ['maxSurge'], messages: ['"maxSurge" is no field of WorkloadSpec'] },
     { paths: ['spec.image'], messages: ['"spec.image": "spec" is no field of WorkloadSpec'] },
@@ -135,15 +189,23 @@ describe('updateSpec with a mask', () => {
     { paths: ['env.A'], messages: ['"env.A" goes below "env", which is replaced as a whole'] },
     {
       paths: ['pre_stop_delay.seconds'],
-      messages: ['"pre_stop_delay.seconds" goes below "pre_stop_delay", which is replaced as a whole'],
+      messages: [
+        '"pre_stop_delay.seconds" goes below "pre_stop_delay", which is replaced as a whole',
+      ],
     },
     {
       paths: ['__proto__', 'constructor'],
-      messages: ['"__proto__" is no field of WorkloadSpec', '"constructor" is no field of WorkloadSpec'],
+      messages: [
+        '"__proto__" is no field of WorkloadSpec',
+        '"constructor" is no field of WorkloadSpec',
+      ],
     },
   ])('refuses $paths', ({ paths, messages }) => {
     expect(() => updateSpec(spec({}), spec({}), paths)).toThrow(
-      expect.objectContaining({ kind: 'invalid', violations: messages.map((message) => ({ field: 'update_mask', message })) }),
+      expect.objectContaining({
+        kind: 'invalid',
+        violations: messages.map((message) => ({ field: 'update_mask', message })),
+      }),
     );
   });
 
@@ -163,7 +225,11 @@ describe('updateSpec with a mask', () => {
         const leaves = [...new Set(pathsOf(a, b).map((path) => path.split('[')[0] ?? ''))];
         const updated = leaves.length === 0 ? a : updateSpec(a, b, leaves);
         const rest = diffSpecs(updated, b);
-        expect(rest.filter(({ before = {}, after = {} }) => JSON.stringify([before, after]) !== '[{},{}]')).toEqual([]);
+        expect(
+          rest.filter(
+            ({ before = {}, after = {} }) => JSON.stringify([before, after]) !== '[{},{}]',
+          ),
+        ).toEqual([]);
       }),
     );
   });
@@ -171,9 +237,24 @@ describe('updateSpec with a mask', () => {
 
 describe('diffSpecs', () => {
   it.each([
-    { name: 'a scalar', before: { replicas: 1 }, after: { replicas: 2 }, changes: [{ path: 'replicas', before: 1, after: 2 }] },
-    { name: 'something new', before: {}, after: { image: 'a' }, changes: [{ path: 'image', after: 'a' }] },
-    { name: 'something gone', before: { replicas: 0 }, after: {}, changes: [{ path: 'replicas', before: 0 }] },
+    {
+      name: 'a scalar',
+      before: { replicas: 1 },
+      after: { replicas: 2 },
+      changes: [{ path: 'replicas', before: 1, after: 2 }],
+    },
+    {
+      name: 'something new',
+      before: {},
+      after: { image: 'a' },
+      changes: [{ path: 'image', after: 'a' }],
+    },
+    {
+      name: 'something gone',
+      before: { replicas: 0 },
+      after: {},
+      changes: [{ path: 'replicas', before: 0 }],
+    },
     {
       name: 'a leaf below',
       before: { rollout: { maxSurge: 1 } },
@@ -186,7 +267,12 @@ describe('diffSpecs', () => {
       after: { resources: { requests: { memoryBytes: 5n } } },
       changes: [{ path: 'resources.requests.memory_bytes', after: '5' }],
     },
-    { name: 'an empty message that came', before: {}, after: { network: {} }, changes: [{ path: 'network', after: {} }] },
+    {
+      name: 'an empty message that came',
+      before: {},
+      after: { network: {} },
+      changes: [{ path: 'network', after: {} }],
+    },
     {
       name: 'keys of a map, sorted',
       before: { env: { B: '1', A: '1', C: '1' } },
@@ -209,7 +295,12 @@ describe('diffSpecs', () => {
       after: { preStopDelay: durationFromMs(0) },
       changes: [{ path: 'pre_stop_delay', before: '1.500s', after: '0s' }],
     },
-    { name: 'an enum by its name', before: { mode: 1 }, after: {}, changes: [{ path: 'mode', before: 'GLOBAL' }] },
+    {
+      name: 'an enum by its name',
+      before: { mode: 1 },
+      after: {},
+      changes: [{ path: 'mode', before: 'GLOBAL' }],
+    },
     {
       name: 'a choice',
       before: { livenessProbe: { check: { case: 'tcp', value: {} } } },

@@ -1,5 +1,11 @@
 import { InvalidInputError } from '@cloudless/base';
-import { clone, toJson, type DescField, type DescMessage, type JsonValue } from '@bufbuild/protobuf';
+import {
+  clone,
+  toJson,
+  type DescField,
+  type DescMessage,
+  type JsonValue,
+} from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import { WorkloadSpecSchema, type WorkloadSpec } from './gen.js';
 
@@ -15,25 +21,36 @@ export interface SpecChange {
 /**
  * Applies an update to a spec.
  * @param patch - The spec of the request.
- * @param paths - The update mask; absent changes exactly the fields present in `patch`: messages are entered, lists, maps
- *   and scalars replaced. `*` replaces the whole spec, but keeps `replicas` where the patch has none. A named path takes
- *   the patch's value, or is cleared where the patch has none.
+ * @param paths - The update mask; absent changes exactly the fields present in `patch`: messages
+ *   are entered, lists, maps and scalars replaced. `*` replaces the whole spec, but keeps
+ *   `replicas` where the patch has none. A named path takes the patch's value, or is cleared where
+ *   the patch has none.
  * @throws {@link InvalidInputError} listing every path that names no field.
  */
-export function updateSpec(current: WorkloadSpec, patch: WorkloadSpec, paths: readonly string[] | undefined): WorkloadSpec {
+export function updateSpec(
+  current: WorkloadSpec,
+  patch: WorkloadSpec,
+  paths: readonly string[] | undefined,
+): WorkloadSpec {
   if (paths === undefined || paths.length === 0) {
     const merged = clone(WorkloadSpecSchema, current);
-    mergePresent(reflect(WorkloadSpecSchema, merged), reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch)));
+    mergePresent(
+      reflect(WorkloadSpecSchema, merged),
+      reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch)),
+    );
     return merged;
   }
   if (paths.includes('*')) {
-    if (paths.length > 1) throw new InvalidInputError([{ field: 'update_mask', message: '"*" stands alone' }]);
+    if (paths.length > 1)
+      throw new InvalidInputError([{ field: 'update_mask', message: '"*" stands alone' }]);
     const replaced = clone(WorkloadSpecSchema, patch);
-    if (replaced.replicas === undefined && current.replicas !== undefined) replaced.replicas = current.replicas;
+    if (replaced.replicas === undefined && current.replicas !== undefined)
+      replaced.replicas = current.replicas;
     return replaced;
   }
   const wrong = paths.flatMap((path) => pathProblem(WorkloadSpecSchema, path));
-  if (wrong.length > 0) throw new InvalidInputError(wrong.map((message) => ({ field: 'update_mask', message })));
+  if (wrong.length > 0)
+    throw new InvalidInputError(wrong.map((message) => ({ field: 'update_mask', message })));
   const updated = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, current));
   const source = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch));
   for (const path of paths) takePath(updated, source, path.split('.'));
@@ -41,7 +58,9 @@ export function updateSpec(current: WorkloadSpec, patch: WorkloadSpec, paths: re
 }
 
 /** Only our own messages are entered; a Duration or Timestamp is one value. */
-function isEntered(field: DescField): field is DescField & { readonly fieldKind: 'message'; readonly message: DescMessage } {
+function isEntered(
+  field: DescField,
+): field is DescField & { readonly fieldKind: 'message'; readonly message: DescMessage } {
   return field.fieldKind === 'message' && field.message.typeName.startsWith('cloudless.');
 }
 
@@ -59,7 +78,9 @@ function pathProblem(schema: DescMessage, path: string): readonly string[] {
   for (const [index, name] of names.entries()) {
     const field = inner.fields.find((known) => known.name === name);
     if (field === undefined)
-      return [`${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is no field of ${inner.name}`];
+      return [
+        `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is no field of ${inner.name}`,
+      ];
     if (index === names.length - 1) return [];
     if (!isEntered(field)) return [`"${path}" goes below "${name}", which is replaced as a whole`];
     inner = field.message;
@@ -68,7 +89,11 @@ function pathProblem(schema: DescMessage, path: string): readonly string[] {
 }
 
 /** @param source - Absent where the patch has nothing: then the field is cleared. */
-function takePath(target: ReflectMessage, source: ReflectMessage | undefined, [head, ...rest]: readonly string[]): void {
+function takePath(
+  target: ReflectMessage,
+  source: ReflectMessage | undefined,
+  [head, ...rest]: readonly string[],
+): void {
   const field = target.fields.find(({ name }) => name === head);
   if (field === undefined) return;
   const isGiven = source?.isSet(field) ?? false;
@@ -83,12 +108,18 @@ function takePath(target: ReflectMessage, source: ReflectMessage | undefined, [h
   target.set(field, inner);
 }
 
-/** Every leaf that differs, in the order of the proto. Lists are compared as a whole, maps by key. */
+/**
+ * Every leaf that differs, in the order of the proto. Lists are compared as a whole, maps by key.
+ */
 export function diffSpecs(before: WorkloadSpec, after: WorkloadSpec): readonly SpecChange[] {
   return diffMessages(reflect(WorkloadSpecSchema, before), reflect(WorkloadSpecSchema, after), '');
 }
 
-function diffMessages(before: ReflectMessage | undefined, after: ReflectMessage | undefined, prefix: string): SpecChange[] {
+function diffMessages(
+  before: ReflectMessage | undefined,
+  after: ReflectMessage | undefined,
+  prefix: string,
+): SpecChange[] {
   const fields = (before ?? after)?.fields ?? [];
   return fields.flatMap((field): SpecChange[] => {
     const hasBefore = before?.isSet(field) ?? false;
@@ -112,7 +143,11 @@ function diffMessages(before: ReflectMessage | undefined, after: ReflectMessage 
   });
 }
 
-function diffMaps(path: string, before: JsonValue | undefined, after: JsonValue | undefined): SpecChange[] {
+function diffMaps(
+  path: string,
+  before: JsonValue | undefined,
+  after: JsonValue | undefined,
+): SpecChange[] {
   const left = asObject(before);
   const right = asObject(after);
   return [...new Set([...Object.keys(left), ...Object.keys(right)])]
@@ -138,6 +173,14 @@ function jsonOf(message: ReflectMessage | undefined, field: DescField): JsonValu
   return asObject(toJson(field.parent, alone.message))[field.jsonName];
 }
 
-function change(path: string, before: JsonValue | undefined, after: JsonValue | undefined): SpecChange {
-  return { path, ...(before === undefined ? {} : { before }), ...(after === undefined ? {} : { after }) };
+function change(
+  path: string,
+  before: JsonValue | undefined,
+  after: JsonValue | undefined,
+): SpecChange {
+  return {
+    path,
+    ...(before === undefined ? {} : { before }),
+    ...(after === undefined ? {} : { after }),
+  };
 }

@@ -26,15 +26,22 @@ describe('checkSpec', () => {
       name: 'nothing to run',
       spec: {},
       field: 'spec',
-      message: 'image or command is required: an image to run in a container, or a command to run as a process',
+      message:
+        'image or command is required: an image to run in a container, or a command to run as a process',
     },
     {
       name: 'nothing to run, with arguments',
       spec: { args: ['a'] },
       field: 'spec',
-      message: 'image or command is required: an image to run in a container, or a command to run as a process',
+      message:
+        'image or command is required: an image to run in a container, or a command to run as a process',
     },
-    { name: 'an empty executable', spec: { command: ['', 'a'] }, field: 'spec.command[0]', message: 'must name an executable' },
+    {
+      name: 'an empty executable',
+      spec: { command: ['', 'a'] },
+      field: 'spec.command[0]',
+      message: 'must name an executable',
+    },
     {
       name: 'an image as a process',
       spec: { image: 'a', runtime: 'process' },
@@ -51,18 +58,39 @@ describe('checkSpec', () => {
       name: 'an image with a space',
       spec: { image: 'nginx alpine' },
       field: 'spec.image',
-      message: '"nginx alpine" is no image reference; write one such as nginx:alpine or registry.example:5000/team/web:1.2',
+      message:
+        '"nginx alpine" is no image reference; write one such as nginx:alpine or registry.example:5000/team/web:1.2',
     },
-    { name: 'a NUL in the command', spec: { command: ['a', 'b\0'] }, field: 'spec.command[1]', message: NUL },
-    { name: 'a NUL in an argument', spec: { command: ['a'], args: ['b', '\0'] }, field: 'spec.args[1]', message: NUL },
-    { name: 'a NUL in a variable', spec: { command: ['a'], env: { A: 'x\0y' } }, field: 'spec.env["A"]', message: NUL },
+    {
+      name: 'a NUL in the command',
+      spec: { command: ['a', 'b\0'] },
+      field: 'spec.command[1]',
+      message: NUL,
+    },
+    {
+      name: 'a NUL in an argument',
+      spec: { command: ['a'], args: ['b', '\0'] },
+      field: 'spec.args[1]',
+      message: NUL,
+    },
+    {
+      name: 'a NUL in a variable',
+      spec: { command: ['a'], env: { A: 'x\0y' } },
+      field: 'spec.env["A"]',
+      message: NUL,
+    },
     {
       name: 'a NUL in a name of a variable',
       spec: { command: ['a'], env: { 'A\0': 'x' } },
       field: 'spec.env["A\\u0000"]',
       message: NUL,
     },
-    { name: 'a NUL in the directory', spec: { command: ['a'], workingDir: '/a\0' }, field: 'spec.working_dir', message: NUL },
+    {
+      name: 'a NUL in the directory',
+      spec: { command: ['a'], workingDir: '/a\0' },
+      field: 'spec.working_dir',
+      message: NUL,
+    },
     {
       name: 'a port name twice',
       spec: {
@@ -77,7 +105,10 @@ describe('checkSpec', () => {
     },
     {
       name: 'a name that another port has by default',
-      spec: { command: ['a'], ports: [{ containerPort: 80 }, { containerPort: 81, name: 'port-80' }] },
+      spec: {
+        command: ['a'],
+        ports: [{ containerPort: 80 }, { containerPort: 81, name: 'port-80' }],
+      },
       field: 'spec.ports[1].name',
       message: '"port-80" is used twice',
     },
@@ -95,13 +126,19 @@ describe('checkSpec', () => {
     },
     {
       name: 'a CPU limit below the request',
-      spec: { command: ['a'], resources: { requests: { cpuMillis: 300 }, limits: { cpuMillis: 200 } } },
+      spec: {
+        command: ['a'],
+        resources: { requests: { cpuMillis: 300 }, limits: { cpuMillis: 200 } },
+      },
       field: 'spec.resources.limits.cpu_millis',
       message: '200 is below the request of 300',
     },
     {
       name: 'a memory limit below the request',
-      spec: { command: ['a'], resources: { requests: { memoryBytes: 3n }, limits: { memoryBytes: 2n } } },
+      spec: {
+        command: ['a'],
+        resources: { requests: { memoryBytes: 3n }, limits: { memoryBytes: 2n } },
+      },
       field: 'spec.resources.limits.memory_bytes',
       message: '2 is below the request of 3',
     },
@@ -118,7 +155,8 @@ describe('checkSpec', () => {
         },
       },
       field: 'spec.placement.tolerations[2].toleration_period',
-      message: 'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
+      message:
+        'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
     },
     {
       name: 'retries of what is never restarted',
@@ -136,9 +174,16 @@ describe('checkSpec', () => {
     { name: 'an image alone', spec: { image: 'nginx:alpine' } },
     {
       name: 'an image with a command',
-      spec: { image: `registry.example:5000/a/b@sha256:${'0a'.repeat(32)}`, command: ['a'], runtime: 'cri' },
+      spec: {
+        image: `registry.example:5000/a/b@sha256:${'0a'.repeat(32)}`,
+        command: ['a'],
+        runtime: 'cri',
+      },
     },
-    { name: 'a command with empty arguments', spec: { command: ['a', ''], args: [''], env: { A: '' } } },
+    {
+      name: 'a command with empty arguments',
+      spec: { command: ['a', ''], args: [''], env: { A: '' } },
+    },
     {
       name: 'one port number by two protocols',
       spec: {
@@ -153,49 +198,65 @@ describe('checkSpec', () => {
       name: 'limits equal to the requests',
       spec: {
         command: ['a'],
-        resources: { requests: { cpuMillis: 5, memoryBytes: 5n }, limits: { cpuMillis: 5, memoryBytes: 5n } },
+        resources: {
+          requests: { cpuMillis: 5, memoryBytes: 5n },
+          limits: { cpuMillis: 5, memoryBytes: 5n },
+        },
       },
     },
     {
       name: 'limits below the default requests, of which they take the place',
       spec: { command: ['a'], resources: { limits: { cpuMillis: 99, memoryBytes: 32n << 20n } } },
     },
-    { name: 'limits of 0, which are none', spec: { command: ['a'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } } },
+    {
+      name: 'limits of 0, which are none',
+      spec: { command: ['a'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } },
+    },
     {
       name: 'no retries of what is never restarted',
       spec: { command: ['a'], restart: { policy: Restart.NEVER, maxRetries: 0 } },
     },
-    { name: 'a wait before a replacement', spec: { command: ['a'], disconnect: { lostAfter: durationFromMs(1) } } },
+    {
+      name: 'a wait before a replacement',
+      spec: { command: ['a'], disconnect: { lostAfter: durationFromMs(1) } },
+    },
     { name: 'exclusive replicas', spec: { command: ['a'], disconnect: { mode: Mode.EXCLUSIVE } } },
     {
       name: 'exclusive replicas with the shortest times',
       spec: {
         command: ['a'],
-        disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(3_000), lostAfter: durationFromMs(6_000) },
+        disconnect: {
+          mode: Mode.EXCLUSIVE,
+          stopAfter: durationFromMs(3_000),
+          lostAfter: durationFromMs(6_000),
+        },
       },
     },
   ])('accepts $name', ({ spec }) => {
     expect(() => checkSpec(create(WorkloadSpecSchema, spec))).not.toThrow();
   });
 
-  it.each<{ name: string; disconnect: MessageInitShape<typeof DisconnectSchema>; message: string }>([
-    {
-      name: 'stop_after of replicas that never stop themselves',
-      disconnect: { stopAfter: durationFromMs(5_000) },
-      message: 'spec.disconnect.stop_after: only replicas in mode EXCLUSIVE stop themselves; set spec.disconnect.mode',
-    },
-    {
-      name: 'stop_after below the lease',
-      disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(2_999) },
-      message: 'spec.disconnect.stop_after: 2999 ms is below 3000 ms, the lease of a node',
-    },
-    {
-      name: 'lost_after below twice stop_after',
-      disconnect: { mode: Mode.EXCLUSIVE, lostAfter: durationFromMs(19_999) },
-      message:
-        'spec.disconnect.lost_after: 19999 ms is below twice stop_after (20000 ms): the old replica could still run when its replacement starts',
-    },
-  ])('refuses $name', ({ disconnect, message }) => {
+  it.each<{ name: string; disconnect: MessageInitShape<typeof DisconnectSchema>; message: string }>(
+    [
+      {
+        name: 'stop_after of replicas that never stop themselves',
+        disconnect: { stopAfter: durationFromMs(5_000) },
+        message:
+          'spec.disconnect.stop_after: only replicas in mode EXCLUSIVE stop themselves; set spec.disconnect.mode',
+      },
+      {
+        name: 'stop_after below the lease',
+        disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(2_999) },
+        message: 'spec.disconnect.stop_after: 2999 ms is below 3000 ms, the lease of a node',
+      },
+      {
+        name: 'lost_after below twice stop_after',
+        disconnect: { mode: Mode.EXCLUSIVE, lostAfter: durationFromMs(19_999) },
+        message:
+          'spec.disconnect.lost_after: 19999 ms is below twice stop_after (20000 ms): the old replica could still run when its replacement starts',
+      },
+    ],
+  )('refuses $name', ({ disconnect, message }) => {
     expect(() => checkSpec(aSpec({ command: ['a'], disconnect }))).toThrow(message);
   });
 
@@ -212,7 +273,10 @@ describe('checkSpec', () => {
   });
 });
 
-/** Every leaf of the spec that is built. A field that is neither here nor refused fails the spec below. */
+/**
+ * Every leaf of the spec that is built. A field that is neither here nor refused fails the spec
+ * below.
+ */
 const SUPPORTED = [
   'init',
   ...['name', 'soft', 'hard'].map((name) => `ulimits.${name}`),
@@ -257,13 +321,23 @@ const SUPPORTED = [
     ...['key', 'operator', 'values'].map((name) => `placement.${side}.workloads.match.${name}`),
     ...['topology', 'namespaces', 'weight'].map((name) => `placement.${side}.workloads.${name}`),
   ]),
-  ...['key', 'operator', 'value', 'effect', 'toleration_period'].map((name) => `placement.tolerations.${name}`),
+  ...['key', 'operator', 'value', 'effect', 'toleration_period'].map(
+    (name) => `placement.tolerations.${name}`,
+  ),
   ...['topology', 'mode', 'max_skew'].map((name) => `placement.spread.${name}`),
   'restart.policy',
   'restart.max_retries',
   ...['liveness_probe', 'readiness_probe', 'startup_probe'].flatMap((probe) =>
     [
-      ...['exec.command', 'http.path', 'http.port', 'http.headers', 'tcp.port', 'grpc.port', 'grpc.service'],
+      ...[
+        'exec.command',
+        'http.path',
+        'http.port',
+        'http.headers',
+        'tcp.port',
+        'grpc.port',
+        'grpc.service',
+      ],
       ...['initial_delay', 'period', 'timeout', 'success_threshold', 'failure_threshold'],
     ].map((leaf) => `${probe}.${leaf}`),
   ),
@@ -284,14 +358,28 @@ const SUPPORTED = [
   'disconnect.mode',
   'disconnect.lost_after',
   'disconnect.stop_after',
-  ...['run_as_non_root', 'run_as_user', 'run_as_group', 'read_only_root_filesystem', 'privileged', 'no_new_privileges'].map(
-    (name) => `security.${name}`,
+  ...[
+    'run_as_non_root',
+    'run_as_user',
+    'run_as_group',
+    'read_only_root_filesystem',
+    'privileged',
+    'no_new_privileges',
+  ].map((name) => `security.${name}`),
+  ...[
+    'capabilities_add',
+    'capabilities_drop',
+    'seccomp_profile',
+    'apparmor_profile',
+    'selinux_options',
+    'runtime_class',
+  ].map((name) => `security.${name}`),
+  ...['name', 'mount_path', 'read_only', 'host_path.path', 'named.name'].map(
+    (name) => `volumes.${name}`,
   ),
-  ...['capabilities_add', 'capabilities_drop', 'seccomp_profile', 'apparmor_profile', 'selinux_options', 'runtime_class'].map(
-    (name) => `security.${name}`,
+  ...['host_network', 'hostname', 'dns_servers', 'extra_hosts.ip', 'extra_hosts.hostnames'].map(
+    (name) => `network.${name}`,
   ),
-  ...['name', 'mount_path', 'read_only', 'host_path.path', 'named.name'].map((name) => `volumes.${name}`),
-  ...['host_network', 'hostname', 'dns_servers', 'extra_hosts.ip', 'extra_hosts.hostnames'].map((name) => `network.${name}`),
   'image_pull.policy',
 ];
 
@@ -308,14 +396,23 @@ function refusalOf(spec: WorkloadSpec): string | undefined {
 }
 
 describe('refuseUnsupported', () => {
-  it.each(leaves)('$path is built, or refused by its name or that of what holds it', ({ path, spec }) => {
-    const refusal = refusalOf(spec);
-    const named = refusal?.replace(/\[0\]/g, '').replace(/^spec\.|[ (:,].*$/g, '');
-    if (path === 'priority')
-      expect(refusal).toBe('spec.priority (over 100 would preempt): not supported in this version; leave it out');
-    else if (SUPPORTED.includes(path)) expect(refusal).toBeUndefined();
-    else expect([named, path.startsWith(`${named ?? '?'}.`) || path === named]).toEqual([named, true]);
-  });
+  it.each(leaves)(
+    '$path is built, or refused by its name or that of what holds it',
+    ({ path, spec }) => {
+      const refusal = refusalOf(spec);
+      const named = refusal?.replace(/\[0\]/g, '').replace(/^spec\.|[ (:,].*$/g, '');
+      if (path === 'priority')
+        expect(refusal).toBe(
+          'spec.priority (over 100 would preempt): not supported in this version; leave it out',
+        );
+      else if (SUPPORTED.includes(path)) expect(refusal).toBeUndefined();
+      else
+        expect([named, path.startsWith(`${named ?? '?'}.`) || path === named]).toEqual([
+          named,
+          true,
+        ]);
+    },
+  );
 
   it('knows nothing that is no field', () => {
     const paths = leaves.map(({ path }) => path);
@@ -336,7 +433,10 @@ describe('refuseUnsupported', () => {
         resources: { requests: {}, limits: {} },
       },
     },
-    { name: 'every list empty', spec: { volumes: [], secrets: [], ports: [], rollout: { steps: [] } } },
+    {
+      name: 'every list empty',
+      spec: { volumes: [], secrets: [], ports: [], rollout: { steps: [] } },
+    },
     {
       name: 'zeros',
       spec: {
@@ -362,7 +462,9 @@ describe('refuseUnsupported', () => {
     },
     {
       name: 'the defaults of disconnect',
-      spec: { disconnect: { mode: 0, lostAfter: durationFromMs(0), stopAfter: durationFromMs(10_000) } },
+      spec: {
+        disconnect: { mode: 0, lostAfter: durationFromMs(0), stopAfter: durationFromMs(10_000) },
+      },
     },
     {
       name: 'the defaults of the rest',
@@ -371,7 +473,9 @@ describe('refuseUnsupported', () => {
         priority: 50,
         imagePull: { policy: 0, secret: '' },
         network: { hostNetwork: false },
-        placement: { tolerations: [{ key: 'a' }, { key: 'b', tolerationPeriod: durationFromMs(1) }] },
+        placement: {
+          tolerations: [{ key: 'a' }, { key: 'b', tolerationPeriod: durationFromMs(1) }],
+        },
       },
     },
     { name: 'the highest priority that does not preempt', spec: { priority: 100 } },
@@ -387,10 +491,18 @@ describe('refuseUnsupported', () => {
     expect(refusalOf(aSpec({ disconnect }))).toBeUndefined();
   });
 
-  it.each(['cpu', 'fsize', 'as'])('refuses the limit %s of each process, which would end what starts containers too', (name) => {
-    const spec = aSpec({ image: 'nginx:alpine', ulimits: [{ name: 'core' }, { name, soft: 5n }] });
-    expect(refusalOf(spec)).toBe(`spec.ulimits[1].name (${name}): not supported in this version; leave it out`);
-  });
+  it.each(['cpu', 'fsize', 'as'])(
+    'refuses the limit %s of each process, which would end what starts containers too',
+    (name) => {
+      const spec = aSpec({
+        image: 'nginx:alpine',
+        ulimits: [{ name: 'core' }, { name, soft: 5n }],
+      });
+      expect(refusalOf(spec)).toBe(
+        `spec.ulimits[1].name (${name}): not supported in this version; leave it out`,
+      );
+    },
+  );
 
   it('names every field at once, with its place in a list', () => {
     const spec = aSpec({
@@ -405,8 +517,17 @@ describe('refuseUnsupported', () => {
 
   it('depends on the refused leaves, and on exclusiveness, alone: without them any spec passes', () => {
     const refused = leaves.filter(({ path }) => !SUPPORTED.includes(path)).map(({ path }) => path);
-    const inLists = /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps|ulimits|devices)\./;
-    const lists = ['volumes', 'secrets', 'rollout.steps', 'ports', 'placement.tolerations', 'ulimits', 'devices'];
+    const inLists =
+      /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps|ulimits|devices)\./;
+    const lists = [
+      'volumes',
+      'secrets',
+      'rollout.steps',
+      'ports',
+      'placement.tolerations',
+      'ulimits',
+      'devices',
+    ];
     const wholes = [...lists, 'priority', 'disconnect'];
     const clearable = [...refused.filter((path) => !inLists.test(path)), ...wholes];
     fc.assert(

@@ -40,12 +40,17 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '' && spec.command.length === 0) {
     yield {
       field: 'spec',
-      message: 'image or command is required: an image to run in a container, or a command to run as a process',
+      message:
+        'image or command is required: an image to run in a container, or a command to run as a process',
     };
   }
-  if (spec.command[0] === '') yield { field: 'spec.command[0]', message: 'must name an executable' };
+  if (spec.command[0] === '')
+    yield { field: 'spec.command[0]', message: 'must name an executable' };
   if (spec.image !== '' && spec.runtime === 'process') {
-    yield { field: 'spec.runtime', message: 'process runs commands, not images; leave runtime empty or remove image' };
+    yield {
+      field: 'spec.runtime',
+      message: 'process runs commands, not images; leave runtime empty or remove image',
+    };
   }
   if (spec.image === '' && spec.command.length > 0 && spec.runtime === 'cri') {
     yield { field: 'spec.runtime', message: 'cri needs an image' };
@@ -62,7 +67,9 @@ function* nulRules({ command, args, env, workingDir }: WorkloadSpec): Generator<
   const texts: readonly (readonly [string, string])[] = [
     ...command.map((word, index) => [`spec.command[${index}]`, word] as const),
     ...args.map((word, index) => [`spec.args[${index}]`, word] as const),
-    ...Object.entries(env).map(([key, value]) => [`spec.env[${JSON.stringify(key)}]`, key + value] as const),
+    ...Object.entries(env).map(
+      ([key, value]) => [`spec.env[${JSON.stringify(key)}]`, key + value] as const,
+    ),
     ['spec.working_dir', workingDir],
   ];
   for (const [field, text] of texts) {
@@ -76,20 +83,32 @@ function* portRules(spec: WorkloadSpec): Generator<Violation> {
   for (const [index, port] of spec.ports.entries()) {
     const name = portNameOf(port);
     const number = `${port.containerPort}/${port.protocol}`;
-    if (names.has(name)) yield { field: `spec.ports[${index}].name`, message: `"${name}" is used twice` };
+    if (names.has(name))
+      yield { field: `spec.ports[${index}].name`, message: `"${name}" is used twice` };
     if (numbers.has(number))
-      yield { field: `spec.ports[${index}].container_port`, message: `${port.containerPort} is declared twice` };
+      yield {
+        field: `spec.ports[${index}].container_port`,
+        message: `${port.containerPort} is declared twice`,
+      };
     names.add(name);
     numbers.add(number);
   }
 }
 
-/** Thousandths of a core: less quota in its period of 100 ms the kernel does not take. @see Linux kernel, scheduler/sched-bwc.rst */
+/**
+ * Thousandths of a core: less quota in its period of 100 ms the kernel does not take. @see Linux
+ * kernel, scheduler/sched-bwc.rst
+ */
 const MIN_CPU_LIMIT = 10;
 
 function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation> {
   const { requests, limits } = resources ?? {};
-  if (image !== '' && limits?.cpuMillis !== undefined && limits.cpuMillis > 0 && limits.cpuMillis < MIN_CPU_LIMIT) {
+  if (
+    image !== '' &&
+    limits?.cpuMillis !== undefined &&
+    limits.cpuMillis > 0 &&
+    limits.cpuMillis < MIN_CPU_LIMIT
+  ) {
     const message = `${limits.cpuMillis} is below ${MIN_CPU_LIMIT}, the least that the kernel of a node can hold a container to`;
     yield { field: 'spec.resources.limits.cpu_millis', message };
     return;
@@ -109,21 +128,32 @@ function* limitRule<Amount extends number | bigint>(
   request: Amount | undefined,
 ): Generator<Violation> {
   if (limit === undefined || request === undefined || limit <= 0 || request <= limit) return;
-  yield { field: `spec.resources.limits.${name}`, message: `${limit} is below the request of ${request}` };
+  yield {
+    field: `spec.resources.limits.${name}`,
+    message: `${limit} is below the request of ${request}`,
+  };
 }
 
 function* restartRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.restart?.policy === RestartPolicy_Policy.NEVER && (spec.restart.maxRetries ?? 0) > 0) {
-    yield { field: 'spec.restart.max_retries', message: 'a workload that is never restarted has no retries; use ON_FAILURE' };
+    yield {
+      field: 'spec.restart.max_retries',
+      message: 'a workload that is never restarted has no retries; use ON_FAILURE',
+    };
   }
 }
 
 function* tolerationRules({ placement }: WorkloadSpec): Generator<Violation> {
   for (const [index, { effect, tolerationPeriod }] of (placement?.tolerations ?? []).entries()) {
-    if (tolerationPeriod === undefined || (effect ?? Taint_Effect.NO_EXECUTE) === Taint_Effect.NO_EXECUTE) continue;
+    if (
+      tolerationPeriod === undefined ||
+      (effect ?? Taint_Effect.NO_EXECUTE) === Taint_Effect.NO_EXECUTE
+    )
+      continue;
     yield {
       field: `spec.placement.tolerations[${index}].toleration_period`,
-      message: 'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
+      message:
+        'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
     };
   }
 }
@@ -175,8 +205,12 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
   const checks: readonly (readonly [string, boolean])[] = [
     ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
     ...containerChecks(spec),
-    // A container runtime ends nothing by itself, so a replica that is cut off could go on beside its replacement.
-    ['spec.disconnect.mode (EXCLUSIVE of a container)', spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE],
+    // A container runtime ends nothing by itself, so a replica that is cut off could go on beside
+    // its replacement.
+    [
+      'spec.disconnect.mode (EXCLUSIVE of a container)',
+      spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE,
+    ],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
     ['spec.secrets', spec.secrets.length > 0],
     ...resourceChecks('spec.resources.requests', resources?.requests),
@@ -190,16 +224,24 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
   return [
     ...spec.volumes.map(({ source }, index) => {
       // Nothing on a node holds a directory of an ordinary disk to a size.
-      const isSized = source.case === 'emptyDir' && source.value.sizeLimitBytes !== 0n && source.value.medium !== Medium.MEMORY;
+      const isSized =
+        source.case === 'emptyDir' &&
+        source.value.sizeLimitBytes !== 0n &&
+        source.value.medium !== Medium.MEMORY;
       const path = `spec.volumes[${index}].empty_dir.size_limit_bytes`;
       return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
     }),
     // Container runtimes have the same limits as what they start.
-    ...spec.ulimits.map(({ name }, index) => [`spec.ulimits[${index}].name (${name})`, isRuntimesOwn(name)] as const),
+    ...spec.ulimits.map(
+      ({ name }, index) => [`spec.ulimits[${index}].name (${name})`, isRuntimesOwn(name)] as const,
+    ),
   ];
 }
 
-function resourceChecks(path: string, list: ResourceList | undefined): readonly (readonly [string, boolean])[] {
+function resourceChecks(
+  path: string,
+  list: ResourceList | undefined,
+): readonly (readonly [string, boolean])[] {
   return [
     [`${path}.storage_bytes`, (list?.storageBytes ?? 0n) !== 0n],
     [`${path}.bandwidth_bps`, (list?.bandwidthBps ?? 0n) !== 0n],

@@ -1,7 +1,10 @@
 import type { Violation } from '@cloudless/base';
 import type { WorkloadSpec } from './gen.js';
 
-/** What a container has of its own: its inter-process communication and its network. @see namespaces(7) */
+/**
+ * What a container has of its own: its inter-process communication and its network. @see
+ * namespaces(7)
+ */
 const OF_IPC = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
 const OF_NETWORK = /^net(\.[A-Za-z0-9_-]+)+$/;
 

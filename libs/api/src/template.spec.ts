@@ -7,10 +7,20 @@ type Init = MessageInitShape<typeof WorkloadSpecSchema>;
 
 describe('toTemplate', () => {
   it('is the spec with its defaults, without count, rollout and disconnect', () => {
-    const template = toTemplate(aSpec({ replicas: 3, rollout: { maxSurge: 2 }, disconnect: { mode: Mode.EXCLUSIVE } }));
+    const template = toTemplate(
+      aSpec({ replicas: 3, rollout: { maxSurge: 2 }, disconnect: { mode: Mode.EXCLUSIVE } }),
+    );
     const { replicas, rollout, disconnect } = template;
-    expect({ replicas, rollout, disconnect }).toEqual({ replicas: undefined, rollout: undefined, disconnect: undefined });
-    expect(template).toMatchObject({ command: ['serve'], priority: 50, terminationGracePeriod: { seconds: 10n } });
+    expect({ replicas, rollout, disconnect }).toEqual({
+      replicas: undefined,
+      rollout: undefined,
+      disconnect: undefined,
+    });
+    expect(template).toMatchObject({
+      command: ['serve'],
+      priority: 50,
+      terminationGracePeriod: { seconds: 10n },
+    });
   });
 
   it.each<{ name: string; one: Init; other: Init; same: boolean }>([
@@ -74,11 +84,15 @@ describe('toTemplate', () => {
   });
 
   const plain = aSpec({ image: 'nginx' });
-  const isOfTemplate = ({ path }: SpecLeaf): boolean => !/^(replicas|rollout|disconnect)\b/.test(path);
+  const isOfTemplate = ({ path }: SpecLeaf): boolean =>
+    !/^(replicas|rollout|disconnect)\b/.test(path);
 
-  it.each(specLeaves().filter((leaf) => isOfTemplate(leaf)))('another $path makes another version', ({ path, spec }) => {
-    const changed = updateSpec(plain, spec, undefined);
-    if (path === 'security.no_new_privileges') changed.security!.noNewPrivileges = false;
-    expect(equals(WorkloadSpecSchema, toTemplate(plain), toTemplate(changed))).toBe(false);
-  });
+  it.each(specLeaves().filter((leaf) => isOfTemplate(leaf)))(
+    'another $path makes another version',
+    ({ path, spec }) => {
+      const changed = updateSpec(plain, spec, undefined);
+      if (path === 'security.no_new_privileges') changed.security!.noNewPrivileges = false;
+      expect(equals(WorkloadSpecSchema, toTemplate(plain), toTemplate(changed))).toBe(false);
+    },
+  );
 });

@@ -1,9 +1,17 @@
 import { clone } from '@bufbuild/protobuf';
 import { withDefaults } from './defaults.js';
-import { ImagePullSchema, NetworkSchema, SecurityContextSchema, WorkloadSpecSchema, type WorkloadSpec } from './gen.js';
+import {
+  ImagePullSchema,
+  NetworkSchema,
+  SecurityContextSchema,
+  WorkloadSpecSchema,
+  type WorkloadSpec,
+} from './gen.js';
 import { isPresent } from './is-present.js';
 
-/** The replica template: the spec with its defaults, without what a new version is not needed for. */
+/**
+ * The replica template: the spec with its defaults, without what a new version is not needed for.
+ */
 export function toTemplate(spec: WorkloadSpec): WorkloadSpec {
   return withoutSettings(withoutNeedless(withDefaults(spec)));
 }
@@ -22,8 +30,9 @@ function withoutSettings(spec: WorkloadSpec): WorkloadSpec {
 }
 
 /**
- * Takes out, in place, what of a container says no more than its absence does. These defaults cannot be filled in instead: they are
- * no part of a process, and nodes are chosen by what is written.
+ * Takes out, in place, what of a container says no more than its absence does. These defaults
+ * cannot be filled in instead: they are no part of a process, and nodes are chosen by what is
+ * written.
  */
 function withoutNeedless(spec: WorkloadSpec): WorkloadSpec {
   const { security } = spec;

@@ -5,7 +5,11 @@ const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 describe('traceIdOf', () => {
   it.each([
     { name: 'a sampled trace', value: `00-${TRACE}-00f067aa0ba902b7-01`, id: TRACE },
-    { name: 'a later version with more fields', value: `01-${TRACE}-00f067aa0ba902b7-00-more`, id: TRACE },
+    {
+      name: 'a later version with more fields',
+      value: `01-${TRACE}-00f067aa0ba902b7-00-more`,
+      id: TRACE,
+    },
     { name: 'nothing', value: undefined, id: '' },
     { name: 'another text', value: 'hello', id: '' },
     { name: 'an id of zeros', value: `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`, id: '' },

@@ -2,7 +2,17 @@ import type { Violation } from '@cloudless/base';
 import type { Ulimit, WorkloadSpec } from './gen.js';
 
 /** @see getrlimit(2) */
-const NAMES = ['core', 'memlock', 'msgqueue', 'nice', 'nofile', 'nproc', 'rtprio', 'sigpending', 'stack'];
+const NAMES = [
+  'core',
+  'memlock',
+  'msgqueue',
+  'nice',
+  'nofile',
+  'nproc',
+  'rtprio',
+  'sigpending',
+  'stack',
+];
 /** Limits by which what starts a container would be ended, or starved, itself. */
 const RUNTIMES_OWN = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
 /** What starts a container has files open itself. */
@@ -15,7 +25,10 @@ export function isRuntimesOwn(name: string): boolean {
 }
 
 /** Soft and hard limit; a hard one of 0 is that of the soft one. */
-export function bothLimitsOf({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): { readonly soft: bigint; readonly hard: bigint } {
+export function bothLimitsOf({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): {
+  readonly soft: bigint;
+  readonly hard: bigint;
+} {
   return { soft, hard: hard === 0n ? soft : hard };
 }
 
@@ -26,7 +39,10 @@ export function* ulimitRules({ ulimits }: WorkloadSpec): Generator<Violation> {
     const field = `spec.ulimits[${index}]`;
     const { name } = ulimit;
     if (!NAMES.includes(name) && !isRuntimesOwn(name)) {
-      yield { field: `${field}.name`, message: `${JSON.stringify(name)} is no limit; expected one of ${NAMES.join(', ')}` };
+      yield {
+        field: `${field}.name`,
+        message: `${JSON.stringify(name)} is no limit; expected one of ${NAMES.join(', ')}`,
+      };
     }
     if (names.has(name)) yield { field: `${field}.name`, message: `"${name}" is used twice` };
     names.add(name);
@@ -38,7 +54,8 @@ export function* ulimitRules({ ulimits }: WorkloadSpec): Generator<Violation> {
 function problemOf(ulimit: Ulimit): string | undefined {
   const { soft, hard } = bothLimitsOf(ulimit);
   const most = BigInt(Number.MAX_SAFE_INTEGER);
-  for (const value of [soft, hard]) if (value > most) return `${value} is above ${most}; -1 is no limit`;
+  for (const value of [soft, hard])
+    if (value > most) return `${value} is above ${most}; -1 is no limit`;
   const isAbove = hard !== UNLIMITED && (soft === UNLIMITED || soft > hard);
   if (isAbove) return `${soft === UNLIMITED ? 'no limit' : soft} is above hard, ${hard}`;
   if (ulimit.name !== 'nofile' || soft === UNLIMITED || soft >= MIN_FILES) return undefined;

@@ -1,15 +1,23 @@
 import { hasOption } from '@bufbuild/protobuf';
-import { DurationRulesSchema, StringRulesSchema, predefined } from '@bufbuild/protovalidate/gen/buf/validate/validate_pb.js';
+import {
+  DurationRulesSchema,
+  StringRulesSchema,
+  predefined,
+} from '@bufbuild/protovalidate/gen/buf/validate/validate_pb.js';
 import './validation.js';
 
 describe('rules that the library would compile at every start', () => {
-  const compiled = (schema: typeof DurationRulesSchema | typeof StringRulesSchema): readonly string[] =>
+  const compiled = (
+    schema: typeof DurationRulesSchema | typeof StringRulesSchema,
+  ): readonly string[] =>
     schema.fields.filter((field) => hasOption(field, predefined)).map(({ name }) => name);
 
   it('are those that our messages use, also of items, keys and values, and no others', () => {
     expect(compiled(DurationRulesSchema)).toEqual(expect.arrayContaining(['gte', 'lte']));
     expect(compiled(DurationRulesSchema)).not.toContain('in');
-    expect(compiled(StringRulesSchema)).toEqual(expect.arrayContaining(['min_len', 'max_len', 'pattern', 'max_bytes']));
+    expect(compiled(StringRulesSchema)).toEqual(
+      expect.arrayContaining(['min_len', 'max_len', 'pattern', 'max_bytes']),
+    );
     expect(compiled(StringRulesSchema)).not.toEqual(expect.arrayContaining(['email']));
     expect(compiled(StringRulesSchema).length).toBeLessThan(8);
   });

@@ -45,9 +45,10 @@ const RULES: readonly DescMessage[] = [
 ];
 
 /**
- * Takes the expressions of all rules that none of our messages uses out of the library's own descriptors. It would compile
- * them all the same, dozens for each kind of field, which was a good part of the start of every process. What is used is
- * found in the files themselves, so a rule that a proto begins to use is there at once.
+ * Takes the expressions of all rules that none of our messages uses out of the library's own
+ * descriptors. It would compile them all the same, dozens for each kind of field, which was a good
+ * part of the start of every process. What is used is found in the files themselves, so a rule that
+ * a proto begins to use is there at once.
  * @param files - All whose messages are ever validated, with what they import.
  */
 export function dropUnusedRules(files: readonly DescFile[]): void {
@@ -57,13 +58,17 @@ export function dropUnusedRules(files: readonly DescFile[]): void {
   }
   for (const schema of RULES) {
     for (const field of schema.fields) {
-      if (field.proto.options === undefined || used.has(`${schema.typeName}.${field.name}`)) continue;
+      if (field.proto.options === undefined || used.has(`${schema.typeName}.${field.name}`))
+        continue;
       clearExtension(field.proto.options, predefined);
     }
   }
 }
 
-function withDependencies(files: readonly DescFile[], seen = new Set<DescFile>()): ReadonlySet<DescFile> {
+function withDependencies(
+  files: readonly DescFile[],
+  seen = new Set<DescFile>(),
+): ReadonlySet<DescFile> {
   for (const file of files) {
     if (seen.has(file)) continue;
     seen.add(file);
@@ -89,6 +94,7 @@ function noteRules(rules: FieldRules, used: Set<string>): void {
     used.add(`${schema.typeName}.${field.name}`);
     const inner: unknown = (value as unknown as Record<string, unknown>)[field.localName];
     // Of the items of a list, of the keys and values of a map.
-    if (field.fieldKind === 'message' && field.message === FieldRulesSchema) noteRules(inner as FieldRules, used);
+    if (field.fieldKind === 'message' && field.message === FieldRulesSchema)
+      noteRules(inner as FieldRules, used);
   }
 }

@@ -1,5 +1,14 @@
-import { create, getOption, hasOption, type DescMessage, type MessageInitShape } from '@bufbuild/protobuf';
-import { field as fieldRules, type FieldRules } from '@bufbuild/protovalidate/gen/buf/validate/validate_pb.js';
+import {
+  create,
+  getOption,
+  hasOption,
+  type DescMessage,
+  type MessageInitShape,
+} from '@bufbuild/protobuf';
+import {
+  field as fieldRules,
+  type FieldRules,
+} from '@bufbuild/protovalidate/gen/buf/validate/validate_pb.js';
 import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
 import fc from 'fast-check';
 import {
@@ -24,10 +33,15 @@ import { arbMessage } from './testing/arb-message.js';
 import { patternTexts } from './violation-text.js';
 
 type SpecInit = MessageInitShape<typeof WorkloadSpecSchema>;
-const DNS_LABEL = 'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
-const REQUIREMENT = 'IN and NOT_IN need at least one value, EXISTS and DOES_NOT_EXIST none, GT and LT exactly one whole number';
+const DNS_LABEL =
+  'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
+const REQUIREMENT =
+  'IN and NOT_IN need at least one value, EXISTS and DOES_NOT_EXIST none, GT and LT exactly one whole number';
 
-function problemsOf<Desc extends DescMessage>(schema: Desc, init: MessageInitShape<Desc>): string[] {
+function problemsOf<Desc extends DescMessage>(
+  schema: Desc,
+  init: MessageInitShape<Desc>,
+): string[] {
   try {
     validateMessage(schema, create(schema, init));
     return [];
@@ -38,8 +52,11 @@ function problemsOf<Desc extends DescMessage>(schema: Desc, init: MessageInitSha
 }
 /** A number that no enum has; the wire carries it. */
 const noEnum = (number: number): never => number as never;
-const inSpec = (spec: SpecInit): string[] => problemsOf(CreateWorkloadRequestSchema, { name: 'web', spec });
-const requirement = (init: object): SpecInit => ({ placement: { affinity: { nodes: [{ match: [init] }] } } });
+const inSpec = (spec: SpecInit): string[] =>
+  problemsOf(CreateWorkloadRequestSchema, { name: 'web', spec });
+const requirement = (init: object): SpecInit => ({
+  placement: { affinity: { nodes: [{ match: [init] }] } },
+});
 
 describe('requests', () => {
   it.each<{ name: string; problems: string[]; expected: string[] }>([
@@ -60,7 +77,11 @@ describe('requests', () => {
     },
     {
       name: 'a bad name and namespace',
-      problems: problemsOf(CreateWorkloadRequestSchema, { namespace: '-x', name: 'My_App', spec: {} }),
+      problems: problemsOf(CreateWorkloadRequestSchema, {
+        namespace: '-x',
+        name: 'My_App',
+        spec: {},
+      }),
       expected: [`namespace: ${DNS_LABEL}`, `name: ${DNS_LABEL}`],
     },
     {
@@ -88,7 +109,11 @@ describe('requests', () => {
       problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web', replicas: -1 }),
       expected: ['replicas: must be from 0 to 1000000'],
     },
-    { name: 'a count of 0', problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web', replicas: 0 }), expected: [] },
+    {
+      name: 'a count of 0',
+      problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web', replicas: 0 }),
+      expected: [],
+    },
     {
       name: 'a page too long',
       problems: problemsOf(ListWorkloadsRequestSchema, { pageSize: 1_001 }),
@@ -106,7 +131,11 @@ describe('requests', () => {
     },
     {
       name: 'logs of streams and lines that are none',
-      problems: problemsOf(StreamLogsRequestSchema, { streams: [noEnum(7)], tailLines: -1, afterSequence: -1n }),
+      problems: problemsOf(StreamLogsRequestSchema, {
+        streams: [noEnum(7)],
+        tailLines: -1,
+        afterSequence: -1n,
+      }),
       expected: [
         'tail_lines: must be 0 or more',
         'streams[0]: must be one of STDOUT, STDERR',
@@ -143,16 +172,32 @@ it('names fifty problems of a thousand, and how many there are', () => {
 
 describe('specs', () => {
   it.each<{ name: string; spec: SpecInit; expected: string[] }>([
-    { name: 'replicas below 0', spec: { replicas: -1 }, expected: ['spec.replicas: must be from 0 to 1000000'] },
-    { name: 'a priority too high', spec: { priority: 1_001 }, expected: ['spec.priority: must be from 0 to 1000'] },
+    {
+      name: 'replicas below 0',
+      spec: { replicas: -1 },
+      expected: ['spec.replicas: must be from 0 to 1000000'],
+    },
+    {
+      name: 'a priority too high',
+      spec: { priority: 1_001 },
+      expected: ['spec.priority: must be from 0 to 1000'],
+    },
     {
       name: 'a number no enum has',
       spec: { mode: noEnum(7), restart: { policy: noEnum(9) } },
-      expected: ['spec.restart.policy: must be one of ALWAYS, ON_FAILURE, NEVER', 'spec.mode: must be one of REPLICATED, GLOBAL'],
+      expected: [
+        'spec.restart.policy: must be one of ALWAYS, ON_FAILURE, NEVER',
+        'spec.mode: must be one of REPLICATED, GLOBAL',
+      ],
     },
     {
       name: 'a port that is none',
-      spec: { ports: [{ containerPort: 80 }, { containerPort: 0, name: 'UP', hostPort: -1, protocol: noEnum(9) }] },
+      spec: {
+        ports: [
+          { containerPort: 80 },
+          { containerPort: 0, name: 'UP', hostPort: -1, protocol: noEnum(9) },
+        ],
+      },
       expected: [
         `spec.ports[1].name: ${DNS_LABEL}`,
         'spec.ports[1].container_port: must be from 1 to 65535',
@@ -163,7 +208,10 @@ describe('specs', () => {
     {
       name: 'names of variables',
       spec: { env: { '': 'a', 'A=B': 'c', OK: '=' } },
-      expected: ['spec.env[""]: the key must not be empty', 'spec.env["A=B"]: the key must be a name without "="'],
+      expected: [
+        'spec.env[""]: the key must not be empty',
+        'spec.env["A=B"]: the key must be a name without "="',
+      ],
     },
     {
       name: 'a variable too long',
@@ -185,11 +233,21 @@ describe('specs', () => {
     },
     {
       name: 'too many labels',
-      spec: { labels: Object.fromEntries(Array.from({ length: 129 }, (_, index) => [`a${index}`, ''])) },
+      spec: {
+        labels: Object.fromEntries(Array.from({ length: 129 }, (_, index) => [`a${index}`, ''])),
+      },
       expected: ['spec.labels: must have at most 128 entries'],
     },
-    { name: 'a relative directory', spec: { workingDir: 'srv' }, expected: ['spec.working_dir: must be an absolute path'] },
-    { name: 'an unknown runtime', spec: { runtime: 'docker' }, expected: ['spec.runtime: must be process, cri or empty'] },
+    {
+      name: 'a relative directory',
+      spec: { workingDir: 'srv' },
+      expected: ['spec.working_dir: must be an absolute path'],
+    },
+    {
+      name: 'an unknown runtime',
+      spec: { runtime: 'docker' },
+      expected: ['spec.runtime: must be process, cri or empty'],
+    },
     {
       name: 'durations below 0',
       spec: {
@@ -210,7 +268,10 @@ describe('specs', () => {
     {
       name: 'regions twice or empty',
       spec: { placement: { regions: ['a', 'a'], zones: [''] } },
-      expected: ['spec.placement.regions: must not name anything twice', 'spec.placement.zones[0]: must not be empty'],
+      expected: [
+        'spec.placement.regions: must not name anything twice',
+        'spec.placement.zones[0]: must not be empty',
+      ],
     },
     {
       name: 'a term without requirements',
@@ -253,7 +314,9 @@ describe('specs', () => {
     {
       name: 'an operator that is none',
       spec: requirement({ key: 'a', operator: 6 }),
-      expected: ['spec.placement.affinity.nodes[0].match[0].operator: must be one of IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT'],
+      expected: [
+        'spec.placement.affinity.nodes[0].match[0].operator: must be one of IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT',
+      ],
     },
     {
       name: 'a requirement of no key',
@@ -273,7 +336,9 @@ describe('specs', () => {
     {
       name: 'an effect that is none',
       spec: { placement: { tolerations: [{ key: 'a', effect: noEnum(9) }] } },
-      expected: ['spec.placement.tolerations[0].effect: must be one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE'],
+      expected: [
+        'spec.placement.tolerations[0].effect: must be one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+      ],
     },
     {
       name: 'a spread over nothing',
@@ -288,12 +353,16 @@ describe('specs', () => {
     {
       name: 'a duration of two signs',
       spec: { rollout: { steps: [{}, { wait: { seconds: 1n, nanos: -1 } }] } },
-      expected: ['spec.rollout.steps[1].wait: must be a duration within 10000 years, with seconds and nanos of one sign'],
+      expected: [
+        'spec.rollout.steps[1].wait: must be a duration within 10000 years, with seconds and nanos of one sign',
+      ],
     },
     {
       name: 'a duration that no rule can compare',
       spec: { rollout: { progressDeadline: { seconds: 2n ** 62n } } },
-      expected: ['spec.rollout.progress_deadline: must be a duration within 10000 years, with seconds and nanos of one sign'],
+      expected: [
+        'spec.rollout.progress_deadline: must be a duration within 10000 years, with seconds and nanos of one sign',
+      ],
     },
   ])('$name', ({ spec, expected }) => {
     expect(inSpec(spec)).toEqual(expected);
@@ -329,7 +398,10 @@ describe('specs', () => {
         restartedAt: { seconds: 253_402_300_799n, nanos: 999_999_999 },
       },
     },
-    { name: 'labels with everything they may have', spec: { labels: { 'a.b/c_d-e': 'A.b_c-9', x: '' } } },
+    {
+      name: 'labels with everything they may have',
+      spec: { labels: { 'a.b/c_d-e': 'A.b_c-9', x: '' } },
+    },
   ])('accepts $name', ({ spec }) => {
     expect(inSpec(spec)).toEqual([]);
   });
@@ -347,9 +419,12 @@ describe('the rules of the proto', () => {
   const messages = new Set<DescMessage>(
     [CoordinatorService, AgentService].flatMap(({ methods }) => methods.map(({ input }) => input)),
   );
-  for (const { fields } of messages) for (const { message } of fields) if (message !== undefined) messages.add(message);
+  for (const { fields } of messages)
+    for (const { message } of fields) if (message !== undefined) messages.add(message);
   const rules = [...messages].flatMap(({ fields }) =>
-    fields.flatMap((field) => (hasOption(field, fieldRules) ? withInner(getOption(field, fieldRules)) : [])),
+    fields.flatMap((field) =>
+      hasOption(field, fieldRules) ? withInner(getOption(field, fieldRules)) : [],
+    ),
   );
 
   it('have words for each of their patterns, and no words without a pattern', () => {
@@ -363,7 +438,10 @@ describe('the rules of the proto', () => {
     const unruled = [...messages].flatMap(({ typeName, fields }) =>
       fields
         .filter(
-          (field) => field.enum !== undefined && isUserInput(typeName) && !JSON.stringify(rulesText(field)).includes('enum'),
+          (field) =>
+            field.enum !== undefined &&
+            isUserInput(typeName) &&
+            !JSON.stringify(rulesText(field)).includes('enum'),
         )
         .map(({ name }) => `${typeName}.${name}`),
     );
@@ -371,18 +449,30 @@ describe('the rules of the proto', () => {
   });
 });
 
-/** What an agent says of itself is taken as it is: an older coordinator must bear a newer agent's words. */
+/**
+ * What an agent says of itself is taken as it is: an older coordinator must bear a newer agent's
+ * words.
+ */
 function isUserInput(typeName: string): boolean {
-  return !/\.(ReplicaReport|Condition|LogEntry|ContainerStatus|ContainerStats|ImagePullStatus)$/.test(typeName);
+  return !/\.(ReplicaReport|Condition|LogEntry|ContainerStatus|ContainerStats|ImagePullStatus)$/.test(
+    typeName,
+  );
 }
 
 function rulesText(field: DescMessage['fields'][number]): unknown {
-  return hasOption(field, fieldRules) ? withInner(getOption(field, fieldRules)).map(({ type }) => type.case) : [];
+  return hasOption(field, fieldRules)
+    ? withInner(getOption(field, fieldRules)).map(({ type }) => type.case)
+    : [];
 }
 
 function withInner(rules: FieldRules): FieldRules[] {
   const { type } = rules;
-  const inner = type.case === 'repeated' ? [type.value.items] : type.case === 'map' ? [type.value.keys, type.value.values] : [];
+  const inner =
+    type.case === 'repeated'
+      ? [type.value.items]
+      : type.case === 'map'
+        ? [type.value.keys, type.value.values]
+        : [];
   return [rules, ...inner.flatMap((each) => (each === undefined ? [] : withInner(each)))];
 }
 
@@ -436,7 +526,10 @@ describe('createValidationInterceptor', () => {
     };
     const failure = await session().catch((reason: unknown) => reason);
     expect(failure).toBeInstanceOf(ConnectError);
-    expect(failure).toMatchObject({ code: Code.InvalidArgument, rawMessage: 'hello.node_id: must not be empty' });
+    expect(failure).toMatchObject({
+      code: Code.InvalidArgument,
+      rawMessage: 'hello.node_id: must not be empty',
+    });
     expect({ seen, answers }).toEqual({ seen: ['web', 'goodbye'], answers: [1] });
   });
 });

@@ -15,20 +15,32 @@ const validator = createValidator();
 
 /**
  * Checks a message against the rules declared in its proto.
- * @throws {@link InvalidInputError} listing every violation with the path of its field, of many the first 50.
+ * @throws {@link InvalidInputError} listing every violation with the path of its field, of many the
+ *   first 50.
  */
 export function validateMessage<Desc extends DescMessage>(schema: Desc, message: Message): void {
-  const malformed = [...malformedTimes(schema, message)]; // first: the rules cannot be run over such values
+  // first: the rules cannot be run over such values
+  const malformed = [...malformedTimes(schema, message)];
   if (malformed.length > 0) throw new InvalidInputError(malformed);
   const result = validator.validate(schema, message as never);
   if (result.kind === 'valid') return;
-  if (result.kind === 'error') throw new CloudlessError('internal', 'a validation rule failed to run', { cause: result.error });
+  if (result.kind === 'error')
+    throw new CloudlessError('internal', 'a validation rule failed to run', {
+      cause: result.error,
+    });
   throw new InvalidInputError(
-    atMost(MAX_VIOLATIONS, toViolations(result.violations.slice(0, MAX_LOOKED_AT)), result.violations.length),
+    atMost(
+      MAX_VIOLATIONS,
+      toViolations(result.violations.slice(0, MAX_LOOKED_AT)),
+      result.violations.length,
+    ),
   );
 }
 
-/** Nobody reads more problems than this; a request of one kilobyte must not be answered with a megabyte of them. */
+/**
+ * Nobody reads more problems than this; a request of one kilobyte must not be answered with a
+ * megabyte of them.
+ */
 const MAX_VIOLATIONS = 50;
 /** Violations worth a text: some of them go without saying. */
 const MAX_LOOKED_AT = 200;
@@ -44,16 +56,21 @@ function toViolations(found: readonly RuleViolation[]): readonly Violation[] {
   const empty = new Set(found.filter(({ ruleId }) => ruleId === 'string.min_len').map(placeOf));
   return found
     .filter((violation) => violation.ruleId !== 'string.pattern' || !empty.has(placeOf(violation)))
-    .map((violation) => ({ field: pathToString(violation.field), message: textOfViolation(violation) }));
+    .map((violation) => ({
+      field: pathToString(violation.field),
+      message: textOfViolation(violation),
+    }));
 }
 
 /**
- * Server interceptor: every request, and every message of a client stream, is checked before a handler sees it.
- * @param services - Their rules are compiled now and not by the first call of each method, which would hold the event loop
- *   for a fifth of a second.
+ * Server interceptor: every request, and every message of a client stream, is checked before a
+ * handler sees it.
+ * @param services - Their rules are compiled now and not by the first call of each method, which
+ *   would hold the event loop for a fifth of a second.
  */
 export function createValidationInterceptor(services: readonly DescService[] = []): Interceptor {
-  for (const { input } of services.flatMap(({ methods }) => methods)) validator.validate(input, create(input));
+  for (const { input } of services.flatMap(({ methods }) => methods))
+    validator.validate(input, create(input));
   return (next) => async (request) => {
     if (!request.stream) {
       validateMessage(request.method.input, request.message);
@@ -63,7 +80,10 @@ export function createValidationInterceptor(services: readonly DescService[] = [
   };
 }
 
-async function* validateEach<Item extends Message>(schema: DescMessage, items: AsyncIterable<Item>): AsyncGenerator<Item> {
+async function* validateEach<Item extends Message>(
+  schema: DescMessage,
+  items: AsyncIterable<Item>,
+): AsyncGenerator<Item> {
   for await (const item of items) {
     validateMessage(schema, item);
     yield item;

@@ -1,7 +1,8 @@
 import type { DescField } from '@bufbuild/protobuf';
 import type { Violation as RuleViolation } from '@bufbuild/protovalidate';
 
-const DNS_LABEL = 'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
+const DNS_LABEL =
+  'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
 const HEX_DIGITS = 'must be 12 to 64 lower-case hex digits';
 
 /** What a pattern of the proto means, for people. A spec fails for one that has no words here. */
@@ -21,7 +22,8 @@ export const patternTexts: Readonly<Record<string, string>> = {
   '^(|process|cri)$': 'must be process, cri or empty',
   '^[^=]+$': 'must be a name without "="',
   '^[^=\\x00]+$': 'must be a name without "=" and NUL',
-  '^(/[!-~]*)?$': 'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters',
+  '^(/[!-~]*)?$':
+    'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters',
   "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$": "must be a header name: letters, digits and !#$%&'*+.^_`|~-",
   '^[\\t -~]*$': 'must be visible ASCII characters and spaces',
   '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$':
@@ -41,12 +43,21 @@ const rewordings: readonly (readonly [RegExp, string])[] = [
   [/^must contain no more than (\d+) item\(s\)$/, 'must have at most $1 items'],
   [/^map must be at most (\d+) entries$/, 'must have at most $1 entries'],
   [/^repeated value must contain unique items$/, 'must not name anything twice'],
-  [/^must be greater than or equal to (\S+) and less than or equal to (\S+)$/, 'must be from $1 to $2'],
-  [/^must be greater than (\S+) and less than or equal to (\S+)$/, 'must be more than $1 and at most $2'],
+  [
+    /^must be greater than or equal to (\S+) and less than or equal to (\S+)$/,
+    'must be from $1 to $2',
+  ],
+  [
+    /^must be greater than (\S+) and less than or equal to (\S+)$/,
+    'must be more than $1 and at most $2',
+  ],
   [/^must be greater than or equal to (\S+)$/, 'must be $1 or more'],
 ];
 
-/** What is wrong, in words that go with a field's path: `must be from 0 to 1000000`. Keys of maps say that they are meant. */
+/**
+ * What is wrong, in words that go with a field's path: `must be from 0 to 1000000`. Keys of maps
+ * say that they are meant.
+ */
 export function textOfViolation(violation: RuleViolation): string {
   return violation.forKey ? `the key ${ruleText(violation)}` : ruleText(violation);
 }
@@ -57,7 +68,10 @@ function ruleText({ ruleId, message, field }: RuleViolation): string {
     const pattern = /`(.*)`/s.exec(message)?.[1];
     return (pattern === undefined ? undefined : patternTexts[pattern]) ?? message;
   }
-  const names = ruleId === 'enum.defined_only' ? enumNamesOf(field.findLast((step) => step.kind === 'field')) : [];
+  const names =
+    ruleId === 'enum.defined_only'
+      ? enumNamesOf(field.findLast((step) => step.kind === 'field'))
+      : [];
   if (names.length > 0) return `must be one of ${names.join(', ')}`;
   const plain = message.replace(/^value /, '');
   const reworded = rewordings.find(([words]) => words.test(plain));

@@ -16,13 +16,23 @@ export function* volumeRules({ volumes, shmSizeBytes }: WorkloadSpec): Generator
   const paths = new Set<string>();
   for (const [index, volume] of volumes.entries()) {
     const field = `spec.volumes[${index}]`;
-    if (names.has(volume.name)) yield { field: `${field}.name`, message: `"${volume.name}" is used twice` };
+    if (names.has(volume.name))
+      yield { field: `${field}.name`, message: `"${volume.name}" is used twice` };
     names.add(volume.name);
-    const problem = mountPathProblem(volume.mountPath) ?? (paths.has(volume.mountPath) ? 'is used twice' : undefined);
+    const problem =
+      mountPathProblem(volume.mountPath) ??
+      (paths.has(volume.mountPath) ? 'is used twice' : undefined);
     if (problem === undefined && volume.mountPath === SHARED_MEMORY && shmSizeBytes > 0n) {
-      yield { field: `${field}.mount_path`, message: `"${SHARED_MEMORY}" is made by shm_size_bytes; leave out one of them` };
+      yield {
+        field: `${field}.mount_path`,
+        message: `"${SHARED_MEMORY}" is made by shm_size_bytes; leave out one of them`,
+      };
     }
-    if (problem !== undefined) yield { field: `${field}.mount_path`, message: `${JSON.stringify(volume.mountPath)} ${problem}` };
+    if (problem !== undefined)
+      yield {
+        field: `${field}.mount_path`,
+        message: `${JSON.stringify(volume.mountPath)} ${problem}`,
+      };
     paths.add(volume.mountPath);
     yield* sourceRules(field, volume);
   }
@@ -31,7 +41,8 @@ export function* volumeRules({ volumes, shmSizeBytes }: WorkloadSpec): Generator
 function mountPathProblem(path: string): string | undefined {
   const problem = absolutePathProblem(path);
   if (problem !== undefined) return problem;
-  const isTaken = TAKEN.includes(path) || TAKEN_WITH_ALL_BELOW.some((taken) => isWithin(path, taken));
+  const isTaken =
+    TAKEN.includes(path) || TAKEN_WITH_ALL_BELOW.some((taken) => isWithin(path, taken));
   if (isTaken) return 'belongs to the container runtime; choose another directory';
   return undefined;
 }
@@ -44,5 +55,6 @@ function* sourceRules(field: string, { source }: Volume): Generator<Violation> {
   if (source.case !== 'hostPath') return;
   const { path } = source.value;
   const problem = absolutePathProblem(path);
-  if (problem !== undefined) yield { field: `${field}.host_path.path`, message: `${JSON.stringify(path)} ${problem}` };
+  if (problem !== undefined)
+    yield { field: `${field}.host_path.path`, message: `${JSON.stringify(path)} ${problem}` };
 }

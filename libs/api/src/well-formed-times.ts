@@ -1,14 +1,23 @@
 import type { Violation } from '@cloudless/base';
 import type { DescField, DescMessage, Message } from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
-import { DurationSchema, TimestampSchema, type Duration, type Timestamp } from '@bufbuild/protobuf/wkt';
+import {
+  DurationSchema,
+  TimestampSchema,
+  type Duration,
+  type Timestamp,
+} from '@bufbuild/protobuf/wkt';
 
 /**
- * Durations and timestamps that no JSON can express. The binary format carries them, and a record that held one could not be
- * shown any more.
+ * Durations and timestamps that no JSON can express. The binary format carries them, and a record
+ * that held one could not be shown any more.
  * @see google/protobuf/duration.proto and timestamp.proto, on their ranges
  */
-export function* malformedTimes(schema: DescMessage, message: Message, prefix = ''): Generator<Violation> {
+export function* malformedTimes(
+  schema: DescMessage,
+  message: Message,
+  prefix = '',
+): Generator<Violation> {
   if (leadsToTimes(schema)) yield* malformedIn(reflect(schema, message, false), prefix);
 }
 
@@ -28,17 +37,28 @@ function* malformedIn(message: ReflectMessage, prefix: string): Generator<Violat
   }
 }
 
-function* check(schema: DescMessage, { message }: ReflectMessage, path: string): Generator<Violation> {
+function* check(
+  schema: DescMessage,
+  { message }: ReflectMessage,
+  path: string,
+): Generator<Violation> {
   if (schema.typeName === DurationSchema.typeName) {
     if (!isDuration(message as Duration))
-      yield { field: path, message: 'must be a duration within 10000 years, with seconds and nanos of one sign' };
+      yield {
+        field: path,
+        message: 'must be a duration within 10000 years, with seconds and nanos of one sign',
+      };
   } else if (schema.typeName === TimestampSchema.typeName) {
-    if (!isTimestamp(message as Timestamp)) yield { field: path, message: 'must be a time of the years 1 to 9999' };
+    if (!isTimestamp(message as Timestamp))
+      yield { field: path, message: 'must be a time of the years 1 to 9999' };
   } else yield* malformedTimes(schema, message, `${path}.`);
 }
 
 function isDuration({ seconds, nanos }: Duration): boolean {
-  const inRange = seconds >= -MAX_DURATION_SECONDS && seconds <= MAX_DURATION_SECONDS && Math.abs(nanos) <= MAX_NANOS;
+  const inRange =
+    seconds >= -MAX_DURATION_SECONDS &&
+    seconds <= MAX_DURATION_SECONDS &&
+    Math.abs(nanos) <= MAX_NANOS;
   return inRange && !(seconds > 0n && nanos < 0) && !(seconds < 0n && nanos > 0);
 }
 
@@ -73,6 +93,7 @@ function isTime({ typeName }: DescMessage): boolean {
 /** A set grows while it is walked, and so ends for a message within itself. */
 function reachableFrom(schema: DescMessage): DescMessage[] {
   const reached = new Set([schema]);
-  for (const { fields } of reached) for (const inner of fields.map(messageOf)) if (inner !== undefined) reached.add(inner);
+  for (const { fields } of reached)
+    for (const inner of fields.map(messageOf)) if (inner !== undefined) reached.add(inner);
   return [...reached];
 }

@@ -18,8 +18,18 @@ describe('backoffDelayMs', () => {
 
   it.each([
     { name: 'another factor', policy: { ...policy, factor: 1.5 }, failures: 3, delayMs: 225 },
-    { name: 'a factor of one never grows', policy: { ...policy, factor: 1 }, failures: 50, delayMs: 100 },
-    { name: 'a first delay over the bound is bounded', policy: { firstMs: 9_000, maxMs: 5_000 }, failures: 1, delayMs: 5_000 },
+    {
+      name: 'a factor of one never grows',
+      policy: { ...policy, factor: 1 },
+      failures: 50,
+      delayMs: 100,
+    },
+    {
+      name: 'a first delay over the bound is bounded',
+      policy: { firstMs: 9_000, maxMs: 5_000 },
+      failures: 1,
+      delayMs: 5_000,
+    },
   ])('$name', ({ policy: given, failures, delayMs }) => {
     expect(backoffDelayMs(given, failures)).toBe(delayMs);
   });
@@ -42,7 +52,9 @@ describe('backoffDelayMs', () => {
 
   it('takes at most the share of its jitter off, and spreads over it', () => {
     const random = createSeededRandom(3);
-    const delays = Array.from({ length: 1_000 }, () => backoffDelayMs({ ...policy, jitter: 0.5 }, 1, random));
+    const delays = Array.from({ length: 1_000 }, () =>
+      backoffDelayMs({ ...policy, jitter: 0.5 }, 1, random),
+    );
     expect(Math.max(...delays)).toBeLessThanOrEqual(100);
     expect(Math.min(...delays)).toBeGreaterThan(50);
     expect(Math.max(...delays) - Math.min(...delays)).toBeGreaterThan(45);

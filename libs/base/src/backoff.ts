@@ -8,7 +8,10 @@ export interface BackoffPolicy {
   readonly maxMs: number;
   /** How much longer after each failure. Default 2. */
   readonly factor?: number;
-  /** Share of each delay that is random, 0 to 1, so that many clients do not come back together. Default 0. */
+  /**
+   * Share of each delay that is random, 0 to 1, so that many clients do not come back together.
+   * Default 0.
+   */
   readonly jitter?: number;
 }
 

@@ -28,13 +28,19 @@ describe('sleep', () => {
     stop.abort('shutting down');
     await settle();
     expect(nap.outcome).toBeInstanceOf(StoppedError);
-    expect(nap.outcome).toMatchObject({ name: 'StoppedError', message: 'stopped', cause: 'shutting down' });
+    expect(nap.outcome).toMatchObject({
+      name: 'StoppedError',
+      message: 'stopped',
+      cause: 'shutting down',
+    });
     expect(clock.pendingTimers).toBe(0);
   });
 
   it('does not begin when its signal was aborted before', async () => {
     const clock = new ManualClock();
-    await expect(sleep(clock, 100, AbortSignal.abort(new Error('why')))).rejects.toMatchObject({ cause: { message: 'why' } });
+    await expect(sleep(clock, 100, AbortSignal.abort(new Error('why')))).rejects.toMatchObject({
+      cause: { message: 'why' },
+    });
     expect(clock.pendingTimers).toBe(0);
   });
 

@@ -1,6 +1,6 @@
 /**
- * The part of an `AbortSignal` that base and the cores use, so that they compile without a platform library.
- * Every `AbortSignal` satisfies it.
+ * The part of an `AbortSignal` that base and the cores use, so that they compile without a platform
+ * library. Every `AbortSignal` satisfies it.
  */
 export interface StopSignal {
   readonly aborted: boolean;
@@ -15,15 +15,20 @@ export interface Timer {
 }
 
 /**
- * Time as everything but adapters and apps sees it. Passed in, so that a whole cluster runs on virtual time.
- * Two clocks in one: `now` for durations, `wallTime` for what people read.
+ * Time as everything but adapters and apps sees it. Passed in, so that a whole cluster runs on
+ * virtual time. Two clocks in one: `now` for durations, `wallTime` for what people read.
  */
 export interface Clock {
   /** Monotonic milliseconds since an arbitrary origin; may have a fraction; never goes back. */
   now(): number;
-  /** Milliseconds since the Unix epoch; may jump in either direction. Never compare two to measure a duration. */
+  /**
+   * Milliseconds since the Unix epoch; may jump in either direction. Never compare two to measure a
+   * duration.
+   */
   wallTime(): number;
-  /** Runs `action` once, `delayMs` (0 or more) from now. Does not keep the process alive on its own. */
+  /**
+   * Runs `action` once, `delayMs` (0 or more) from now. Does not keep the process alive on its own.
+   */
   setTimer(delayMs: number, action: () => void): Timer;
 }
 

@@ -29,7 +29,14 @@ interface Parsed {
   verbose: boolean;
   leaseMs: number;
 }
-const defaults: Parsed = { name: 'node', zone: undefined, port: 8080, mode: 'dev', verbose: false, leaseMs: 3_000 };
+const defaults: Parsed = {
+  name: 'node',
+  zone: undefined,
+  port: 8080,
+  mode: 'dev',
+  verbose: false,
+  leaseMs: 3_000,
+};
 
 function violationsOf(action: () => unknown): unknown {
   try {
@@ -60,10 +67,17 @@ describe('parseConfig', () => {
   it('reports all problems of all layers at once, each with its place and the name used there', () => {
     const layers: ConfigLayer[] = [
       { source: 'cloudless.yaml', values: { prot: 1, port: 0, zone: null } },
-      { source: 'environment', values: { leaseMs: 'soon' }, nameOf: (key) => `CLOUDLESS_${key.toUpperCase()}` },
+      {
+        source: 'environment',
+        values: { leaseMs: 'soon' },
+        nameOf: (key) => `CLOUDLESS_${key.toUpperCase()}`,
+      },
     ];
     expect(violationsOf(() => read(...layers))).toEqual([
-      { field: 'cloudless.yaml: prot', message: 'is no setting; there are name, zone, port, mode, verbose, leaseMs' },
+      {
+        field: 'cloudless.yaml: prot',
+        message: 'is no setting; there are name, zone, port, mode, verbose, leaseMs',
+      },
       { field: 'cloudless.yaml: port', message: '"0" must be a whole number from 1 to 65535' },
       { field: 'cloudless.yaml: zone', message: 'must be text' },
       {
@@ -75,12 +89,17 @@ describe('parseConfig', () => {
 
   it('reports a wrong value also where a later layer overrides it', () => {
     expect(
-      violationsOf(() => read({ source: 'file', values: { port: 'x' } }, { source: 'flags', values: { port: 5 } })),
+      violationsOf(() =>
+        read({ source: 'file', values: { port: 'x' } }, { source: 'flags', values: { port: 5 } }),
+      ),
     ).toHaveLength(1);
   });
 
   it('knows only settings that were declared, not what every object has', () => {
-    const values = JSON.parse('{"__proto__": 1, "constructor": 2, "toString": 3}') as Record<string, unknown>;
+    const values = JSON.parse('{"__proto__": 1, "constructor": 2, "toString": 3}') as Record<
+      string,
+      unknown
+    >;
     expect(violationsOf(() => read({ source: 'file', values }))).toHaveLength(3);
   });
 });
@@ -93,23 +112,74 @@ describe('fields', () => {
   const flag = switchField(true);
   const duration = durationField(1, 0, 7_200_000);
   const size = sizeField(1, 1_000, 1_024 ** 3);
-  it.each<{ name: string; field: ConfigField<unknown>; raw: unknown; value?: unknown; problem?: string }>([
+  it.each<{
+    name: string;
+    field: ConfigField<unknown>;
+    raw: unknown;
+    value?: unknown;
+    problem?: string;
+  }>([
     { name: 'text', field: text, raw: '', value: '' },
     { name: 'text', field: text, raw: 7, problem: 'must be text' },
     { name: 'text of a form', field: pattern, raw: 'aa', value: 'aa' },
-    { name: 'text of a form, asked twice of a pattern that remembers', field: pattern, raw: 'aa', value: 'aa' },
+    {
+      name: 'text of a form, asked twice of a pattern that remembers',
+      field: pattern,
+      raw: 'aa',
+      value: 'aa',
+    },
     { name: 'text of a form', field: pattern, raw: 'b', problem: '"b" must be only a' },
     { name: 'number', field: number, raw: 7, value: 7 },
     { name: 'number', field: number, raw: ' 7 ', value: 7 },
     { name: 'number', field: number, raw: '-5', value: -5 },
-    { name: 'number', field: number, raw: -6, problem: '"-6" must be a whole number from -5 to 65535' },
-    { name: 'number', field: number, raw: 1.5, problem: '"1.5" must be a whole number from -5 to 65535' },
-    { name: 'number', field: number, raw: '1e3', problem: '"1e3" must be a whole number from -5 to 65535' },
-    { name: 'number', field: number, raw: '', problem: '"" must be a whole number from -5 to 65535' },
-    { name: 'number', field: number, raw: Number.NaN, problem: '"NaN" must be a whole number from -5 to 65535' },
-    { name: 'number', field: number, raw: [7], problem: '"[7]" must be a whole number from -5 to 65535' },
-    { name: 'number', field: number, raw: Object.create(null), problem: '"{}" must be a whole number from -5 to 65535' },
-    { name: 'number', field: number, raw: null, problem: '"null" must be a whole number from -5 to 65535' },
+    {
+      name: 'number',
+      field: number,
+      raw: -6,
+      problem: '"-6" must be a whole number from -5 to 65535',
+    },
+    {
+      name: 'number',
+      field: number,
+      raw: 1.5,
+      problem: '"1.5" must be a whole number from -5 to 65535',
+    },
+    {
+      name: 'number',
+      field: number,
+      raw: '1e3',
+      problem: '"1e3" must be a whole number from -5 to 65535',
+    },
+    {
+      name: 'number',
+      field: number,
+      raw: '',
+      problem: '"" must be a whole number from -5 to 65535',
+    },
+    {
+      name: 'number',
+      field: number,
+      raw: Number.NaN,
+      problem: '"NaN" must be a whole number from -5 to 65535',
+    },
+    {
+      name: 'number',
+      field: number,
+      raw: [7],
+      problem: '"[7]" must be a whole number from -5 to 65535',
+    },
+    {
+      name: 'number',
+      field: number,
+      raw: Object.create(null),
+      problem: '"{}" must be a whole number from -5 to 65535',
+    },
+    {
+      name: 'number',
+      field: number,
+      raw: null,
+      problem: '"null" must be a whole number from -5 to 65535',
+    },
     { name: 'word', field: word, raw: 'a', value: 'a' },
     { name: 'word', field: word, raw: 'A', problem: '"A" must be one of a, b' },
     { name: 'size', field: size, raw: '512Ki', value: 524_288 },
@@ -165,7 +235,11 @@ describe('fields', () => {
         fc.constantFrom<ConfigField<unknown>>(...all),
         (raw, field) => {
           const parsed = field.parse(raw);
-          expect('value' in parsed || parsed.problem.startsWith('must be') || parsed.problem.startsWith('"')).toBe(true);
+          expect(
+            'value' in parsed ||
+              parsed.problem.startsWith('must be') ||
+              parsed.problem.startsWith('"'),
+          ).toBe(true);
         },
       ),
     );
@@ -176,9 +250,14 @@ describe('fields', () => {
     const part = fc.tuple(fc.nat(20), fc.constantFrom('ms', 's', 'm', 'h'));
     fc.assert(
       fc.property(fc.array(part, { minLength: 1, maxLength: 4 }), (parts) => {
-        const expected = parts.reduce((sum, [count, unit]) => sum + count * units[unit as keyof typeof units], 0);
+        const expected = parts.reduce(
+          (sum, [count, unit]) => sum + count * units[unit as keyof typeof units],
+          0,
+        );
         const raw = parts.map(([count, unit]) => `${count}${unit}`).join('');
-        expect(durationField(1, 0, Number.MAX_SAFE_INTEGER).parse(raw)).toEqual({ value: expected });
+        expect(durationField(1, 0, Number.MAX_SAFE_INTEGER).parse(raw)).toEqual({
+          value: expected,
+        });
       }),
     );
   });

@@ -25,7 +25,10 @@ export type ConfigFields<Config> = { readonly [Key in keyof Config]: ConfigField
  * Reads settings once, at the start of a program: defaults, then each layer over them.
  * @throws {@link InvalidInputError} listing every unknown key and unreadable value with its place.
  */
-export function parseConfig<Config extends object>(fields: ConfigFields<Config>, layers: readonly ConfigLayer[]): Config {
+export function parseConfig<Config extends object>(
+  fields: ConfigFields<Config>,
+  layers: readonly ConfigLayer[],
+): Config {
   const problems: Violation[] = [];
   const keys = Object.keys(fields) as (keyof Config & string)[];
   const config = Object.fromEntries(keys.map((key) => [key, fields[key].fallback])) as Config;
@@ -34,11 +37,15 @@ export function parseConfig<Config extends object>(fields: ConfigFields<Config>,
       if (raw === undefined) continue;
       const known = keys.find((name) => name === key);
       if (known === undefined) {
-        problems.push({ field: `${source}: ${nameOf(key)}`, message: `is no setting; there are ${keys.join(', ')}` });
+        problems.push({
+          field: `${source}: ${nameOf(key)}`,
+          message: `is no setting; there are ${keys.join(', ')}`,
+        });
         continue;
       }
       const parsed = fields[known].parse(raw);
-      if ('problem' in parsed) problems.push({ field: `${source}: ${nameOf(key)}`, message: parsed.problem });
+      if ('problem' in parsed)
+        problems.push({ field: `${source}: ${nameOf(key)}`, message: parsed.problem });
       else config[known] = parsed.value;
     }
   }
@@ -55,7 +62,8 @@ export function textField<Fallback extends string | undefined>(
     fallback,
     parse: (raw) => {
       if (typeof raw !== 'string') return { problem: 'must be text' };
-      if (form !== undefined && raw.search(form.pattern) < 0) return { problem: `"${raw}" must be ${form.expected}` };
+      if (form !== undefined && raw.search(form.pattern) < 0)
+        return { problem: `"${raw}" must be ${form.expected}` };
       return { value: raw };
     },
   };
@@ -76,12 +84,16 @@ export function wholeNumberField(fallback: number, min: number, max: number): Co
 }
 
 /** One of several words. */
-export function oneOfField<Word extends string>(fallback: Word, words: readonly Word[]): ConfigField<Word> {
+export function oneOfField<Word extends string>(
+  fallback: Word,
+  words: readonly Word[],
+): ConfigField<Word> {
   return {
     fallback,
     parse: (raw) => {
       const word = words.find((known) => known === raw);
-      if (word === undefined) return { problem: `"${showValue(raw)}" must be one of ${words.join(', ')}` };
+      if (word === undefined)
+        return { problem: `"${showValue(raw)}" must be one of ${words.join(', ')}` };
       return { value: word };
     },
   };
@@ -99,35 +111,65 @@ export function switchField(fallback: boolean): ConfigField<boolean> {
   };
 }
 
-const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+const DURATION_UNITS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+};
 
 /** A duration such as `250ms`, `3s` or `1m30s`, in milliseconds. */
-export function durationField(fallbackMs: number, minMs: number, maxMs: number): ConfigField<number> {
+export function durationField(
+  fallbackMs: number,
+  minMs: number,
+  maxMs: number,
+): ConfigField<number> {
   return {
     fallback: fallbackMs,
     parse: (raw) => {
-      const parts = typeof raw === 'string' && /^(\d+(ms|s|m|h))+$/.test(raw) ? [...raw.matchAll(/(\d+)(ms|s|m|h)/g)] : [];
-      const value = parts.reduce((sum, [, count, unit]) => sum + Number(count) * (DURATION_UNITS[unit ?? ''] ?? 0), 0);
+      const parts =
+        typeof raw === 'string' && /^(\d+(ms|s|m|h))+$/.test(raw)
+          ? [...raw.matchAll(/(\d+)(ms|s|m|h)/g)]
+          : [];
+      const value = parts.reduce(
+        (sum, [, count, unit]) => sum + Number(count) * (DURATION_UNITS[unit ?? ''] ?? 0),
+        0,
+      );
       if (parts.length === 0 || value < minMs || value > maxMs) {
-        return { problem: `"${showValue(raw)}" must be a duration such as 250ms, 3s or 1m30s, from ${minMs} ms to ${maxMs} ms` };
+        return {
+          problem: `"${showValue(raw)}" must be a duration such as 250ms, 3s or 1m30s, from ${minMs} ms to ${maxMs} ms`,
+        };
       }
       return { value };
     },
   };
 }
 
-const SIZE_UNITS: Readonly<Record<string, number>> = { '': 1, Ki: 1_024, Mi: 1_024 ** 2, Gi: 1_024 ** 3 };
+const SIZE_UNITS: Readonly<Record<string, number>> = {
+  '': 1,
+  Ki: 1_024,
+  Mi: 1_024 ** 2,
+  Gi: 1_024 ** 3,
+};
 
 /** A size such as `65536`, `512Ki` or `64Mi`, in bytes. */
-export function sizeField(fallbackBytes: number, minBytes: number, maxBytes: number): ConfigField<number> {
+export function sizeField(
+  fallbackBytes: number,
+  minBytes: number,
+  maxBytes: number,
+): ConfigField<number> {
   return {
     fallback: fallbackBytes,
     parse: (raw) => {
       const [, count = '', unit = ''] =
-        /^(\d{1,15})(Ki|Mi|Gi)?$/.exec(typeof raw === 'number' || typeof raw === 'string' ? `${raw}` : '') ?? [];
+        /^(\d{1,15})(Ki|Mi|Gi)?$/.exec(
+          typeof raw === 'number' || typeof raw === 'string' ? `${raw}` : '',
+        ) ?? [];
       const value = count === '' ? Number.NaN : Number(count) * (SIZE_UNITS[unit] ?? Number.NaN);
       if (!(value >= minBytes && value <= maxBytes)) {
-        return { problem: `"${showValue(raw)}" must be a size such as 512Ki or 64Mi, from ${minBytes} to ${maxBytes} bytes` };
+        return {
+          problem: `"${showValue(raw)}" must be a size such as 512Ki or 64Mi, from ${minBytes} to ${maxBytes} bytes`,
+        };
       }
       return { value };
     },

@@ -1,5 +1,13 @@
 import { runInNewContext } from 'node:vm';
-import { CloudlessError, InvalidInputError, assert, assertNever, errorFields, errorKindOf, errorMessageOf } from './index.js';
+import {
+  CloudlessError,
+  InvalidInputError,
+  assert,
+  assertNever,
+  errorFields,
+  errorKindOf,
+  errorMessageOf,
+} from './index.js';
 
 class DiskFullError extends CloudlessError {
   constructor(options?: { readonly cause?: unknown }) {
@@ -16,7 +24,10 @@ describe('CloudlessError', () => {
       message: 'the disk is full',
       cause,
     });
-    expect(new CloudlessError('denied', 'no')).toMatchObject({ kind: 'denied', name: 'CloudlessError' });
+    expect(new CloudlessError('denied', 'no')).toMatchObject({
+      kind: 'denied',
+      name: 'CloudlessError',
+    });
     expect(new CloudlessError('denied', 'no')).not.toHaveProperty('cause');
   });
 });
@@ -38,16 +49,33 @@ describe('InvalidInputError', () => {
 
 describe('errorKindOf and errorMessageOf', () => {
   const refused = (): AggregateError =>
-    Object.assign(new AggregateError([new Error('connect ECONNREFUSED ::1:80'), 'odd']), { name: 'AggregateError' });
+    Object.assign(new AggregateError([new Error('connect ECONNREFUSED ::1:80'), 'odd']), {
+      name: 'AggregateError',
+    });
   it.each([
-    { name: 'one of ours', reason: new DiskFullError(), kind: 'exhausted', message: 'the disk is full' },
+    {
+      name: 'one of ours',
+      reason: new DiskFullError(),
+      kind: 'exhausted',
+      message: 'the disk is full',
+    },
     { name: 'any error', reason: new TypeError('bad'), kind: 'internal', message: 'bad' },
     { name: 'text', reason: 'gone', kind: 'internal', message: 'gone' },
     { name: 'nothing', reason: undefined, kind: 'internal', message: 'undefined' },
     { name: 'null', reason: null, kind: 'internal', message: 'null' },
     { name: 'an object', reason: { code: 7 }, kind: 'internal', message: '{"code":7}' },
-    { name: 'an object that String cannot take', reason: Object.create(null) as unknown, kind: 'internal', message: '{}' },
-    { name: 'an object that JSON cannot take', reason: { size: 1n }, kind: 'internal', message: 'an object' },
+    {
+      name: 'an object that String cannot take',
+      reason: Object.create(null) as unknown,
+      kind: 'internal',
+      message: '{}',
+    },
+    {
+      name: 'an object that JSON cannot take',
+      reason: { size: 1n },
+      kind: 'internal',
+      message: 'an object',
+    },
     { name: 'a function', reason: () => 1, kind: 'internal', message: 'a function' },
     {
       name: 'an error that gathers others',
@@ -61,9 +89,17 @@ describe('errorKindOf and errorMessageOf', () => {
       kind: 'internal',
       message: 'foreign',
     },
-    { name: 'an error without a message', reason: new RangeError(), kind: 'internal', message: 'RangeError' },
+    {
+      name: 'an error without a message',
+      reason: new RangeError(),
+      kind: 'internal',
+      message: 'RangeError',
+    },
   ])('$name', ({ reason, kind, message }) => {
-    expect({ kind: errorKindOf(reason), message: errorMessageOf(reason) }).toEqual({ kind, message });
+    expect({ kind: errorKindOf(reason), message: errorMessageOf(reason) }).toEqual({
+      kind,
+      message,
+    });
   });
 });
 
@@ -77,11 +113,19 @@ describe('errorFields', () => {
   cycle.cause = new Error('b', { cause: cycle });
 
   it.each([
-    { name: 'no cause', reason: new RangeError('r'), fields: { error: 'r', errorName: 'RangeError' } },
+    {
+      name: 'no cause',
+      reason: new RangeError('r'),
+      fields: { error: 'r', errorName: 'RangeError' },
+    },
     {
       name: 'a chain, the nearest cause first',
       reason: new DiskFullError({ cause: new Error('write', { cause: 'ENOSPC' }) }),
-      fields: { error: 'the disk is full', errorName: 'DiskFullError', causes: ['Error: write', 'ENOSPC'] },
+      fields: {
+        error: 'the disk is full',
+        errorName: 'DiskFullError',
+        causes: ['Error: write', 'ENOSPC'],
+      },
     },
     {
       name: 'a cause that is null',
@@ -91,8 +135,15 @@ describe('errorFields', () => {
     { name: 'text', reason: 'gone', fields: { error: 'gone' } },
     {
       name: 'gathered errors with the causes of each',
-      reason: new AggregateError([new Error('one', { cause: new Error('deep') }), new Error('two')], 'all failed'),
-      fields: { error: 'all failed', errorName: 'AggregateError', causes: ['Error: one', 'Error: two', 'Error: deep'] },
+      reason: new AggregateError(
+        [new Error('one', { cause: new Error('deep') }), new Error('two')],
+        'all failed',
+      ),
+      fields: {
+        error: 'all failed',
+        errorName: 'AggregateError',
+        causes: ['Error: one', 'Error: two', 'Error: deep'],
+      },
     },
   ])('$name', ({ reason, fields }) => {
     expect(errorFields(reason)).toEqual(fields);
@@ -110,7 +161,9 @@ describe('errorFields', () => {
       'Error: a',
     ]);
     expect(errorFields(chain(100)).causes).toHaveLength(8);
-    expect(errorFields(new AggregateError(Array.from({ length: 100 }, () => cycle))).causes).toHaveLength(8);
+    expect(
+      errorFields(new AggregateError(Array.from({ length: 100 }, () => cycle))).causes,
+    ).toHaveLength(8);
   });
 });
 

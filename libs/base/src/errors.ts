@@ -1,4 +1,6 @@
-/** What sort of failure it is, alike in code, on the wire and in the exit codes of the command line. */
+/**
+ * What sort of failure it is, alike in code, on the wire and in the exit codes of the command line.
+ */
 export type ErrorKind =
   | 'invalid' // the input is wrong and will stay wrong
   | 'notFound'
@@ -14,7 +16,9 @@ export type ErrorKind =
   | 'compacted' // the history asked for is gone: take a snapshot
   | 'internal';
 
-/** A failure with a kind. The message says what failed and what to do; it does not repeat its cause. */
+/**
+ * A failure with a kind. The message says what failed and what to do; it does not repeat its cause.
+ */
 export class CloudlessError extends Error {
   constructor(
     readonly kind: ErrorKind,
@@ -36,7 +40,12 @@ export interface Violation {
 /** The input is wrong. All problems found are listed, each with its field. */
 export class InvalidInputError extends CloudlessError {
   constructor(readonly violations: readonly Violation[]) {
-    super('invalid', violations.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; '));
+    super(
+      'invalid',
+      violations
+        .map(({ field, message }) => (field === '' ? message : `${field}: ${message}`))
+        .join('; '),
+    );
   }
 }
 
@@ -46,8 +55,9 @@ export function errorKindOf(reason: unknown): ErrorKind {
 }
 
 /**
- * The message of any thrown value. An error without one gives those of the errors it gathers (Node's refused connection to a
- * name with several addresses is such an `AggregateError`), or its name.
+ * The message of any thrown value. An error without one gives those of the errors it gathers
+ * (Node's refused connection to a name with several addresses is such an `AggregateError`), or its
+ * name.
  */
 export function errorMessageOf(reason: unknown): string {
   if (!isError(reason)) return showValue(reason);
@@ -55,7 +65,10 @@ export function errorMessageOf(reason: unknown): string {
   return gatheredBy(reason).map(nameAndMessage).join('; ') || reason.name;
 }
 
-/** A thrown value and its whole cause chain as log fields. The errors of an `AggregateError` count as causes. */
+/**
+ * A thrown value and its whole cause chain as log fields. The errors of an `AggregateError` count
+ * as causes.
+ */
 export function errorFields(reason: unknown): {
   readonly error: string;
   readonly errorName?: string;
@@ -63,10 +76,18 @@ export function errorFields(reason: unknown): {
 } {
   if (!isError(reason)) return { error: showValue(reason) };
   const causes: string[] = [];
-  for (let next = causesOf(reason); next.length > 0 && causes.length < MAX_CAUSES; next = next.flatMap(causesOf)) {
+  for (
+    let next = causesOf(reason);
+    next.length > 0 && causes.length < MAX_CAUSES;
+    next = next.flatMap(causesOf)
+  ) {
     causes.push(...next.slice(0, MAX_CAUSES - causes.length).map(nameAndMessage));
   }
-  return { error: errorMessageOf(reason), errorName: reason.name, ...(causes.length > 0 ? { causes } : {}) };
+  return {
+    error: errorMessageOf(reason),
+    errorName: reason.name,
+    ...(causes.length > 0 ? { causes } : {}),
+  };
 }
 
 function causesOf(reason: unknown): readonly unknown[] {
@@ -87,7 +108,9 @@ function isError(reason: unknown): reason is Error {
   return reason instanceof Error || Object.prototype.toString.call(reason) === '[object Error]';
 }
 
-/** Any value as text for people; never throws, as `String` does for an object without a prototype. */
+/**
+ * Any value as text for people; never throws, as `String` does for an object without a prototype.
+ */
 export function showValue(value: unknown): string {
   if (typeof value === 'function') return 'a function';
   if (typeof value !== 'object' || value === null) return String(value);

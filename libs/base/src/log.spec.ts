@@ -12,10 +12,19 @@ it('silentLog takes everything, says nothing, and its children are silent too', 
 
 it('logFailure is an error, and nothing for operators while the disk is full', () => {
   const lines: unknown[] = [];
-  const at = (level: string) => (message: string, fields: unknown) => void lines.push([level, message, fields]);
-  const log: Log = { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug'), child: () => log };
+  const at = (level: string) => (message: string, fields: unknown) =>
+    void lines.push([level, message, fields]);
+  const log: Log = {
+    error: at('error'),
+    warn: at('warn'),
+    info: at('info'),
+    debug: at('debug'),
+    child: () => log,
+  };
   logFailure(log, 'reconcile failed', new Error('no idea'), { workloadId: 'w' });
-  logFailure(log, 'reconcile failed', new CloudlessError('exhausted', 'disk full'), { workloadId: 'w' });
+  logFailure(log, 'reconcile failed', new CloudlessError('exhausted', 'disk full'), {
+    workloadId: 'w',
+  });
   expect(lines).toMatchObject([
     ['error', 'reconcile failed', { workloadId: 'w', error: 'no idea' }],
     ['debug', 'reconcile failed', { workloadId: 'w', error: 'disk full' }],

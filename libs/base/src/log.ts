@@ -1,6 +1,9 @@
 import { errorFields, errorKindOf } from './errors.js';
 
-/** Values of a log line; messages are constant phrases. Never a secret, never a field called `message`. */
+/**
+ * Values of a log line; messages are constant phrases. Never a secret, never a field called
+ * `message`.
+ */
 export type LogFields = Readonly<Record<string, unknown>>;
 
 /** Structured log, passed in. */
@@ -20,13 +23,24 @@ export interface Log {
 const nothing = (): void => undefined;
 
 /** Drops everything: for tests and for libraries used without a log. */
-export const silentLog: Log = { error: nothing, warn: nothing, info: nothing, debug: nothing, child: () => silentLog };
+export const silentLog: Log = {
+  error: nothing,
+  warn: nothing,
+  info: nothing,
+  debug: nothing,
+  child: () => silentLog,
+};
 
 /**
- * Logs the failure of what is tried again by itself: an error. While the disk is full everything that writes fails again and
- * again, and the store has said why: then it is for debugging only.
+ * Logs the failure of what is tried again by itself: an error. While the disk is full everything
+ * that writes fails again and again, and the store has said why: then it is for debugging only.
  */
-export function logFailure(log: Log, message: string, reason: unknown, fields: LogFields = {}): void {
+export function logFailure(
+  log: Log,
+  message: string,
+  reason: unknown,
+  fields: LogFields = {},
+): void {
   const all = { ...fields, ...errorFields(reason) };
   if (errorKindOf(reason) === 'exhausted') log.debug(message, all);
   else log.error(message, all);

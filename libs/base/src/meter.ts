@@ -3,7 +3,10 @@ export type Labels = Readonly<Record<string, string>>;
 
 /** What a metric is called and says. */
 export interface MetricSpec {
-  /** Prometheus name, base unit last: `cloudless_state_commit_duration_seconds`; a counter ends in `_total`. */
+  /**
+   * Prometheus name, base unit last: `cloudless_state_commit_duration_seconds`; a counter ends in
+   * `_total`.
+   */
   readonly name: string;
   /** One sentence for who reads the graph. */
   readonly help: string;
@@ -37,7 +40,9 @@ export interface Histogram {
   observe(value: number, labels?: Labels): void;
 }
 
-/** Where a library reports what it measures. Asking twice for the same name gives the same metric. */
+/**
+ * Where a library reports what it measures. Asking twice for the same name gives the same metric.
+ */
 export interface Meter {
   counter(spec: MetricSpec): Counter;
   gauge(spec: MetricSpec): Gauge;

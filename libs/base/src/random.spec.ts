@@ -1,5 +1,13 @@
 import fc from 'fast-check';
-import { createSeededRandom, randomHex, replicaIdOf, toContainerId, toNodeId, toReplicaId, toWorkloadId } from './index.js';
+import {
+  createSeededRandom,
+  randomHex,
+  replicaIdOf,
+  toContainerId,
+  toNodeId,
+  toReplicaId,
+  toWorkloadId,
+} from './index.js';
 
 /** Of seed 1, by the C code of the paper. */
 const GOLDEN: readonly number[] = [393288148, 2174103013, 3814759091, 2092745082];
@@ -28,7 +36,10 @@ describe('createSeededRandom', () => {
   it('stays in [0, 1) and fills it evenly', () => {
     const values = take(42, 20_000);
     expect(values.every((value) => value >= 0 && value < 1)).toBe(true);
-    const tenths = Array.from({ length: 10 }, (_, index) => values.filter((value) => Math.floor(value * 10) === index).length);
+    const tenths = Array.from(
+      { length: 10 },
+      (_, index) => values.filter((value) => Math.floor(value * 10) === index).length,
+    );
     for (const count of tenths) expect(Math.abs(count - 2_000)).toBeLessThan(200);
   });
 
@@ -41,15 +52,24 @@ describe('createSeededRandom', () => {
 
 describe('ids', () => {
   it('are their text', () => {
-    expect([toNodeId('n'), toWorkloadId('w'), toReplicaId('r'), toContainerId('c')]).toEqual(['n', 'w', 'r', 'c']);
+    expect([toNodeId('n'), toWorkloadId('w'), toReplicaId('r'), toContainerId('c')]).toEqual([
+      'n',
+      'w',
+      'r',
+      'c',
+    ]);
     expect(replicaIdOf(toWorkloadId('00ff00ff00ff00ff'), 12)).toBe('00ff00ff00ff00ff-12');
   });
 
   it('in hex keep every leading zero', () => {
-    expect(randomHex({ next: () => 0, bytes: () => Uint8Array.of(0, 1, 15, 16, 255) }, 5)).toBe('00010f10ff');
+    expect(randomHex({ next: () => 0, bytes: () => Uint8Array.of(0, 1, 15, 16, 255) }, 5)).toBe(
+      '00010f10ff',
+    );
     fc.assert(
       fc.property(fc.nat(64), fc.integer(), (count, seed) =>
-        expect(randomHex(createSeededRandom(seed), count)).toMatch(new RegExp(`^[0-9a-f]{${count * 2}}$`)),
+        expect(randomHex(createSeededRandom(seed), count)).toMatch(
+          new RegExp(`^[0-9a-f]{${count * 2}}$`),
+        ),
       ),
     );
   });

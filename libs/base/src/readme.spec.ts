@@ -17,7 +17,10 @@ it('does what the README shows', async () => {
     readonly port: number;
     readonly firstMs: number;
   }
-  const fields = { port: wholeNumberField(8080, 1, 65_535), firstMs: durationField(100, 1, 60_000) };
+  const fields = {
+    port: wholeNumberField(8080, 1, 65_535),
+    firstMs: durationField(100, 1, 60_000),
+  };
   const settings = parseConfig<Settings>(fields, [
     { source: 'cloudless.yaml', values: { firstMs: '250ms' } },
     { source: 'command line', values: { port: '9090' } },
@@ -26,7 +29,11 @@ it('does what the README shows', async () => {
 
   async function knock(clock: Clock, signal: StopSignal): Promise<void> {
     for (let failures = 1; ; failures += 1) {
-      await sleep(clock, backoffDelayMs({ firstMs: settings.firstMs, maxMs: 1_000 }, failures), signal);
+      await sleep(
+        clock,
+        backoffDelayMs({ firstMs: settings.firstMs, maxMs: 1_000 }, failures),
+        signal,
+      );
       knocks.push(clock.now());
     }
   }
@@ -45,6 +52,8 @@ it('does what the README shows', async () => {
 
 it('is what the README shows', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
-  const example = /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ?? 'no example';
+  const example =
+    /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??
+    'no example';
   expect(await readFile(new URL('../README.md', import.meta.url), 'utf8')).toContain(example);
 });

@@ -18,7 +18,12 @@ describe('Throttle', () => {
   });
 
   it('forgets the key that was used longest ago', () => {
-    const throttle = new Throttle({ clock: new ManualClock(), burst: 1, everyMs: 1_000, maxKeys: 2 });
+    const throttle = new Throttle({
+      clock: new ManualClock(),
+      burst: 1,
+      everyMs: 1_000,
+      maxKeys: 2,
+    });
     throttle.take('a');
     throttle.take('b');
     throttle.take('a');

@@ -7,7 +7,10 @@ export interface ThrottleOptions {
   readonly burst: number;
   /** After a burst one more of the key may come each so many milliseconds. */
   readonly everyMs: number;
-  /** Keys that are remembered; the one unused longest is forgotten first, and then begins anew. Default 1 000. */
+  /**
+   * Keys that are remembered; the one unused longest is forgotten first, and then begins anew.
+   * Default 1 000.
+   */
   readonly maxKeys?: number;
 }
 
@@ -30,7 +33,10 @@ interface Bucket {
   left: { count: number; readonly sinceMs: number } | undefined;
 }
 
-/** Lets a few of one kind pass, then one at a time, and counts what it leaves out: for what others could make come without end. */
+/**
+ * Lets a few of one kind pass, then one at a time, and counts what it leaves out: for what others
+ * could make come without end.
+ */
 export class Throttle {
   private readonly buckets = new Map<string, Bucket>();
 

@@ -8,16 +8,29 @@ export interface OpenSpan {
 }
 
 /**
- * Where a library says what it does for whom. What a request sets off happens later and elsewhere, so a trace is tied to the
- * object it is about: a request {@link Tracer.mark}s it, and what is done to the object soon after belongs to that trace.
+ * Where a library says what it does for whom. What a request sets off happens later and elsewhere,
+ * so a trace is tied to the object it is about: a request {@link Tracer.mark}s it, and what is done
+ * to the object soon after belongs to that trace.
  */
 export interface Tracer {
   /** Runs `work` as a part of the trace that runs now, if one does. */
-  run<Result>(name: string, attributes: SpanAttributes, work: () => Promise<Result>): Promise<Result>;
-  /** What is done to `key` from now on was set off by the trace that runs now. Without one nothing changes. */
+  run<Result>(
+    name: string,
+    attributes: SpanAttributes,
+    work: () => Promise<Result>,
+  ): Promise<Result>;
+  /**
+   * What is done to `key` from now on was set off by the trace that runs now. Without one nothing
+   * changes.
+   */
   mark(key: string): void;
   /** Runs `work` as a part of the trace that {@link Tracer.mark}ed the key lately, if one did. */
-  follow<Result>(key: string, name: string, attributes: SpanAttributes, work: () => Promise<Result>): Promise<Result>;
+  follow<Result>(
+    key: string,
+    name: string,
+    attributes: SpanAttributes,
+    work: () => Promise<Result>,
+  ): Promise<Result>;
   /** Begins a span of the trace that marked the key lately; undefined when none did. */
   begin(key: string, name: string, attributes: SpanAttributes): OpenSpan | undefined;
 }

@@ -25,8 +25,9 @@ export interface WorkQueueOptions<Key> {
 }
 
 /**
- * Runs a handler for keys that were woken: keeps each key once, never runs one key twice at the same time, and brings
- * failures back with growing, jittered, bounded delay. An event may wake a key as often as it likes.
+ * Runs a handler for keys that were woken: keeps each key once, never runs one key twice at the
+ * same time, and brings failures back with growing, jittered, bounded delay. An event may wake a
+ * key as often as it likes.
  */
 export class WorkQueue<Key extends string> {
   /** Since when each waits, on the monotonic clock. */

@@ -24,9 +24,14 @@ const CONTROLLERS: Readonly<Record<GroupPart, string | undefined>> = {
 };
 const PARTS = Object.keys(CONTROLLERS) as readonly GroupPart[];
 
-/** The hierarchies mounted where this process runs. @throws MalformedCgroupFileError, or errors of the file system. */
+/**
+ * The hierarchies mounted where this process runs. @throws MalformedCgroupFileError, or errors of
+ * the file system.
+ */
 export async function readMounts(files: StatisticsFiles): Promise<readonly CgroupMount[]> {
-  return parseCgroupMounts((await files.readText('/proc/self/mountinfo', MAX_MOUNTINFO_BYTES)) ?? '');
+  return parseCgroupMounts(
+    (await files.readText('/proc/self/mountinfo', MAX_MOUNTINFO_BYTES)) ?? '',
+  );
 }
 
 /** The groups at one path, the same in each hierarchy, as a runtime makes them. */
@@ -44,8 +49,8 @@ export function groupsAt(mounts: readonly CgroupMount[], cgroupPath: string): Co
 }
 
 /**
- * The groups a process is in. Where it shares one with this process (a runtime that makes none), the figures would be those of all
- * that run there: such a part is left out.
+ * The groups a process is in. Where it shares one with this process (a runtime that makes none),
+ * the figures would be those of all that run there: such a part is left out.
  * @returns Undefined when there is no such process.
  */
 export async function groupsOf(

@@ -4,10 +4,14 @@ import { recordedGroups, type RecordedGroup } from '@cloudless/cgroup-stats/test
 import fc from 'fast-check';
 import { createContainerReader, type ContainerTarget, type StatisticsFiles } from './index.js';
 
-const { hybrid618, v1Kernel54, v2Kernel54, v2Kernel510, v2Kernel515, v2Kernel61, v2Kernel68 } = recordedGroups;
+const { hybrid618, v1Kernel54, v2Kernel54, v2Kernel510, v2Kernel515, v2Kernel61, v2Kernel68 } =
+  recordedGroups;
 
 /** Recorded files as a file system; `onRead` may change it between two reads. */
-function filesOf(files: Readonly<Record<string, string>>, onRead: (path: string) => void = () => undefined): StatisticsFiles {
+function filesOf(
+  files: Readonly<Record<string, string>>,
+  onRead: (path: string) => void = () => undefined,
+): StatisticsFiles {
   return {
     readText: (path) => {
       onRead(path);
@@ -16,7 +20,10 @@ function filesOf(files: Readonly<Record<string, string>>, onRead: (path: string)
   };
 }
 
-const read = (files: Readonly<Record<string, string>>, target: ContainerTarget): Promise<SampleResult | undefined> =>
+const read = (
+  files: Readonly<Record<string, string>>,
+  target: ContainerTarget,
+): Promise<SampleResult | undefined> =>
   createContainerReader({ clock: new ManualClock(), files: filesOf(files) }).read(target);
 
 const MIB = 1_048_576;
@@ -28,8 +35,18 @@ const IN_COMMON = {
   systemNsec: 2_100_000_000n,
   throttling: { periods: 1_200n, throttledPeriods: 300n, throttledNsec: 4_500_000_000n },
 };
-const MEMORY = { usageBytes: 135 * MIB, workingSetBytes: 75 * MIB, fileBytes: 80 * MIB, anonBytes: 48 * MIB };
-const IO = { readBytes: 91_889_664n, writeBytes: 613_781_504n, readOperations: 9_142n, writeOperations: 1_605n };
+const MEMORY = {
+  usageBytes: 135 * MIB,
+  workingSetBytes: 75 * MIB,
+  fileBytes: 80 * MIB,
+  anonBytes: 48 * MIB,
+};
+const IO = {
+  readBytes: 91_889_664n,
+  writeBytes: 613_781_504n,
+  readOperations: 9_142n,
+  writeOperations: 1_605n,
+};
 const NETWORK = {
   receivedBytes: 7_340_032n,
   receivedPackets: 6_100n,
@@ -40,7 +57,12 @@ const NETWORK = {
   sentErrors: 3n,
   sentDropped: 4n,
 };
-const stall = (avg10Percent: number, avg60Percent: number, avg300Percent: number, totalNsec: bigint) => ({
+const stall = (
+  avg10Percent: number,
+  avg60Percent: number,
+  avg300Percent: number,
+  totalNsec: bigint,
+) => ({
   avg10Percent,
   avg60Percent,
   avg300Percent,
@@ -68,14 +90,25 @@ describe('ContainerReader on recorded files', () => {
     { recorded: v2Kernel54, gives: { ...V2, pressure: CPU_SOME_ONLY } },
     {
       recorded: v2Kernel510,
-      gives: { ...V2, memory: { ...MEMORY, swapBytes: MIB }, pids: { current: 7 }, pressure: CPU_SOME_ONLY },
+      gives: {
+        ...V2,
+        memory: { ...MEMORY, swapBytes: MIB },
+        pids: { current: 7 },
+        pressure: CPU_SOME_ONLY,
+      },
     },
     { recorded: v2Kernel515, gives: V2 },
     { recorded: v2Kernel61, gives: WITH_PEAK },
     { recorded: v2Kernel68, gives: WITH_PEAK },
     {
       recorded: v1Kernel54,
-      gives: { cpu: IN_COMMON, memory: { ...MEMORY, peakBytes: 190 * MIB }, io: IO, network: NETWORK, pids: { current: 7 } },
+      gives: {
+        cpu: IN_COMMON,
+        memory: { ...MEMORY, peakBytes: 190 * MIB },
+        io: IO,
+        network: NETWORK,
+        pids: { current: 7 },
+      },
     },
     {
       recorded: hybrid618,
@@ -96,7 +129,12 @@ describe('ContainerReader on recorded files', () => {
           anonBytes: 151_552,
           swapBytes: 0,
         },
-        io: { readBytes: 50_429_952n, writeBytes: 26_230_784n, readOperations: 52n, writeOperations: 54n },
+        io: {
+          readBytes: 50_429_952n,
+          writeBytes: 26_230_784n,
+          readOperations: 52n,
+          writeOperations: 54n,
+        },
         network: {
           receivedBytes: 516n,
           receivedPackets: 6n,
@@ -109,7 +147,10 @@ describe('ContainerReader on recorded files', () => {
         },
         pids: { current: 2, limit: 100 },
         pressure: {
-          cpu: { some: stall(14.99, 2.9, 0.61, 2_625_545_000n), full: stall(14.99, 2.9, 0.61, 2_623_231_000n) },
+          cpu: {
+            some: stall(14.99, 2.9, 0.61, 2_625_545_000n),
+            full: stall(14.99, 2.9, 0.61, 2_623_231_000n),
+          },
           memory: { some: stall(0, 0, 0, 0n), full: stall(0, 0, 0, 0n) },
           io: { some: stall(0, 0, 0, 19_494_000n), full: stall(0, 0, 0, 19_467_000n) },
         },
@@ -119,17 +160,28 @@ describe('ContainerReader on recorded files', () => {
     const result = await read(recorded.files, { pid: recorded.pid, ownNetwork: true });
     expect(result?.problems).toEqual([]);
     const [origin] = recorded.name.split(',');
-    expect(result?.sample).toEqual({ source: expect.stringContaining(`${recorded.pid}@`) as string, origin, atMs: 0, ...gives });
+    expect(result?.sample).toEqual({
+      source: expect.stringContaining(`${recorded.pid}@`) as string,
+      origin,
+      atMs: 0,
+      ...gives,
+    });
   });
 
-  it.each(Object.values(recordedGroups))('finds the same by the path of the group: $name', async ({ files, pid }) => {
-    const [, path] = /^(?:0:|\d+:pids):(.*)$/m.exec(files[`/proc/${pid}/cgroup`] ?? '') ?? [];
-    const byPid = await read(files, { pid, ownNetwork: false });
-    const byPath = await read(files, { cgroupPath: path ?? '', ownNetwork: false });
-    const byBoth = await read(files, { pid, cgroupPath: path ?? '', ownNetwork: false });
-    expect(byPath?.sample).toEqual({ ...byPid?.sample, source: expect.not.stringContaining('@') as string });
-    expect(byBoth).toEqual(byPid);
-  });
+  it.each(Object.values(recordedGroups))(
+    'finds the same by the path of the group: $name',
+    async ({ files, pid }) => {
+      const [, path] = /^(?:0:|\d+:pids):(.*)$/m.exec(files[`/proc/${pid}/cgroup`] ?? '') ?? [];
+      const byPid = await read(files, { pid, ownNetwork: false });
+      const byPath = await read(files, { cgroupPath: path ?? '', ownNetwork: false });
+      const byBoth = await read(files, { pid, cgroupPath: path ?? '', ownNetwork: false });
+      expect(byPath?.sample).toEqual({
+        ...byPid?.sample,
+        source: expect.not.stringContaining('@') as string,
+      });
+      expect(byBoth).toEqual(byPid);
+    },
+  );
 });
 
 describe('ContainerReader', () => {
@@ -138,7 +190,9 @@ describe('ContainerReader', () => {
 
   it('tells nothing of a network that is not the container’s own', async () => {
     expect((await read(files, { pid, ownNetwork: false }))?.sample).not.toHaveProperty('network');
-    expect((await read(files, { cgroupPath: '/cloudless/3f1c9e0a', ownNetwork: true }))?.sample).not.toHaveProperty('network');
+    expect(
+      (await read(files, { cgroupPath: '/cloudless/3f1c9e0a', ownNetwork: true }))?.sample,
+    ).not.toHaveProperty('network');
   });
 
   it.each([
@@ -147,7 +201,8 @@ describe('ContainerReader', () => {
     { name: 'out of the namespace', path: '/../other' },
   ])('does not pass off figures of a group $name as those of a container', async ({ path }) => {
     const shared: Record<string, string> = {};
-    for (const [file, text] of Object.entries(files)) shared[file.replace(GROUP, `/sys/fs/cgroup${path}`)] = text;
+    for (const [file, text] of Object.entries(files))
+      shared[file.replace(GROUP, `/sys/fs/cgroup${path}`)] = text;
     shared[`/proc/${pid}/cgroup`] = `0::${path}\n`;
     const result = await read(shared, { pid, ownNetwork: true });
     expect(Object.keys(result?.sample ?? {})).toEqual(['source', 'atMs', 'network']);
@@ -155,13 +210,18 @@ describe('ContainerReader', () => {
 
   it('says so when the container is gone', async () => {
     expect(await read({}, { pid, ownNetwork: true })).toBeUndefined();
-    expect(await read({ ...files, [`/proc/${pid}/stat`]: '' }, { pid: pid + 1, ownNetwork: true })).toBeUndefined();
+    expect(
+      await read({ ...files, [`/proc/${pid}/stat`]: '' }, { pid: pid + 1, ownNetwork: true }),
+    ).toBeUndefined();
     expect(await read(files, { cgroupPath: '/cloudless/none', ownNetwork: true })).toBeUndefined();
   });
 
   it.each([
     { name: 'ends', stat: undefined },
-    { name: 'gives its pid to another one', stat: (files[`/proc/${pid}/stat`] ?? '').replace(' 1661752 ', ' 1661753 ') },
+    {
+      name: 'gives its pid to another one',
+      stat: (files[`/proc/${pid}/stat`] ?? '').replace(' 1661752 ', ' 1661753 '),
+    },
   ])('says so when its process $name while it is read', async ({ stat }) => {
     const changing: Record<string, string> = { ...files };
     const onRead = (path: string): void => {
@@ -169,13 +229,22 @@ describe('ContainerReader', () => {
       if (stat === undefined) delete changing[`/proc/${pid}/stat`];
       else changing[`/proc/${pid}/stat`] = stat;
     };
-    const reader = createContainerReader({ clock: new ManualClock(), files: filesOf(changing, onRead) });
+    const reader = createContainerReader({
+      clock: new ManualClock(),
+      files: filesOf(changing, onRead),
+    });
     expect(await reader.read({ pid, ownNetwork: true })).toBeUndefined();
   });
 
   it('tells two containers apart that have the same pid one after the other', async () => {
-    const later = { ...files, [`/proc/${pid}/stat`]: (files[`/proc/${pid}/stat`] ?? '').replace(' 1661752 ', ' 1661753 ') };
-    const [first, second] = [await read(files, { pid, ownNetwork: true }), await read(later, { pid, ownNetwork: true })];
+    const later = {
+      ...files,
+      [`/proc/${pid}/stat`]: (files[`/proc/${pid}/stat`] ?? '').replace(' 1661752 ', ' 1661753 '),
+    };
+    const [first, second] = [
+      await read(files, { pid, ownNetwork: true }),
+      await read(later, { pid, ownNetwork: true }),
+    ];
     expect(first?.sample.source).not.toBe(second?.sample.source);
   });
 
@@ -189,7 +258,13 @@ describe('ContainerReader', () => {
     const slow = filesOf(files, onRead);
     const reader = createContainerReader({
       clock,
-      files: { readText: async (path, maxBytes) => (await slow.readText(path, maxBytes), await waited, files[path]) },
+      files: {
+        readText: async (path, maxBytes) => (
+          await slow.readText(path, maxBytes),
+          await waited,
+          files[path]
+        ),
+      },
     });
     expect((await reader.read({ pid, ownNetwork: true }))?.sample.atMs).toBe(5);
     expect(clock.now()).toBe(1_010);
@@ -198,7 +273,10 @@ describe('ContainerReader', () => {
   it('finds a hierarchy that was mounted later, and reads mounts no more often than needed', async () => {
     const paths: string[] = [];
     const changing: Record<string, string> = { ...files, '/proc/self/mountinfo': '' };
-    const reader = createContainerReader({ clock: new ManualClock(), files: filesOf(changing, (path) => void paths.push(path)) });
+    const reader = createContainerReader({
+      clock: new ManualClock(),
+      files: filesOf(changing, (path) => void paths.push(path)),
+    });
     expect((await reader.read({ pid, ownNetwork: false }))?.sample).not.toHaveProperty('cpu');
     changing['/proc/self/mountinfo'] = files['/proc/self/mountinfo'] ?? '';
     expect((await reader.read({ pid, ownNetwork: false }))?.sample).toHaveProperty('cpu');
@@ -210,7 +288,9 @@ describe('ContainerReader', () => {
   it('keeps what can be read when one file cannot, and names it', async () => {
     const damaged = { ...files, [`${GROUP}/io.stat`]: 'sda rbytes=1\n' };
     const result = await read(damaged, { pid, ownNetwork: true });
-    expect(result?.problems.map(({ message }) => message)).toEqual(['io.stat:1: "sda" is not a device, as in 8:0']);
+    expect(result?.problems.map(({ message }) => message)).toEqual([
+      'io.stat:1: "sda" is not a device, as in 8:0',
+    ]);
     const { io: _, ...others } = WITH_PEAK;
     expect(result?.sample).toMatchObject(others);
     expect(result?.sample).not.toHaveProperty('io');
@@ -225,7 +305,10 @@ describe('ContainerReader', () => {
       message: `cgroupPath: ${JSON.stringify(cgroupPath)} is no path of a group: it begins with "/", goes below it and has no ".."`,
     })),
   ])('refuses a target: $message', async ({ target, message }) => {
-    await expect(read(files, { ...target, ownNetwork: true })).rejects.toMatchObject({ kind: 'invalid', message });
+    await expect(read(files, { ...target, ownNetwork: true })).rejects.toMatchObject({
+      kind: 'invalid',
+      message,
+    });
   });
 
   it('reads damaged files, or says what is wrong with them', async () => {
@@ -241,30 +324,37 @@ describe('ContainerReader', () => {
     });
     const arbRecorded = fc.constantFrom(...Object.values(recordedGroups));
     await fc.assert(
-      fc.asyncProperty(arbRecorded, fc.array(arbDamage, { minLength: 1, maxLength: 6 }), async (recorded, damages) => {
-        const damaged: Record<string, string> = { ...recorded.files };
-        const names = Object.keys(damaged);
-        for (const { file, at, drop, put, how } of damages) {
-          const name = names[file % names.length] ?? '';
-          const text = damaged[name] ?? '';
-          const index = Math.floor(at * text.length);
-          if (how === 'edit') damaged[name] = text.slice(0, index) + put + text.slice(index + drop);
-          if (how === 'cut') damaged[name] = text.slice(0, index);
-          if (how === 'remove') delete damaged[name];
-          if (how === 'swap') damaged[name] = damaged[names[(file + 1) % names.length] ?? ''] ?? '';
-          if (how === 'repeat') damaged[name] = text + text.slice(index);
-        }
-        try {
-          const result = await read(damaged, { pid: recorded.pid, ownNetwork: true });
-          for (const problem of result?.problems ?? []) expect(problem).toMatchObject({ name: 'MalformedCgroupFileError' });
-        } catch (reason) {
-          expect(reason).toMatchObject({
-            name: 'MalformedCgroupFileError',
-            kind: 'invalid',
-            file: expect.stringMatching(/^\/proc/) as string,
-          });
-        }
-      }),
+      fc.asyncProperty(
+        arbRecorded,
+        fc.array(arbDamage, { minLength: 1, maxLength: 6 }),
+        async (recorded, damages) => {
+          const damaged: Record<string, string> = { ...recorded.files };
+          const names = Object.keys(damaged);
+          for (const { file, at, drop, put, how } of damages) {
+            const name = names[file % names.length] ?? '';
+            const text = damaged[name] ?? '';
+            const index = Math.floor(at * text.length);
+            if (how === 'edit')
+              damaged[name] = text.slice(0, index) + put + text.slice(index + drop);
+            if (how === 'cut') damaged[name] = text.slice(0, index);
+            if (how === 'remove') delete damaged[name];
+            if (how === 'swap')
+              damaged[name] = damaged[names[(file + 1) % names.length] ?? ''] ?? '';
+            if (how === 'repeat') damaged[name] = text + text.slice(index);
+          }
+          try {
+            const result = await read(damaged, { pid: recorded.pid, ownNetwork: true });
+            for (const problem of result?.problems ?? [])
+              expect(problem).toMatchObject({ name: 'MalformedCgroupFileError' });
+          } catch (reason) {
+            expect(reason).toMatchObject({
+              name: 'MalformedCgroupFileError',
+              kind: 'invalid',
+              file: expect.stringMatching(/^\/proc/) as string,
+            });
+          }
+        },
+      ),
       { numRuns: 400 },
     );
   });

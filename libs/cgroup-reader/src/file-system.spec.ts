@@ -19,7 +19,10 @@ describe('hostFiles', () => {
   it.each([
     { name: 'an empty file', text: '' },
     { name: 'a line', text: '7\n' },
-    { name: 'a file of several reads, with letters of several bytes across them', text: `a${'ä€'.repeat(5_000)}` },
+    {
+      name: 'a file of several reads, with letters of several bytes across them',
+      text: `a${'ä€'.repeat(5_000)}`,
+    },
   ])('reads $name', async ({ text }) => {
     expect(await hostFiles.readText(await write(text), Buffer.byteLength(text))).toBe(text);
   });
@@ -31,7 +34,9 @@ describe('hostFiles', () => {
       message: `${path} is longer than 9 bytes`,
     });
     // This one never ends.
-    await expect(hostFiles.readText('/dev/zero', 100_000)).rejects.toMatchObject({ kind: 'exhausted' });
+    await expect(hostFiles.readText('/dev/zero', 100_000)).rejects.toMatchObject({
+      kind: 'exhausted',
+    });
   });
 
   it('has nothing where there is no file', async () => {

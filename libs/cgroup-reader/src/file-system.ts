@@ -6,8 +6,10 @@ import { isAbsent } from './host-machine.js';
 /** All that reading statistics asks of a file system; tests give it recorded files. */
 export interface StatisticsFiles {
   /**
-   * The whole text of a file; undefined when it is not there or not for us, as kernels leave out what they do not support.
-   * @throws CloudlessError `exhausted` when it is longer than `maxBytes`; errors of the file system as they are.
+   * The whole text of a file; undefined when it is not there or not for us, as kernels leave out
+   * what they do not support.
+   * @throws CloudlessError `exhausted` when it is longer than `maxBytes`; errors of the file system
+   *   as they are.
    */
   readText(path: string, maxBytes: number): Promise<string | undefined>;
 }
@@ -19,8 +21,8 @@ export interface ProcessFiles extends StatisticsFiles {
 }
 
 /**
- * Files of the kernel on this machine. They are in memory, and there are many of them: reading one at once takes some 15 microseconds,
- * a fifth of what it takes by way of other threads.
+ * Files of the kernel on this machine. They are in memory, and there are many of them: reading one
+ * at once takes some 15 microseconds, a fifth of what it takes by way of other threads.
  */
 export const hostFiles: ProcessFiles = {
   async readText(path, maxBytes) {
@@ -47,17 +49,24 @@ function readUpTo(file: number, path: string, maxBytes: number): string {
   const chunks: Buffer[] = [];
   for (let total = 0; ;) {
     const bytesRead = readSync(file, chunk, 0, chunk.length, null);
-    if (bytesRead === 0) return chunks.length === 1 ? String(chunks[0]) : Buffer.concat(chunks).toString('utf8');
+    if (bytesRead === 0)
+      return chunks.length === 1 ? String(chunks[0]) : Buffer.concat(chunks).toString('utf8');
     total += bytesRead;
-    if (total > maxBytes) throw new CloudlessError('exhausted', `${path} is longer than ${maxBytes} bytes`);
+    if (total > maxBytes)
+      throw new CloudlessError('exhausted', `${path} is longer than ${maxBytes} bytes`);
     chunks.push(Buffer.from(chunk.subarray(0, bytesRead)));
   }
 }
 
-/** One is enough, as nothing comes between a read and the copy. Most files are shorter; of many the kernel gives a page at a time. */
+/**
+ * One is enough, as nothing comes between a read and the copy. Most files are shorter; of many the
+ * kernel gives a page at a time.
+ */
 const chunk = Buffer.allocUnsafe(16_384);
 
-/** No file about one group comes near: the longest, `io.stat`, has some 100 bytes for each device. */
+/**
+ * No file about one group comes near: the longest, `io.stat`, has some 100 bytes for each device.
+ */
 export const MAX_FILE_BYTES = 262_144;
 /** A line for each mount of the machine, which are several for each container. */
 export const MAX_MOUNTINFO_BYTES = 4_194_304;

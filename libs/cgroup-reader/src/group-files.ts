@@ -26,7 +26,10 @@ export interface SetBy<Limit> {
   readonly directory: string;
 }
 
-/** The files of the groups this process is in. What a kernel does not have is undefined; what it has and cannot be read as documented throws. */
+/**
+ * The files of the groups this process is in. What a kernel does not have is undefined; what it has
+ * and cannot be read as documented throws.
+ */
 export interface GroupFiles {
   readonly layout: CgroupLayout;
   /** The lowest quota on the way up; undefined when there is none. */
@@ -45,14 +48,20 @@ export async function openGroupFiles(procRoot: string, sysRoot: string): Promise
   const memberships = parseProcCgroup((await textOf(join(procRoot, 'self/cgroup'))) ?? '');
   const locate = (controller: string): CgroupLocation | undefined => {
     const found = locateCgroup(mounts, memberships, controller);
-    return found && { ...found, directories: found.directories.map((directory) => underRoot(directory, sysRoot)) };
+    return (
+      found && {
+        ...found,
+        directories: found.directories.map((directory) => underRoot(directory, sysRoot)),
+      }
+    );
   };
   return {
     layout: detectCgroupLayout(mounts),
     cpuQuota: () => lowest(locate('cpu'), quotaIn, quotaToMillis),
     memoryLimit: () => lowest(locate('memory'), limitIn, (bytes) => bytes),
     async cpuUsageNsec({ version, directory }) {
-      if (version === 2) return (await parsed(join(directory, 'cpu.stat'), parseCpuStat))?.usageNsec;
+      if (version === 2)
+        return (await parsed(join(directory, 'cpu.stat'), parseCpuStat))?.usageNsec;
       // Where cpuacct is not mounted together with cpu, the own group of this process has to do.
       const accounting = [directory, ...(locate('cpuacct')?.directories ?? [])];
       for (const candidate of accounting) {
@@ -65,7 +74,9 @@ export async function openGroupFiles(procRoot: string, sysRoot: string): Promise
       const file = version === 2 ? 'memory.current' : 'memory.usage_in_bytes';
       const usage = await parsed(join(directory, file), (text) => parseAmount(file, text));
       const stat = await parsed(join(directory, 'memory.stat'), parseMemoryStat);
-      return usage === undefined ? undefined : workingSetBytes(usage, stat ?? { inactiveFileBytes: 0 });
+      return usage === undefined
+        ? undefined
+        : workingSetBytes(usage, stat ?? { inactiveFileBytes: 0 });
     },
   };
 }
@@ -79,7 +90,8 @@ async function lowest<Limit>(
   for (const directory of location?.directories ?? []) {
     const version = location?.version ?? 2;
     const limit = await readIn(directory, version);
-    if (limit !== undefined && (found === undefined || weigh(limit) < weigh(found.limit))) found = { limit, version, directory };
+    if (limit !== undefined && (found === undefined || weigh(limit) < weigh(found.limit)))
+      found = { limit, version, directory };
   }
   return found;
 }
@@ -87,7 +99,9 @@ async function lowest<Limit>(
 async function quotaIn(directory: string, version: 1 | 2): Promise<CpuQuota | undefined> {
   if (version === 2) return parsed(join(directory, 'cpu.max'), parseCpuMax);
   const period = await textOf(join(directory, 'cpu.cfs_period_us'));
-  return period === undefined ? undefined : parsed(join(directory, 'cpu.cfs_quota_us'), (quota) => parseCfsQuota(quota, period));
+  return period === undefined
+    ? undefined
+    : parsed(join(directory, 'cpu.cfs_quota_us'), (quota) => parseCfsQuota(quota, period));
 }
 
 function limitIn(directory: string, version: 1 | 2): Promise<number | undefined> {
@@ -100,10 +114,14 @@ const underRoot = (path: string, sysRoot: string): string =>
   path.startsWith('/sys/') ? join(sysRoot, path.slice('/sys'.length)) : path;
 
 /** The content of a file; undefined when it is not there. */
-export const textOf = (path: string): Promise<string | undefined> => hostFiles.readText(path, MAX_MOUNTINFO_BYTES);
+export const textOf = (path: string): Promise<string | undefined> =>
+  hostFiles.readText(path, MAX_MOUNTINFO_BYTES);
 
 /** The parsed content of a file; undefined when it is not there. */
-export async function parsed<Value>(path: string, parse: (text: string) => Value): Promise<Value | undefined> {
+export async function parsed<Value>(
+  path: string,
+  parse: (text: string) => Value,
+): Promise<Value | undefined> {
   const text = await textOf(path);
   return text === undefined ? undefined : parse(text);
 }

@@ -2,20 +2,32 @@ import { statfs } from 'node:fs/promises';
 import { cpus, freemem, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 
-/** How full a file system is, as `df` counts: what only root may use is neither used nor there. Bytes. */
+/**
+ * How full a file system is, as `df` counts: what only root may use is neither used nor there.
+ * Bytes.
+ */
 export interface DiskUse {
   readonly usedBytes: number;
   readonly totalBytes: number;
 }
 
-/** What the runtime says of the machine on any operating system; stands in for what `/proc` does not say. */
+/**
+ * What the runtime says of the machine on any operating system; stands in for what `/proc` does not
+ * say.
+ */
 export interface HostMachine {
   cpuCount(): number;
-  /** CPU time spent on anything but idling since the machine started, all CPUs together, nanoseconds. */
+  /**
+   * CPU time spent on anything but idling since the machine started, all CPUs together,
+   * nanoseconds.
+   */
   cpuBusyNsec(): bigint;
   totalMemoryBytes(): number;
   freeMemoryBytes(): number;
-  /** Of the file system that holds `path`, or would: for a path that is not there yet its nearest parent speaks. */
+  /**
+   * Of the file system that holds `path`, or would: for a path that is not there yet its nearest
+   * parent speaks.
+   */
   diskUseOf(path: string): Promise<DiskUse>;
 }
 
@@ -23,7 +35,10 @@ export interface HostMachine {
 export const thisMachine: HostMachine = {
   cpuCount: () => Math.max(1, cpus().length), // none where /proc is hidden
   cpuBusyNsec() {
-    const busyMs = cpus().reduce((sum, { times }) => sum + times.user + times.nice + times.sys + times.irq, 0);
+    const busyMs = cpus().reduce(
+      (sum, { times }) => sum + times.user + times.nice + times.sys + times.irq,
+      0,
+    );
     return BigInt(Math.round(busyMs)) * NSEC_PER_MSEC;
   },
   totalMemoryBytes: totalmem,
@@ -43,10 +58,21 @@ export const thisMachine: HostMachine = {
 
 const NSEC_PER_MSEC = 1_000_000n;
 
-/** Whether a file is not there, or not for us: the ways in which kernels leave out what they do not support. */
+/**
+ * Whether a file is not there, or not for us: the ways in which kernels leave out what they do not
+ * support.
+ */
 export function isAbsent(reason: unknown): boolean {
   if (typeof reason !== 'object' || reason === null || !('code' in reason)) return false;
   return typeof reason.code === 'string' && ABSENT.has(reason.code);
 }
 
-const ABSENT: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR', 'ESRCH', 'EACCES', 'EPERM', 'ENODEV', 'EOPNOTSUPP']);
+const ABSENT: ReadonlySet<string> = new Set([
+  'ENOENT',
+  'ENOTDIR',
+  'ESRCH',
+  'EACCES',
+  'EPERM',
+  'ENODEV',
+  'EOPNOTSUPP',
+]);

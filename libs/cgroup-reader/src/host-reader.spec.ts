@@ -62,7 +62,11 @@ const SPLIT = {
   'sys/fs/cgroup/cpu/cpu.cfs_quota_us': '50000\n',
 };
 /** A container without a cgroup namespace sees paths that are not there. */
-const FOREIGN = { ...V2, 'proc/self/cgroup': '0::/elsewhere\n', 'sys/fs/cgroup/cpu.max': '100000 100000\n' };
+const FOREIGN = {
+  ...V2,
+  'proc/self/cgroup': '0::/elsewhere\n',
+  'sys/fs/cgroup/cpu.max': '100000 100000\n',
+};
 
 let root: string;
 const dispose: string[] = [];
@@ -110,7 +114,14 @@ function aReader() {
 
 describe('HostReader on recorded trees', () => {
   it.each([
-    { name: 'v1 with limits', files: V1, cpuMillis: 1_500, memoryBytes: 2 * GIB, usedBytes: GIB - 1_024, layout: 'v1' },
+    {
+      name: 'v1 with limits',
+      files: V1,
+      cpuMillis: 1_500,
+      memoryBytes: 2 * GIB,
+      usedBytes: GIB - 1_024,
+      layout: 'v1',
+    },
     {
       name: 'v2 with the limits of a group above',
       files: V2,
@@ -135,7 +146,14 @@ describe('HostReader on recorded trees', () => {
       usedBytes: 2 * GIB,
       layout: 'v2',
     },
-    { name: 'proc without cgroups', files: BASE, cpuMillis: 4_000, memoryBytes: 8 * GIB, usedBytes: 2 * GIB, layout: 'none' },
+    {
+      name: 'proc without cgroups',
+      files: BASE,
+      cpuMillis: 4_000,
+      memoryBytes: 8 * GIB,
+      usedBytes: 2 * GIB,
+      layout: 'none',
+    },
     {
       name: 'fewer CPUs allowed',
       files: { ...BASE, 'proc/self/status': 'Cpus_allowed_list:\t1\n' },
@@ -163,14 +181,27 @@ describe('HostReader on recorded trees', () => {
   ])('$name', async ({ files, cpuMillis, memoryBytes, usedBytes, layout }) => {
     await plant(files);
     const { reader } = aReader();
-    expect(await reader.readCapacity()).toEqual({ cpuMillis, memoryBytes, storageBytes: 100, cgroupLayout: layout });
+    expect(await reader.readCapacity()).toEqual({
+      cpuMillis,
+      memoryBytes,
+      storageBytes: 100,
+      cgroupLayout: layout,
+    });
     expect(await reader.readUsage()).toEqual({ memoryBytes: usedBytes, storageBytes: 10 });
   });
 
   it.each([
-    { name: 'v1', files: V1, later: { 'sys/fs/cgroup/cpu,cpuacct/agent/cpuacct.usage': '8000000000\n' } },
+    {
+      name: 'v1',
+      files: V1,
+      later: { 'sys/fs/cgroup/cpu,cpuacct/agent/cpuacct.usage': '8000000000\n' },
+    },
     { name: 'v2', files: V2, later: { 'sys/fs/cgroup/slice/cpu.stat': 'usage_usec 8000000\n' } },
-    { name: 'cpuacct apart from cpu', files: SPLIT, later: { 'sys/fs/cgroup/cpuacct/cpuacct.usage': '1000000005\n' } },
+    {
+      name: 'cpuacct apart from cpu',
+      files: SPLIT,
+      later: { 'sys/fs/cgroup/cpuacct/cpuacct.usage': '1000000005\n' },
+    },
   ])('measures the CPU time of the group that sets the quota: $name', async ({ files, later }) => {
     await plant(files);
     const { reader, clock } = aReader();
@@ -217,7 +248,12 @@ describe('HostReader on recorded trees', () => {
     const { machine } = aMachine();
     const nothingFree = { ...machine, freeMemoryBytes: () => 0 };
     const empty = { procRoot: join(root, 'proc'), sysRoot: join(root, 'sys') };
-    const reader = createHostReader({ clock: new ManualClock(), machine: nothingFree, dataDirectory: '/data', ...empty });
+    const reader = createHostReader({
+      clock: new ManualClock(),
+      machine: nothingFree,
+      dataDirectory: '/data',
+      ...empty,
+    });
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
   });
 

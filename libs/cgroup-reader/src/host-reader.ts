@@ -26,7 +26,10 @@ export interface HostReaderOptions {
   readonly machine?: HostMachine;
 }
 
-/** What this machine has for workloads: the lesser of the machine and of the limits this process is under. */
+/**
+ * What this machine has for workloads: the lesser of the machine and of the limits this process is
+ * under.
+ */
 export interface HostCapacity {
   readonly cpuMillis: number;
   readonly memoryBytes: number;
@@ -35,33 +38,49 @@ export interface HostCapacity {
   readonly cgroupLayout: CgroupLayout;
 }
 
-/** What is in use, measured against the same as {@link HostCapacity}: the machine, or the group whose limit is lower. */
+/**
+ * What is in use, measured against the same as {@link HostCapacity}: the machine, or the group
+ * whose limit is lower.
+ */
 export interface HostUsage {
-  /** Average since the call before, thousandths of a CPU; absent at the first call, and when the counter began anew. */
+  /**
+   * Average since the call before, thousandths of a CPU; absent at the first call, and when the
+   * counter began anew.
+   */
   readonly cpuMillis?: number;
   readonly memoryBytes: number;
   readonly storageBytes: number;
 }
 
 /**
- * Reads capacity, usage and pressure of this machine. Needs no privileges. Works with cgroup v1, v2, both, and without (as on
- * macOS, where the runtime's own figures stand in).
+ * Reads capacity, usage and pressure of this machine. Needs no privileges. Works with cgroup v1,
+ * v2, both, and without (as on macOS, where the runtime's own figures stand in).
  */
 export interface HostReader {
-  /** @throws MalformedCgroupFileError when a file is there and does not read as documented; file system errors as they are. */
+  /**
+   * @throws MalformedCgroupFileError when a file is there and does not read as documented; file
+   * system errors as they are.
+   */
   readCapacity(): Promise<HostCapacity>;
   /** @throws as {@link readCapacity}. */
   readUsage(): Promise<HostUsage>;
   /**
-   * Pressure begins above 85 % and ends below 80 %, so it depends on the call before. Where `/proc/meminfo` is missing and no limit
-   * applies, memory is never said to be short: what other systems call free leaves out what they would give up at once.
+   * Pressure begins above 85 % and ends below 80 %, so it depends on the call before. Where
+   * `/proc/meminfo` is missing and no limit applies, memory is never said to be short: what other
+   * systems call free leaves out what they would give up at once.
    * @throws as {@link readCapacity}.
    */
   readConditions(): Promise<PressureConditions>;
 }
 
 export function createHostReader(options: HostReaderOptions): HostReader {
-  const { clock, dataDirectory, procRoot = '/proc', sysRoot = '/sys', machine = thisMachine } = options;
+  const {
+    clock,
+    dataDirectory,
+    procRoot = '/proc',
+    sysRoot = '/sys',
+    machine = thisMachine,
+  } = options;
   let lastCpu: SourcedSample | undefined;
   let lastConditions: PressureConditions | undefined;
 
@@ -72,13 +91,18 @@ export function createHostReader(options: HostReaderOptions): HostReader {
     const allowed = await parsed(join(procRoot, 'self/status'), parseCpusAllowed);
     const memoryTotalBytes = meminfo?.totalBytes ?? machine.totalMemoryBytes();
     const capacity = effectiveCapacity({
-      cpuCount: Math.min(machine.cpuCount(), allowed ?? Infinity), // the list may name CPUs that are not plugged in
+      // the list may name CPUs that are not plugged in
+      cpuCount: Math.min(machine.cpuCount(), allowed ?? Infinity),
       cpuQuota: quota?.limit,
       memoryTotalBytes,
       memoryLimitBytes: limit?.limit,
     });
-    const machineUsedBytes = memoryTotalBytes - (meminfo?.availableBytes ?? machine.freeMemoryBytes());
-    const groupUsedBytes = limit !== undefined && capacity.memoryIsLimited ? await groups.memoryUsedBytes(limit) : undefined;
+    const machineUsedBytes =
+      memoryTotalBytes - (meminfo?.availableBytes ?? machine.freeMemoryBytes());
+    const groupUsedBytes =
+      limit !== undefined && capacity.memoryIsLimited
+        ? await groups.memoryUsedBytes(limit)
+        : undefined;
     return {
       groups,
       capacity,
@@ -109,14 +133,20 @@ export function createHostReader(options: HostReaderOptions): HostReader {
       const earlier = lastCpu;
       lastCpu = sample;
       // Counters of two groups have nothing to do with each other.
-      const cpuMillis = earlier?.source === sample.source ? cpuMillisBetween(earlier, sample) : undefined;
+      const cpuMillis =
+        earlier?.source === sample.source ? cpuMillisBetween(earlier, sample) : undefined;
       const usage = { memoryBytes: now.memoryUsedBytes, storageBytes: now.disk.usedBytes };
       return cpuMillis === undefined ? usage : { cpuMillis, ...usage };
     },
     async readConditions() {
       const { capacity, memoryIsJudged, memoryUsedBytes, disk } = await survey();
       const memoryTotalBytes = memoryIsJudged ? capacity.memoryBytes : 0;
-      const input = { memoryUsedBytes, memoryTotalBytes, diskUsedBytes: disk.usedBytes, diskTotalBytes: disk.totalBytes };
+      const input = {
+        memoryUsedBytes,
+        memoryTotalBytes,
+        diskUsedBytes: disk.usedBytes,
+        diskTotalBytes: disk.totalBytes,
+      };
       return (lastConditions = pressureConditions(input, lastConditions));
     },
   };

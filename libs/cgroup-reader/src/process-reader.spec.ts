@@ -10,8 +10,14 @@ interface FakeProcess {
   readonly damaged?: boolean;
 }
 
-/** A machine with these processes, by pid; each resident with 4 KiB. `onRead` may change them between two reads. */
-function machineOf(processes: Record<number, FakeProcess>, onRead: (path: string) => void = () => undefined): ProcessFiles {
+/**
+ * A machine with these processes, by pid; each resident with 4 KiB. `onRead` may change them
+ * between two reads.
+ */
+function machineOf(
+  processes: Record<number, FakeProcess>,
+  onRead: (path: string) => void = () => undefined,
+): ProcessFiles {
   return {
     processIds: () => Promise.resolve(Object.keys(processes).map(Number)),
     readText: async (path) => {
@@ -22,7 +28,9 @@ function machineOf(processes: Record<number, FakeProcess>, onRead: (path: string
       const { session, ticks = 0, start = 9, damaged = false } = process;
       if (name === 'status') return 'VmRSS: 4 kB\nThreads: 1\n';
       if (name === 'io') return 'read_bytes: 1\nwrite_bytes: 2\n';
-      return damaged ? 'damaged' : `${pid} (a) b) S 1 1 ${session} 0 -1 0 0 0 0 0 ${ticks} 0 0 0 20 0 1 0 ${start} 0 1`;
+      return damaged
+        ? 'damaged'
+        : `${pid} (a) b) S 1 1 ${session} 0 -1 0 0 0 0 0 ${ticks} 0 0 0 20 0 1 0 ${start} 0 1`;
     },
   };
 }
@@ -72,7 +80,10 @@ describe('ProcessReader', () => {
   });
 
   it('leaves out a member whose pid has gone to a process of another session', async () => {
-    const changing: Record<number, FakeProcess> = { 10: { session: 10, ticks: 1 }, 11: { session: 10, ticks: 2 } };
+    const changing: Record<number, FakeProcess> = {
+      10: { session: 10, ticks: 1 },
+      11: { session: 10, ticks: 2 },
+    };
     let looks = 0;
     const files = machineOf(changing, (path) => {
       if (path === '/proc/11/stat' && (looks += 1) === 2) changing[11] = { session: 12, ticks: 50 };
@@ -84,7 +95,9 @@ describe('ProcessReader', () => {
   });
 
   it('names a damaged file, and tells the rest and the others', async () => {
-    const read = await readerOf(machineOf({ 10: { session: 10, damaged: true }, 20: { session: 20, ticks: 1 } })).read([10, 20]);
+    const read = await readerOf(
+      machineOf({ 10: { session: 10, damaged: true }, 20: { session: 20, ticks: 1 } }),
+    ).read([10, 20]);
     expect(read.get(10)?.sample).not.toHaveProperty('cpu');
     expect(read.get(10)?.sample.pids).toEqual({ current: 1 });
     expect(read.get(10)?.problems.map(({ file }) => file)).toEqual(['/proc/<pid>/stat']);
@@ -92,7 +105,10 @@ describe('ProcessReader', () => {
   });
 
   it('looks at nothing when nobody is asked for, and says so where there is no /proc', async () => {
-    const nowhere: ProcessFiles = { readText: async () => undefined, processIds: async () => undefined };
+    const nowhere: ProcessFiles = {
+      readText: async () => undefined,
+      processIds: async () => undefined,
+    };
     expect((await readerOf(nowhere).read([])).size).toBe(0);
     await expect(readerOf(nowhere).read([1])).rejects.toMatchObject({
       kind: 'unimplemented',
@@ -102,8 +118,12 @@ describe('ProcessReader', () => {
 
   const onLinux = process.platform === 'linux' ? it : it.skip;
   onLinux('counts what a session on this machine uses, with its children', async () => {
-    const busy = 'sh -c "i=0; while [ \\$i -lt 200000 ]; do i=\\$((i+1)); done"; echo done; sleep 1000 & wait';
-    const leader = spawn('sh', ['-c', busy], { detached: true, stdio: ['ignore', 'pipe', 'ignore'] });
+    const busy =
+      'sh -c "i=0; while [ \\$i -lt 200000 ]; do i=\\$((i+1)); done"; echo done; sleep 1000 & wait';
+    const leader = spawn('sh', ['-c', busy], {
+      detached: true,
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
     const ended = once(leader, 'exit');
     try {
       await once(leader.stdout, 'data');

@@ -28,14 +28,24 @@ export interface ProcessReader {
   read(leaders: readonly number[]): Promise<ReadonlyMap<number, SampleResult>>;
 }
 
-export function createProcessReader({ clock, files = hostFiles }: ProcessReaderOptions): ProcessReader {
-  const textOf = (pid: number, name: string) => files.readText(`/proc/${pid}/${name}`, MAX_FILE_BYTES);
+export function createProcessReader({
+  clock,
+  files = hostFiles,
+}: ProcessReaderOptions): ProcessReader {
+  const textOf = (pid: number, name: string) =>
+    files.readText(`/proc/${pid}/${name}`, MAX_FILE_BYTES);
 
   /** The members of each session, its leader first. */
-  const findMembers = async (leaders: readonly number[]): Promise<ReadonlyMap<number, readonly number[]>> => {
+  const findMembers = async (
+    leaders: readonly number[],
+  ): Promise<ReadonlyMap<number, readonly number[]>> => {
     const members = new Map(leaders.map((leader) => [leader, [leader]]));
     const pids = await files.processIds();
-    if (pids === undefined) throw new CloudlessError('unimplemented', 'statistics of processes: this machine has no /proc');
+    if (pids === undefined)
+      throw new CloudlessError(
+        'unimplemented',
+        'statistics of processes: this machine has no /proc',
+      );
     for (const [index, pid] of pids.entries()) {
       if (index % TURN === TURN - 1) await nextTurn();
       const stat = members.has(pid) ? undefined : await textOf(pid, 'stat');
@@ -44,18 +54,30 @@ export function createProcessReader({ clock, files = hostFiles }: ProcessReaderO
     return members;
   };
 
-  const readSession = async (leader: number, members: readonly number[]): Promise<SampleResult | undefined> => {
+  const readSession = async (
+    leader: number,
+    members: readonly number[],
+  ): Promise<SampleResult | undefined> => {
     const beforeMs = clock.now();
-    const stats = await Promise.all(members.map(async (pid) => ({ pid, stat: await textOf(pid, 'stat') })));
+    const stats = await Promise.all(
+      members.map(async (pid) => ({ pid, stat: await textOf(pid, 'stat') })),
+    );
     const atMs = (beforeMs + clock.now()) / 2;
     const own = stats[0]?.stat;
     if (own === undefined) return undefined;
     const processes = await Promise.all(
       stats.map(async ({ pid, stat }): Promise<readonly ProcessTexts[]> => {
         // Another one may have got a pid since it was looked at.
-        if (stat === undefined || (pid !== leader && parsed(stat)?.sessionPid !== leader)) return [];
+        if (stat === undefined || (pid !== leader && parsed(stat)?.sessionPid !== leader))
+          return [];
         const [status, io] = [await textOf(pid, 'status'), await textOf(pid, 'io')];
-        return [{ stat, ...(status === undefined ? {} : { status }), ...(io === undefined ? {} : { io }) }];
+        return [
+          {
+            stat,
+            ...(status === undefined ? {} : { status }),
+            ...(io === undefined ? {} : { io }),
+          },
+        ];
       }),
     );
     const now = await textOf(leader, 'stat');
@@ -89,5 +111,9 @@ function parsed(stat: string): ProcStat | undefined {
   }
 }
 
-/** A pid may come again; a process that started at another time is another one. Damage is a problem of the sample. */
-const sourceOf = (leader: number, stat: string): string => `${leader}@${parsed(stat)?.startTicks ?? 'unknown'}`;
+/**
+ * A pid may come again; a process that started at another time is another one. Damage is a problem
+ * of the sample.
+ */
+const sourceOf = (leader: number, stat: string): string =>
+  `${leader}@${parsed(stat)?.startTicks ?? 'unknown'}`;

@@ -13,12 +13,14 @@ async function example(
   // README begin
   // The machine. CPU needs two readings.
   const host = createHostReader({ clock, dataDirectory: '/var/lib/cloudless' });
-  console.log(Object.keys(await host.readCapacity()).join(' ')); // cpuMillis memoryBytes storageBytes cgroupLayout
+  // cpuMillis memoryBytes storageBytes cgroupLayout
+  console.log(Object.keys(await host.readCapacity()).join(' '));
   console.log(Object.keys(await host.readUsage()).join(' ')); // memoryBytes storageBytes
   await clock.advance(10_000);
   console.log(Object.keys(await host.readUsage()).join(' ')); // cpuMillis memoryBytes storageBytes
 
-  // One container on it, named by a process in it. `files` is left out where the machine's own are meant.
+  // One container on it, named by a process in it. `files` is left out where the machine's own are
+  // meant.
   const containers = createContainerReader({ clock, files });
   const before = await containers.read({ pid: 4268, ownNetwork: true });
   await clock.advance(10_000);
@@ -54,7 +56,9 @@ describe('the example of the README', () => {
     const { files } = recordedGroups.v2Kernel68;
     const recorded: StatisticsFiles = { readText: (path) => Promise.resolve(files[path]) };
     await example(new ManualClock(), recorded, { log: (line) => void printed.push(String(line)) });
-    const said = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map((match) => match.groups?.['said']);
+    const said = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map(
+      (match) => match.groups?.['said'],
+    );
     expect(printed).toEqual(said);
     expect(printed).toHaveLength(8);
   });

@@ -3,12 +3,22 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { ManualClock } from '@cloudless/base/testing';
 import { ratesBetween, type ContainerSample } from '@cloudless/cgroup-stats';
-import { createContainerReader, hostFiles, type ContainerReader, type StatisticsFiles } from './index.js';
+import {
+  createContainerReader,
+  hostFiles,
+  type ContainerReader,
+  type StatisticsFiles,
+} from './index.js';
 import { makeOwnGroup } from './testing/own-group.js';
 
 const MIB = 1_048_576;
 const PERIOD_MS = 100;
-const makeGroup = () => makeOwnGroup(`cloudless-spec-${process.pid}`, { cpuMillis: 200, memoryBytes: 64 * MIB, pids: 50 });
+const makeGroup = () =>
+  makeOwnGroup(`cloudless-spec-${process.pid}`, {
+    cpuMillis: 200,
+    memoryBytes: 64 * MIB,
+    pids: 50,
+  });
 
 /** Tried once, as whether a test is skipped has to be known before it runs. */
 const refusal = ((made) => (typeof made === 'string' ? made : made.remove()))(makeGroup());
@@ -27,8 +37,9 @@ const withoutV1: StatisticsFiles = {
 };
 
 describe('ContainerReader on this machine', () => {
-  // Time here is what the kernel itself counts by, its periods of 100 ms: how busy the machine is has no part in it. Within each
-  // period in which the quota was used up it has been used, and in none can there be more.
+  // Time here is what the kernel itself counts by, its periods of 100 ms: how busy the machine is
+  // has no part in it. Within each period in which the quota was used up it has been used, and in
+  // none can there be more.
   onThisMachine(
     `measures 200 m of a busy loop, by v1 and by v2${why}`,
     async () => {
@@ -41,7 +52,10 @@ describe('ContainerReader on this machine', () => {
         group.add(pid);
         loop.stdin.write('go\n');
         const clock = new ManualClock();
-        const readers = [createContainerReader({ clock }), createContainerReader({ clock, files: withoutV1 })];
+        const readers = [
+          createContainerReader({ clock }),
+          createContainerReader({ clock, files: withoutV1 }),
+        ];
         const sampleAll = () => Promise.all(readers.map((reader) => sampleOf(reader, pid)));
         const first = await sampleAll();
         let last = first;
@@ -57,12 +71,17 @@ describe('ContainerReader on this machine', () => {
         expect(pids).toEqual({ current: 1, limit: 50 });
         if (pressure?.cpu !== undefined) expect(pressure.cpu.some?.totalNsec).toBeGreaterThan(0n);
 
-        const periods = Number((last[0]?.cpu?.throttling?.periods ?? 0n) - (first[0]?.cpu?.throttling?.periods ?? 0n));
+        const periods = Number(
+          (last[0]?.cpu?.throttling?.periods ?? 0n) - (first[0]?.cpu?.throttling?.periods ?? 0n),
+        );
         const fully = Number(throttled(last) - throttled(first)) / periods;
         first.forEach((before, index) => {
           const after = last[index] ?? before;
           if (before.cpu === undefined) return; // v2 is not mounted
-          const { cpuMillis } = ratesBetween({ ...before, atMs: 0 }, { ...after, atMs: periods * PERIOD_MS });
+          const { cpuMillis } = ratesBetween(
+            { ...before, atMs: 0 },
+            { ...after, atMs: periods * PERIOD_MS },
+          );
           expect(cpuMillis).toBeLessThanOrEqual(220);
           expect(cpuMillis).toBeGreaterThanOrEqual(180 * fully);
         });
@@ -76,14 +95,20 @@ describe('ContainerReader on this machine', () => {
   );
 
   it('reads its own process without failing, and does not take the group it is in for its own', async () => {
-    const result = await createContainerReader({ clock: new ManualClock() }).read({ pid: process.pid, ownNetwork: false });
-    expect(result?.sample).toMatchObject({ source: expect.stringMatching(`^${process.pid}@`) as string });
+    const result = await createContainerReader({ clock: new ManualClock() }).read({
+      pid: process.pid,
+      ownNetwork: false,
+    });
+    expect(result?.sample).toMatchObject({
+      source: expect.stringMatching(`^${process.pid}@`) as string,
+    });
     expect(result?.sample).not.toHaveProperty('memory');
     expect(result?.problems).toEqual([]);
   });
 });
 
-const throttled = ([sample]: readonly ContainerSample[]): bigint => sample?.cpu?.throttling?.throttledPeriods ?? 0n;
+const throttled = ([sample]: readonly ContainerSample[]): bigint =>
+  sample?.cpu?.throttling?.throttledPeriods ?? 0n;
 
 async function sampleOf(reader: ContainerReader, pid: number): Promise<ContainerSample> {
   const result = await reader.read({ pid, ownNetwork: false });

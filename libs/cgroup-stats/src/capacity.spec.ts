@@ -6,7 +6,14 @@ const quota = (quotaUsec: number) => ({ quotaUsec, periodUsec: 100_000 });
 
 describe('effectiveCapacity', () => {
   it.each([
-    { name: 'the machine', limits: {}, cpuMillis: 4_000, memoryBytes: 8 * GIB, cpuIsLimited: false, memoryIsLimited: false },
+    {
+      name: 'the machine',
+      limits: {},
+      cpuMillis: 4_000,
+      memoryBytes: 8 * GIB,
+      cpuIsLimited: false,
+      memoryIsLimited: false,
+    },
     {
       name: 'a quota',
       limits: { cpuQuota: quota(150_000) },
@@ -49,7 +56,9 @@ describe('effectiveCapacity', () => {
     },
   ])('$name', ({ limits, cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited }) => {
     const capacity = { cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited };
-    expect(effectiveCapacity({ cpuCount: 4, memoryTotalBytes: 8 * GIB, ...limits })).toEqual(capacity);
+    expect(effectiveCapacity({ cpuCount: 4, memoryTotalBytes: 8 * GIB, ...limits })).toEqual(
+      capacity,
+    );
   });
 
   it('rounds a quota down', () => {
@@ -60,7 +69,12 @@ describe('effectiveCapacity', () => {
 describe('pressureConditions', () => {
   const at = (percent: number, was: boolean) =>
     pressureConditions(
-      { memoryUsedBytes: percent * 10, memoryTotalBytes: 1_000, diskUsedBytes: percent * 7, diskTotalBytes: 700 },
+      {
+        memoryUsedBytes: percent * 10,
+        memoryTotalBytes: 1_000,
+        diskUsedBytes: percent * 7,
+        diskTotalBytes: 700,
+      },
       { memoryPressure: was, diskPressure: was },
     );
   it.each([
@@ -77,9 +91,19 @@ describe('pressureConditions', () => {
   });
 
   it('judges memory and disk apart, and begins without pressure', () => {
-    const input = { memoryUsedBytes: 90, memoryTotalBytes: 100, diskUsedBytes: 81, diskTotalBytes: 100 };
+    const input = {
+      memoryUsedBytes: 90,
+      memoryTotalBytes: 100,
+      diskUsedBytes: 81,
+      diskTotalBytes: 100,
+    };
     expect(pressureConditions(input)).toEqual({ memoryPressure: true, diskPressure: false });
-    expect(pressureConditions({ ...input, memoryTotalBytes: 0 }, { memoryPressure: true, diskPressure: true })).toEqual({
+    expect(
+      pressureConditions(
+        { ...input, memoryTotalBytes: 0 },
+        { memoryPressure: true, diskPressure: true },
+      ),
+    ).toEqual({
       memoryPressure: true,
       diskPressure: true,
     });
@@ -87,26 +111,49 @@ describe('pressureConditions', () => {
 
   it('does not flap while the value stays within 5 % of itself', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 0, max: 950 }), fc.array(fc.nat(50), { minLength: 2 }), (base, noise) => {
-        let conditions = pressureConditions({ memoryUsedBytes: 0, memoryTotalBytes: 1_000, diskUsedBytes: 0, diskTotalBytes: 0 });
-        let changes = 0;
-        for (const extra of noise) {
-          const next = pressureConditions(
-            { memoryUsedBytes: base + extra, memoryTotalBytes: 1_000, diskUsedBytes: 0, diskTotalBytes: 0 },
-            conditions,
-          );
-          if (next.memoryPressure !== conditions.memoryPressure) changes += 1;
-          conditions = next;
-        }
-        expect(changes).toBeLessThanOrEqual(1);
-      }),
+      fc.property(
+        fc.integer({ min: 0, max: 950 }),
+        fc.array(fc.nat(50), { minLength: 2 }),
+        (base, noise) => {
+          let conditions = pressureConditions({
+            memoryUsedBytes: 0,
+            memoryTotalBytes: 1_000,
+            diskUsedBytes: 0,
+            diskTotalBytes: 0,
+          });
+          let changes = 0;
+          for (const extra of noise) {
+            const next = pressureConditions(
+              {
+                memoryUsedBytes: base + extra,
+                memoryTotalBytes: 1_000,
+                diskUsedBytes: 0,
+                diskTotalBytes: 0,
+              },
+              conditions,
+            );
+            if (next.memoryPressure !== conditions.memoryPressure) changes += 1;
+            conditions = next;
+          }
+          expect(changes).toBeLessThanOrEqual(1);
+        },
+      ),
     );
   });
 });
 
 describe('the example of the README', () => {
   it('gives the share of a machine that a group may use', () => {
-    const capacity = effectiveCapacity({ cpuCount: 8, cpuQuota: parseCpuMax('250000 100000\n'), memoryTotalBytes: 16 * GIB });
-    expect(capacity).toEqual({ cpuMillis: 2_500, memoryBytes: 16 * GIB, cpuIsLimited: true, memoryIsLimited: false });
+    const capacity = effectiveCapacity({
+      cpuCount: 8,
+      cpuQuota: parseCpuMax('250000 100000\n'),
+      memoryTotalBytes: 16 * GIB,
+    });
+    expect(capacity).toEqual({
+      cpuMillis: 2_500,
+      memoryBytes: 16 * GIB,
+      cpuIsLimited: true,
+      memoryIsLimited: false,
+    });
   });
 });

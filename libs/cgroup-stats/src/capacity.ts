@@ -21,8 +21,16 @@ export interface Capacity {
   readonly memoryIsLimited: boolean;
 }
 
-/** The lesser of machine and group, for CPU and memory each. A part of a thousandth of a CPU is none. */
-export function effectiveCapacity({ cpuCount, cpuQuota, memoryTotalBytes, memoryLimitBytes }: MachineLimits): Capacity {
+/**
+ * The lesser of machine and group, for CPU and memory each. A part of a thousandth of a CPU is
+ * none.
+ */
+export function effectiveCapacity({
+  cpuCount,
+  cpuQuota,
+  memoryTotalBytes,
+  memoryLimitBytes,
+}: MachineLimits): Capacity {
   const machineMillis = cpuCount * 1_000;
   const quotaMillis = cpuQuota === undefined ? Infinity : quotaToMillis(cpuQuota);
   const limitBytes = memoryLimitBytes ?? Infinity;
@@ -54,12 +62,19 @@ export interface PressureConditions {
 }
 
 /**
- * Pressure begins above 85 % and ends below 80 %, so that a value around the mark does not make the node flap; between the two
- * the condition stays what it was. With a total of 0 it stays as well.
+ * Pressure begins above 85 % and ends below 80 %, so that a value around the mark does not make the
+ * node flap; between the two the condition stays what it was. With a total of 0 it stays as well.
  */
-export function pressureConditions(input: PressureInput, previous: PressureConditions = NO_PRESSURE): PressureConditions {
+export function pressureConditions(
+  input: PressureInput,
+  previous: PressureConditions = NO_PRESSURE,
+): PressureConditions {
   return {
-    memoryPressure: isPressed(input.memoryUsedBytes, input.memoryTotalBytes, previous.memoryPressure),
+    memoryPressure: isPressed(
+      input.memoryUsedBytes,
+      input.memoryTotalBytes,
+      previous.memoryPressure,
+    ),
     diskPressure: isPressed(input.diskUsedBytes, input.diskTotalBytes, previous.diskPressure),
   };
 }

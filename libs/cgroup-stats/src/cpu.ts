@@ -52,7 +52,9 @@ const DEFAULT_PERIOD_USEC = 100_000;
 export function parseCfsQuota(quotaText: string, periodText: string): CpuQuota | undefined {
   const quota = parseSingle('cpu.cfs_quota_us', quotaText);
   const periodUsec = positive('cpu.cfs_period_us', parseSingle('cpu.cfs_period_us', periodText));
-  return quota === '-1' ? undefined : { quotaUsec: positive('cpu.cfs_quota_us', quota), periodUsec };
+  return quota === '-1'
+    ? undefined
+    : { quotaUsec: positive('cpu.cfs_quota_us', quota), periodUsec };
 }
 
 function positive(file: string, text: string): number {
@@ -63,16 +65,27 @@ function positive(file: string, text: string): number {
 
 /**
  * Parses cgroup v2 `cpu.stat`; its microseconds become nanoseconds.
- * @param text - `key value` lines in any order; unknown keys are skipped, as newer kernels add some.
- * @throws {@link MalformedCgroupFileError} when `usage_usec` is missing or a value is not a whole number.
+ * @param text - `key value` lines in any order; unknown keys are skipped, as newer kernels add
+ *   some.
+ * @throws {@link MalformedCgroupFileError} when `usage_usec` is missing or a value is not a whole
+ *   number.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files"
  */
 export function parseCpuStat(text: string): CpuStat {
-  const keyed = parseKeyed('cpu.stat', text, ['usage_usec', 'user_usec', 'system_usec', ...THROTTLING, 'throttled_usec']);
+  const keyed = parseKeyed('cpu.stat', text, [
+    'usage_usec',
+    'user_usec',
+    'system_usec',
+    ...THROTTLING,
+    'throttled_usec',
+  ]);
   const user = keyed.whole('user_usec');
   const system = keyed.whole('system_usec');
   const throttled = keyed.whole('throttled_usec');
-  const throttling = toThrottling(keyed, throttled === undefined ? undefined : throttled * NSEC_PER_USEC);
+  const throttling = toThrottling(
+    keyed,
+    throttled === undefined ? undefined : throttled * NSEC_PER_USEC,
+  );
   return {
     usageNsec: keyed.needed('usage_usec') * NSEC_PER_USEC,
     ...(user === undefined ? {} : { userNsec: user * NSEC_PER_USEC }),
@@ -84,7 +97,8 @@ export function parseCpuStat(text: string): CpuStat {
 const NSEC_PER_USEC = 1_000n;
 
 /**
- * Parses `cpu.stat` of cgroup v1, which is about throttling only; `throttled_time` is in nanoseconds there.
+ * Parses `cpu.stat` of cgroup v1, which is about throttling only; `throttled_time` is in
+ * nanoseconds there.
  * @returns Undefined when the kernel has no bandwidth control.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/scheduler/sched-bwc.rst, "Statistics"
@@ -97,25 +111,34 @@ export function parseCpuThrottling(text: string): CpuThrottling | undefined {
 const THROTTLING = ['nr_periods', 'nr_throttled'];
 
 /** A file that was cut off in the middle of the three says nothing about them. */
-function toThrottling(keyed: KeyedFile, throttledNsec: bigint | undefined): CpuThrottling | undefined {
+function toThrottling(
+  keyed: KeyedFile,
+  throttledNsec: bigint | undefined,
+): CpuThrottling | undefined {
   const periods = keyed.whole('nr_periods');
   const throttledPeriods = keyed.whole('nr_throttled');
-  if (periods === undefined || throttledPeriods === undefined || throttledNsec === undefined) return undefined;
+  if (periods === undefined || throttledPeriods === undefined || throttledNsec === undefined)
+    return undefined;
   return { periods, throttledPeriods, throttledNsec };
 }
 
-/** Parses cgroup v1 `cpuacct.usage`: nanoseconds of CPU time. @throws {@link MalformedCgroupFileError} */
+/**
+ * Parses cgroup v1 `cpuacct.usage`: nanoseconds of CPU time. @throws {@link
+ * MalformedCgroupFileError}
+ */
 export function parseCpuacctUsage(text: string): CpuStat {
   return { usageNsec: parseWhole('cpuacct.usage', 1, parseSingle('cpuacct.usage', text)) };
 }
 
 /**
- * Counts the CPUs this process may run on from `/proc/<pid>/status`, line `Cpus_allowed_list` (`0-3,7`).
+ * Counts the CPUs this process may run on from `/proc/<pid>/status`, line `Cpus_allowed_list`
+ * (`0-3,7`).
  * @throws {@link MalformedCgroupFileError} when the line is missing or does not read as a list.
  */
 export function parseCpusAllowed(text: string): number {
   for (const { line, text: content } of linesOf(text)) {
-    if (content.startsWith(CPUS_ALLOWED)) return countCpus(line, content.slice(CPUS_ALLOWED.length).trim());
+    if (content.startsWith(CPUS_ALLOWED))
+      return countCpus(line, content.slice(CPUS_ALLOWED.length).trim());
   }
   throw new MalformedCgroupFileError(STATUS, 0, 'Cpus_allowed_list is missing');
 }
@@ -128,8 +151,10 @@ function countCpus(line: number, list: string): number {
     const end = comma < 0 ? list.length : comma;
     const range = list.slice(start, end);
     const [first = '', last = first] = range.split('-', 2);
-    const cpus = Number(parseWhole(STATUS, line, last)) - Number(parseWhole(STATUS, line, first)) + 1;
-    if (cpus < 1) throw new MalformedCgroupFileError(STATUS, line, `${JSON.stringify(range)} is no range`);
+    const cpus =
+      Number(parseWhole(STATUS, line, last)) - Number(parseWhole(STATUS, line, first)) + 1;
+    if (cpus < 1)
+      throw new MalformedCgroupFileError(STATUS, line, `${JSON.stringify(range)} is no range`);
     count += cpus;
     start = end + 1;
   }

@@ -1,8 +1,13 @@
-/** Hierarchies that speak of a container. `unified` is that of v2, which in a hybrid machine is there beside the others. */
+/**
+ * Hierarchies that speak of a container. `unified` is that of v2, which in a hybrid machine is
+ * there beside the others.
+ */
 export type GroupPart = 'cpu' | 'cpuacct' | 'memory' | 'io' | 'pids' | 'unified';
 
 /** The files to read in the directory of a group, by part and version. */
-export const groupFiles: Readonly<Record<GroupPart, { readonly 1: readonly string[]; readonly 2: readonly string[] }>> = {
+export const groupFiles: Readonly<
+  Record<GroupPart, { readonly 1: readonly string[]; readonly 2: readonly string[] }>
+> = {
   unified: { 1: [], 2: ['cpu.stat', 'cpu.pressure', 'memory.pressure', 'io.pressure'] },
   cpuacct: { 1: ['cpuacct.usage', 'cpuacct.usage_user', 'cpuacct.usage_sys'], 2: [] },
   cpu: { 1: ['cpu.stat', 'cpu.cfs_quota_us', 'cpu.cfs_period_us'], 2: ['cpu.max'] },
@@ -15,7 +20,14 @@ export const groupFiles: Readonly<Record<GroupPart, { readonly 1: readonly strin
       'memory.memsw.usage_in_bytes',
       'memory.memsw.limit_in_bytes',
     ],
-    2: ['memory.current', 'memory.stat', 'memory.max', 'memory.peak', 'memory.swap.current', 'memory.swap.max'],
+    2: [
+      'memory.current',
+      'memory.stat',
+      'memory.max',
+      'memory.peak',
+      'memory.swap.current',
+      'memory.swap.max',
+    ],
   },
   io: {
     1: [
@@ -29,7 +41,10 @@ export const groupFiles: Readonly<Record<GroupPart, { readonly 1: readonly strin
   pids: { 1: ['pids.current', 'pids.max'], 2: ['pids.current', 'pids.max'] },
 };
 
-/** What was found in a group's directory: texts by name of file. A file that is not there is not named. */
+/**
+ * What was found in a group's directory: texts by name of file. A file that is not there is not
+ * named.
+ */
 export interface GroupTexts {
   readonly version: 1 | 2;
   readonly texts: Readonly<Record<string, string>>;

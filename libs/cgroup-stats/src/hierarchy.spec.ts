@@ -22,9 +22,15 @@ describe('detectCgroupLayout', () => {
     { name: 'v1', text: V1, layout: 'v1' },
     { name: 'v2', text: V2, layout: 'v2' },
     { name: 'hybrid', text: V1 + UNIFIED, layout: 'hybrid' },
-    { name: 'v2 with a named v1 hierarchy that has no controller', text: `${NAMED}\n${UNIFIED}`, layout: 'v2' },
+    {
+      name: 'v2 with a named v1 hierarchy that has no controller',
+      text: `${NAMED}\n${UNIFIED}`,
+      layout: 'v2',
+    },
     { name: 'none', text: '31 23 0:28 / / rw - ext4 /dev/vda rw\n', layout: 'none' },
-  ])('$name', ({ text, layout }) => expect(detectCgroupLayout(parseCgroupMounts(text))).toBe(layout));
+  ])('$name', ({ text, layout }) =>
+    expect(detectCgroupLayout(parseCgroupMounts(text))).toBe(layout),
+  );
 });
 
 describe('parseCgroupMounts', () => {
@@ -41,7 +47,9 @@ describe('parseCgroupMounts', () => {
   });
 
   it('refuses a line without fields', () => {
-    expect(() => parseCgroupMounts(`${V2}oops\n`)).toThrow(expect.objectContaining({ line: 2 }) as Error);
+    expect(() => parseCgroupMounts(`${V2}oops\n`)).toThrow(
+      expect.objectContaining({ line: 2 }) as Error,
+    );
   });
 });
 
@@ -91,9 +99,21 @@ describe('locateCgroup', () => {
       version: 1,
       directories: ['/sys/fs/cgroup/memory'],
     },
-    { name: 'a path out of the namespace', found: locate(V2, '0::/../x\n', 'cpu'), version: 2, directories: ['/sys/fs/cgroup'] },
-    { name: 'no membership', found: locate(V2, '', 'cpu'), version: 2, directories: ['/sys/fs/cgroup'] },
-  ])('$name', ({ found, version, directories }) => expect(found).toMatchObject({ version, directories }));
+    {
+      name: 'a path out of the namespace',
+      found: locate(V2, '0::/../x\n', 'cpu'),
+      version: 2,
+      directories: ['/sys/fs/cgroup'],
+    },
+    {
+      name: 'no membership',
+      found: locate(V2, '', 'cpu'),
+      version: 2,
+      directories: ['/sys/fs/cgroup'],
+    },
+  ])('$name', ({ found, version, directories }) =>
+    expect(found).toMatchObject({ version, directories }),
+  );
 
   it('finds nothing where nothing is mounted', () => {
     expect(locate('', '0::/\n', 'cpu')).toBeUndefined();
@@ -103,7 +123,9 @@ describe('locateCgroup', () => {
 describe('groupDirectory', () => {
   const find = (mountinfo: string, cgroup: string, controller: string | undefined) => {
     const memberships = parseProcCgroup(cgroup);
-    return groupDirectory(parseCgroupMounts(mountinfo), controller, (mount) => pathInHierarchy(memberships, mount));
+    return groupDirectory(parseCgroupMounts(mountinfo), controller, (mount) =>
+      pathInHierarchy(memberships, mount),
+    );
   };
   /** The same hierarchy twice: a part of it, and the whole. */
   const TWICE = `35 31 0:32 /docker/abc /run/part ro - cgroup cgroup rw,memory
@@ -111,7 +133,12 @@ describe('groupDirectory', () => {
 `;
 
   it.each([
-    { name: 'v2', found: find(V2, '0::/a/b\n', 'memory'), version: 2, directory: '/sys/fs/cgroup/a/b' },
+    {
+      name: 'v2',
+      found: find(V2, '0::/a/b\n', 'memory'),
+      version: 2,
+      directory: '/sys/fs/cgroup/a/b',
+    },
     {
       name: 'v1 before v2',
       found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', 'cpuacct'),
@@ -154,7 +181,9 @@ describe('groupDirectory', () => {
       version: 2,
       directory: '/a',
     },
-  ])('finds $name', ({ found, version, directory }) => expect(found).toEqual({ version, directory }));
+  ])('finds $name', ({ found, version, directory }) =>
+    expect(found).toEqual({ version, directory }),
+  );
 
   it.each([
     { name: 'the group of everything', found: find(V2, '0::/\n', 'memory') },
@@ -162,7 +191,10 @@ describe('groupDirectory', () => {
     { name: 'a group out of the namespace', found: find(V2, '0::/../x\n', 'memory') },
     { name: 'a way back to the top', found: find(V2, '0::/a/../../x\n', 'memory') },
     { name: 'a process in no such hierarchy', found: find(V1, '2:cpu,cpuacct:/a\n', 'memory') },
-    { name: 'v2 where there is none', found: find(V1, '4:memory:/docker/abc/x\n0::/x\n', undefined) },
+    {
+      name: 'v2 where there is none',
+      found: find(V1, '4:memory:/docker/abc/x\n0::/x\n', undefined),
+    },
     { name: 'anything where nothing is mounted', found: find('', '0::/a\n', 'memory') },
   ])('does not find $name', ({ found }) => expect(found).toBeUndefined());
 });

@@ -9,7 +9,14 @@ export { cpuMillisBetween, ratesBetween } from './rates.js';
 export type { ContainerRates, CpuSample } from './rates.js';
 export { effectiveCapacity, pressureConditions, quotaToMillis } from './capacity.js';
 export type { Capacity, MachineLimits, PressureConditions, PressureInput } from './capacity.js';
-export { parseCfsQuota, parseCpuMax, parseCpuStat, parseCpuThrottling, parseCpuacctUsage, parseCpusAllowed } from './cpu.js';
+export {
+  parseCfsQuota,
+  parseCpuMax,
+  parseCpuStat,
+  parseCpuThrottling,
+  parseCpuacctUsage,
+  parseCpusAllowed,
+} from './cpu.js';
 export type { CpuQuota, CpuStat, CpuThrottling } from './cpu.js';
 export { parseMeminfo, parseMemoryStat, workingSetBytes } from './memory.js';
 export type { Meminfo, MemoryStat } from './memory.js';
@@ -30,5 +37,11 @@ export {
   parseProcCgroup,
   pathInHierarchy,
 } from './hierarchy.js';
-export type { CgroupLayout, CgroupLocation, CgroupMembership, CgroupMount, GroupDirectory } from './hierarchy.js';
+export type {
+  CgroupLayout,
+  CgroupLocation,
+  CgroupMembership,
+  CgroupMount,
+  GroupDirectory,
+} from './hierarchy.js';
 export { MalformedCgroupFileError } from './malformed.js';

@@ -2,8 +2,9 @@ import { fieldsOf, linesOf, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /**
- * What a group has read from and written to block devices since it was created, all devices together. A device that lies on
- * another one (device mapper, loop) counts beside it, as the kernel counts each.
+ * What a group has read from and written to block devices since it was created, all devices
+ * together. A device that lies on another one (device mapper, loop) counts beside it, as the kernel
+ * counts each.
  */
 export interface IoUse {
   readonly readBytes: bigint;
@@ -14,10 +15,12 @@ export interface IoUse {
 }
 
 /**
- * Parses cgroup v2 `io.stat`. Empty: nothing has been read or written. Unknown keys are skipped, as controllers add some.
+ * Parses cgroup v2 `io.stat`. Empty: nothing has been read or written. Unknown keys are skipped, as
+ * controllers add some.
  *
- * Kernels 5.13 to 5.17 do not end the line of a device without counters, so that several stand on one; and any kernel may end with
- * one that is still being set up. A device that the kernel calls `(unknown)` lies hidden beneath another one: it is left out.
+ * Kernels 5.13 to 5.17 do not end the line of a device without counters, so that several stand on
+ * one; and any kernel may end with one that is still being set up. A device that the kernel calls
+ * `(unknown)` lies hidden beneath another one: it is left out.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst, "IO Interface Files"
  */
@@ -40,7 +43,12 @@ export function parseIoStat(text: string): IoUse {
       }
     }
   }
-  return { readBytes: sums.rbytes, writeBytes: sums.wbytes, readOperations: sums.rios, writeOperations: sums.wios };
+  return {
+    readBytes: sums.rbytes,
+    writeBytes: sums.wbytes,
+    readOperations: sums.rios,
+    writeOperations: sums.wios,
+  };
 }
 
 const isSummed = (key: string): key is 'rbytes' | 'wbytes' | 'rios' | 'wios' =>
@@ -53,10 +61,11 @@ export interface ReadWrite {
 }
 
 /**
- * Parses cgroup v1 `blkio.throttle.io_service_bytes` and `blkio.throttle.io_serviced`, also their `_recursive` forms.
+ * Parses cgroup v1 `blkio.throttle.io_service_bytes` and `blkio.throttle.io_serviced`, also their
+ * `_recursive` forms.
  * @param file - Its name, for the message of an error.
- * @returns Undefined when no device is named: nothing was counted. Newer kernels (seen on 6.18) count a device only once a limit has
- *   been set for it, so that this does not mean 0.
+ * @returns Undefined when no device is named: nothing was counted. Newer kernels (seen on 6.18)
+ *   count a device only once a limit has been set for it, so that this does not mean 0.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/admin-guide/cgroup-v1/blkio-controller.rst
  */
@@ -70,7 +79,8 @@ export function parseThrottleIo(file: string, text: string): ReadWrite | undefin
       continue;
     }
     if (!isDevice(device)) throw noDevice(file, line, device);
-    if (value === undefined) throw new MalformedCgroupFileError(file, line, 'a line without a value');
+    if (value === undefined)
+      throw new MalformedCgroupFileError(file, line, 'a line without a value');
     const amount = parseWhole(file, line, value);
     if (device === UNKNOWN) continue;
     devices += 1;
@@ -85,4 +95,8 @@ const UNKNOWN = '(unknown)';
 const isDevice = (field: string): boolean => /^\d{1,10}:\d{1,10}$/.test(field) || field === UNKNOWN;
 
 const noDevice = (file: string, line: number, field: string): MalformedCgroupFileError =>
-  new MalformedCgroupFileError(file, line, `${JSON.stringify(field.slice(0, 40))} is not a device, as in 8:0`);
+  new MalformedCgroupFileError(
+    file,
+    line,
+    `${JSON.stringify(field.slice(0, 40))} is not a device, as in 8:0`,
+  );

@@ -7,7 +7,10 @@ export interface Line {
   readonly text: string;
 }
 
-/** The lines of a file, one at a time; empty ones are left out. Holds one line, whatever the size of the file. */
+/**
+ * The lines of a file, one at a time; empty ones are left out. Holds one line, whatever the size of
+ * the file.
+ */
 export function* linesOf(text: string): Generator<Line> {
   for (let line = 1, start = 0; start < text.length; line += 1) {
     const newline = text.indexOf('\n', start);
@@ -25,17 +28,23 @@ export function* fieldsOf(line: string): Generator<string> {
 }
 
 /**
- * Reads `key value` lines. Every line must have a value; only those of `wanted` are kept, the first of each key, so that a file
- * of any length takes no room.
+ * Reads `key value` lines. Every line must have a value; only those of `wanted` are kept, the first
+ * of each key, so that a file of any length takes no room.
  */
-export function parseKeyed(file: string, text: string, wanted: readonly string[], separator: RegExp = /\s+/): KeyedFile {
+export function parseKeyed(
+  file: string,
+  text: string,
+  wanted: readonly string[],
+  separator: RegExp = /\s+/,
+): KeyedFile {
   const keys = new Set(wanted);
   const values = new Map<string, bigint>();
   for (const { line, text: content } of linesOf(text)) {
     const end = content.search(separator);
     if (end < 0) throw new MalformedCgroupFileError(file, line, 'a line without a value');
     const key = content.slice(0, end);
-    if (keys.has(key) && !values.has(key)) values.set(key, parseWhole(file, line, content.split(separator, 2)[1]?.trim() ?? ''));
+    if (keys.has(key) && !values.has(key))
+      values.set(key, parseWhole(file, line, content.split(separator, 2)[1]?.trim() ?? ''));
   }
   return {
     whole: (key) => values.get(key),
@@ -61,7 +70,8 @@ export function parseSingle(file: string, text: string): string {
   const first = lines.next();
   if (first.done === true) throw new MalformedCgroupFileError(file, 0, 'the file is empty');
   const second = lines.next();
-  if (second.done !== true) throw new MalformedCgroupFileError(file, second.value.line, 'more than one line');
+  if (second.done !== true)
+    throw new MalformedCgroupFileError(file, second.value.line, 'more than one line');
   return first.value.text;
 }
 
@@ -70,6 +80,10 @@ const WHOLE = /^\d{1,20}$/;
 
 export function parseWhole(file: string, line: number, text: string): bigint {
   if (!WHOLE.test(text))
-    throw new MalformedCgroupFileError(file, line, `${JSON.stringify(text.slice(0, 40))} is not a whole number`);
+    throw new MalformedCgroupFileError(
+      file,
+      line,
+      `${JSON.stringify(text.slice(0, 40))} is not a whole number`,
+    );
   return BigInt(text);
 }

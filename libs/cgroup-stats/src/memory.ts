@@ -4,7 +4,9 @@ import { parseKeyed } from './lines.js';
 export interface Meminfo {
   readonly totalBytes: number;
   readonly freeBytes: number;
-  /** What can be had without swapping; kernels before 3.14 do not say, then free + buffers + cached. */
+  /**
+   * What can be had without swapping; kernels before 3.14 do not say, then free + buffers + cached.
+   */
   readonly availableBytes: number;
   readonly swapTotalBytes: number;
   readonly swapFreeBytes: number;
@@ -33,7 +35,15 @@ export function parseMeminfo(text: string): Meminfo {
   };
 }
 
-const MEMINFO_KEYS = ['MemTotal', 'MemFree', 'MemAvailable', 'Buffers', 'Cached', 'SwapTotal', 'SwapFree'];
+const MEMINFO_KEYS = [
+  'MemTotal',
+  'MemFree',
+  'MemAvailable',
+  'Buffers',
+  'Cached',
+  'SwapTotal',
+  'SwapFree',
+];
 
 /** What `memory.stat` says of a group and all below it, bytes. */
 export interface MemoryStat {
@@ -48,8 +58,8 @@ export interface MemoryStat {
 }
 
 /**
- * Parses `memory.stat`. In v1 the plain keys are about the group alone, so `total_inactive_file` comes before `inactive_file`, and
- * so on.
+ * Parses `memory.stat`. In v1 the plain keys are about the group alone, so `total_inactive_file`
+ * comes before `inactive_file`, and so on.
  * @throws {@link MalformedCgroupFileError} when neither is there or a value is not a whole number.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst
  */
@@ -62,7 +72,10 @@ export function parseMemoryStat(text: string): MemoryStat {
     }
     return undefined;
   };
-  const [fileBytes, anonBytes] = [first('total_cache', 'cache', 'file'), first('total_rss', 'rss', 'anon')];
+  const [fileBytes, anonBytes] = [
+    first('total_cache', 'cache', 'file'),
+    first('total_rss', 'rss', 'anon'),
+  ];
   const swapBytes = first('total_swap', 'swap');
   return {
     inactiveFileBytes: first('total_inactive_file') ?? Number(keyed.needed('inactive_file')),
@@ -76,9 +89,12 @@ const TOTALS = ['inactive_file', 'cache', 'rss', 'swap'];
 const STAT_KEYS = [...TOTALS, ...TOTALS.map((key) => `total_${key}`), 'file', 'anon'];
 
 /**
- * Memory in use that cannot simply be dropped: usage without inactive page cache, as the kubelet and cAdvisor count it; never
- * below 0.
+ * Memory in use that cannot simply be dropped: usage without inactive page cache, as the kubelet
+ * and cAdvisor count it; never below 0.
  */
-export function workingSetBytes(usageBytes: number, stat: Pick<MemoryStat, 'inactiveFileBytes'>): number {
+export function workingSetBytes(
+  usageBytes: number,
+  stat: Pick<MemoryStat, 'inactiveFileBytes'>,
+): number {
   return Math.max(0, usageBytes - stat.inactiveFileBytes);
 }

@@ -1,7 +1,10 @@
 import { fieldsOf, linesOf, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
-/** What went through the interfaces of one network namespace since they were made, all but `lo` together. */
+/**
+ * What went through the interfaces of one network namespace since they were made, all but `lo`
+ * together.
+ */
 export interface NetworkUse {
   readonly receivedBytes: bigint;
   readonly receivedPackets: bigint;
@@ -14,8 +17,8 @@ export interface NetworkUse {
 }
 
 /**
- * Parses `/proc/<pid>/net/dev`: two lines of headings, then one for each interface of the process's network namespace. `lo` is
- * left out: what stays inside is no traffic.
+ * Parses `/proc/<pid>/net/dev`: two lines of headings, then one for each interface of the process's
+ * network namespace. `lo` is left out: what stays inside is no traffic.
  * @throws {@link MalformedCgroupFileError}
  * @see proc_pid_net(5)
  */
@@ -24,7 +27,8 @@ export function parseNetDev(text: string): NetworkUse {
   let headings = 0;
   for (const { line, text: content } of linesOf(text)) {
     if (headings < HEADINGS) {
-      if (!content.includes('|')) throw new MalformedCgroupFileError(FILE, line, 'not the headings of this file');
+      if (!content.includes('|'))
+        throw new MalformedCgroupFileError(FILE, line, 'not the headings of this file');
       headings += 1;
       continue;
     }
@@ -33,12 +37,29 @@ export function parseNetDev(text: string): NetworkUse {
     if (colon < 1) throw new MalformedCgroupFileError(FILE, line, 'no name of an interface');
     const values = countersOf(line, content.slice(colon + 1));
     if (content.slice(0, colon) !== 'lo')
-      COLUMNS.forEach((column, index) => (sums[index] = (sums[index] ?? 0n) + (values[column] ?? 0n)));
+      COLUMNS.forEach(
+        (column, index) => (sums[index] = (sums[index] ?? 0n) + (values[column] ?? 0n)),
+      );
   }
   if (headings < HEADINGS) throw new MalformedCgroupFileError(FILE, 0, 'the headings are missing');
-  const [receivedBytes = 0n, receivedPackets = 0n, receivedErrors = 0n, receivedDropped = 0n, ...sent] = sums;
+  const [
+    receivedBytes = 0n,
+    receivedPackets = 0n,
+    receivedErrors = 0n,
+    receivedDropped = 0n,
+    ...sent
+  ] = sums;
   const [sentBytes = 0n, sentPackets = 0n, sentErrors = 0n, sentDropped = 0n] = sent;
-  return { receivedBytes, receivedPackets, receivedErrors, receivedDropped, sentBytes, sentPackets, sentErrors, sentDropped };
+  return {
+    receivedBytes,
+    receivedPackets,
+    receivedErrors,
+    receivedDropped,
+    sentBytes,
+    sentPackets,
+    sentErrors,
+    sentDropped,
+  };
 }
 
 /** Eight columns for each direction, of which bytes, packets, errs and drop come first. */

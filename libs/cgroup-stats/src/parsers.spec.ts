@@ -55,26 +55,47 @@ const STAT =
   '10693 (a) (b c) R 10648 10648 2204 0 -1 4194304 101 0 0 0 7 8 5 6 20 0 1 0 230565 3133440 388 18446744073709551615 1 1 1 0 0 0';
 const PROC_MEMORY =
   'Name:\tnode\nGroups:\t \nVmHWM:\t  9000 kB\nVmRSS:\t    1652 kB\nRssAnon:\t     112 kB\nRssFile:\t    1500 kB\nRssShmem:\t      40 kB\nVmSwap:\t       8 kB\nThreads:\t7\n';
-const PROC_IO = 'rchar: 6976\nwchar: 1\nsyscr: 10\nsyscw: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n';
+const PROC_IO =
+  'rchar: 6976\nwchar: 1\nsyscr: 10\nsyscw: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n';
 const STATUS = 'Name:\tnode\nCpus_allowed:\t8f\nCpus_allowed_list:\t0-3,7\nMems_allowed_list:\t0\n';
 
 describe('parsers', () => {
   it.each([
-    { name: 'cpu.max', parse: () => parseCpuMax('150000 100000\n'), gives: { quotaUsec: 150_000, periodUsec: 100_000 } },
+    {
+      name: 'cpu.max',
+      parse: () => parseCpuMax('150000 100000\n'),
+      gives: { quotaUsec: 150_000, periodUsec: 100_000 },
+    },
     { name: 'cpu.max without a limit', parse: () => parseCpuMax('max 100000\n'), gives: undefined },
-    { name: 'cpu.max without a period', parse: () => parseCpuMax('50000'), gives: { quotaUsec: 50_000, periodUsec: 100_000 } },
+    {
+      name: 'cpu.max without a period',
+      parse: () => parseCpuMax('50000'),
+      gives: { quotaUsec: 50_000, periodUsec: 100_000 },
+    },
     {
       name: 'cpu.cfs_quota_us',
       parse: () => parseCfsQuota('200000\n', '100000\n'),
       gives: { quotaUsec: 200_000, periodUsec: 100_000 },
     },
-    { name: 'cpu.cfs_quota_us without a limit', parse: () => parseCfsQuota('-1\n', '100000\n'), gives: undefined },
+    {
+      name: 'cpu.cfs_quota_us without a limit',
+      parse: () => parseCfsQuota('-1\n', '100000\n'),
+      gives: undefined,
+    },
     {
       name: 'cpu.stat, microseconds to nanoseconds',
       parse: () => parseCpuStat(CPU_STAT),
-      gives: { usageNsec: 293_092_136_000n, userNsec: 259_624_142_000n, systemNsec: 33_467_993_000n },
+      gives: {
+        usageNsec: 293_092_136_000n,
+        userNsec: 259_624_142_000n,
+        systemNsec: 33_467_993_000n,
+      },
     },
-    { name: 'cpu.stat of an old kernel', parse: () => parseCpuStat('usage_usec 5\n'), gives: { usageNsec: 5_000n } },
+    {
+      name: 'cpu.stat of an old kernel',
+      parse: () => parseCpuStat('usage_usec 5\n'),
+      gives: { usageNsec: 5_000n },
+    },
     {
       name: 'cpuacct.usage beyond 53 bits',
       parse: () => parseCpuacctUsage('18446744073709551615\n'),
@@ -95,11 +116,29 @@ describe('parsers', () => {
     {
       name: '/proc/meminfo of an old kernel',
       parse: () => parseMeminfo('MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 20 kB\n'),
-      gives: { totalBytes: 102_400, freeBytes: 10_240, availableBytes: 35_840, swapTotalBytes: 0, swapFreeBytes: 0 },
+      gives: {
+        totalBytes: 102_400,
+        freeBytes: 10_240,
+        availableBytes: 35_840,
+        swapTotalBytes: 0,
+        swapFreeBytes: 0,
+      },
     },
-    { name: 'memory.max', parse: () => parseLimit('memory.max', '536870912\n'), gives: 536_870_912 },
-    { name: 'memory.max without a limit', parse: () => parseLimit('memory.max', 'max\n'), gives: undefined },
-    { name: 'memory.limit_in_bytes', parse: () => parseLimit('memory.limit_in_bytes', '536870912\n'), gives: 536_870_912 },
+    {
+      name: 'memory.max',
+      parse: () => parseLimit('memory.max', '536870912\n'),
+      gives: 536_870_912,
+    },
+    {
+      name: 'memory.max without a limit',
+      parse: () => parseLimit('memory.max', 'max\n'),
+      gives: undefined,
+    },
+    {
+      name: 'memory.limit_in_bytes',
+      parse: () => parseLimit('memory.limit_in_bytes', '536870912\n'),
+      gives: 536_870_912,
+    },
     {
       name: 'memory.limit_in_bytes without a limit, 4 KiB pages',
       parse: () => parseLimit('memory.limit_in_bytes', '9223372036854771712\n'),
@@ -110,7 +149,11 @@ describe('parsers', () => {
       parse: () => parseLimit('memory.limit_in_bytes', '9223372036854710272\n'),
       gives: undefined,
     },
-    { name: 'memory.usage_in_bytes', parse: () => parseAmount('memory.usage_in_bytes', '16027648\n'), gives: 16_027_648 },
+    {
+      name: 'memory.usage_in_bytes',
+      parse: () => parseAmount('memory.usage_in_bytes', '16027648\n'),
+      gives: 16_027_648,
+    },
     {
       name: 'memory.stat of v1 counts the groups below',
       parse: () => parseMemoryStat(MEMORY_STAT_V1),
@@ -123,19 +166,40 @@ describe('parsers', () => {
     },
     {
       name: 'memory.stat of v1 with swap, totals before the group alone',
-      parse: () => parseMemoryStat('cache 1\nrss 2\nswap 3\ninactive_file 4\ntotal_swap 30\ntotal_rss 20\ntotal_cache 10\n'),
+      parse: () =>
+        parseMemoryStat(
+          'cache 1\nrss 2\nswap 3\ninactive_file 4\ntotal_swap 30\ntotal_rss 20\ntotal_cache 10\n',
+        ),
       gives: { inactiveFileBytes: 4, fileBytes: 10, anonBytes: 20, swapBytes: 30 },
     },
-    { name: 'memory.memsw.limit_in_bytes', parse: () => parseLimit('memory.memsw.limit_in_bytes', '4096\n'), gives: 4_096 },
+    {
+      name: 'memory.memsw.limit_in_bytes',
+      parse: () => parseLimit('memory.memsw.limit_in_bytes', '4096\n'),
+      gives: 4_096,
+    },
     { name: 'a limit of 0', parse: () => parseLimit('memory.swap.max', '0\n'), gives: 0 },
     { name: 'pids.current', parse: () => parseAmount('pids.current', '7\n'), gives: 7 },
     { name: 'pids.max', parse: () => parseLimit('pids.max', '512\n'), gives: 512 },
-    { name: 'pids.max without a limit', parse: () => parseLimit('pids.max', 'max\n'), gives: undefined },
-    { name: 'cpuacct.usage_user', parse: () => parseCounter('cpuacct.usage_user', '324000000\n'), gives: 324_000_000n },
+    {
+      name: 'pids.max without a limit',
+      parse: () => parseLimit('pids.max', 'max\n'),
+      gives: undefined,
+    },
+    {
+      name: 'cpuacct.usage_user',
+      parse: () => parseCounter('cpuacct.usage_user', '324000000\n'),
+      gives: 324_000_000n,
+    },
     {
       name: 'cpu.stat of v2 with throttling, microseconds to nanoseconds',
-      parse: () => parseCpuStat('usage_usec 9\nnr_periods 12\nnr_throttled 3\nthrottled_usec 45\nnr_bursts 0\nburst_usec 0\n'),
-      gives: { usageNsec: 9_000n, throttling: { periods: 12n, throttledPeriods: 3n, throttledNsec: 45_000n } },
+      parse: () =>
+        parseCpuStat(
+          'usage_usec 9\nnr_periods 12\nnr_throttled 3\nthrottled_usec 45\nnr_bursts 0\nburst_usec 0\n',
+        ),
+      gives: {
+        usageNsec: 9_000n,
+        throttling: { periods: 12n, throttledPeriods: 3n, throttledNsec: 45_000n },
+      },
     },
     {
       name: 'cpu.stat of v2 that ends in the middle of throttling',
@@ -144,10 +208,15 @@ describe('parsers', () => {
     },
     {
       name: 'cpu.stat of v1, nanoseconds',
-      parse: () => parseCpuThrottling('nr_periods 12\nnr_throttled 3\nthrottled_time 45\nwait_sum 5\n'),
+      parse: () =>
+        parseCpuThrottling('nr_periods 12\nnr_throttled 3\nthrottled_time 45\nwait_sum 5\n'),
       gives: { periods: 12n, throttledPeriods: 3n, throttledNsec: 45n },
     },
-    { name: 'cpu.stat of v1 without bandwidth control', parse: () => parseCpuThrottling(''), gives: undefined },
+    {
+      name: 'cpu.stat of v1 without bandwidth control',
+      parse: () => parseCpuThrottling(''),
+      gives: undefined,
+    },
     {
       name: 'io.stat, all devices together, other keys skipped',
       parse: () => parseIoStat(IO_STAT),
@@ -160,7 +229,10 @@ describe('parsers', () => {
     },
     {
       name: 'io.stat without the device that lies beneath another',
-      parse: () => parseIoStat('(unknown) rbytes=1 wbytes=2 rios=3 wios=4\n8:0 rbytes=1 wbytes=0 rios=1 wios=0\n'),
+      parse: () =>
+        parseIoStat(
+          '(unknown) rbytes=1 wbytes=2 rios=3 wios=4\n8:0 rbytes=1 wbytes=0 rios=1 wios=0\n',
+        ),
       gives: { readBytes: 1n, writeBytes: 0n, readOperations: 1n, writeOperations: 0n },
     },
     {
@@ -180,13 +252,19 @@ describe('parsers', () => {
     },
     {
       name: 'blkio.throttle.io_serviced of a device beneath another',
-      parse: () => parseThrottleIo('blkio.throttle.io_serviced', '(unknown) Read 5\n8:0 Read 2\n8:0 Write 1\nTotal 8\n'),
+      parse: () =>
+        parseThrottleIo(
+          'blkio.throttle.io_serviced',
+          '(unknown) Read 5\n8:0 Read 2\n8:0 Write 1\nTotal 8\n',
+        ),
       gives: { read: 2n, write: 1n },
     },
     {
       name: '/proc/<pid>/net/dev, all but lo together',
       parse: () =>
-        parseNetDev(`${NET_HEAD}    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n${ETH0} wg-0:1 1 1 1 0 0 0 0 1 1 1 1 0 0 0 0\n`),
+        parseNetDev(
+          `${NET_HEAD}    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n${ETH0} wg-0:1 1 1 1 0 0 0 0 1 1 1 1 0 0 0 0\n`,
+        ),
       gives: {
         receivedBytes: 101n,
         receivedPackets: 11n,
@@ -207,13 +285,24 @@ describe('parsers', () => {
       name: 'memory.pressure, microseconds to nanoseconds',
       parse: () => parsePressure('memory.pressure', PRESSURE),
       gives: {
-        some: { avg10Percent: 12.49, avg60Percent: 2.25, avg300Percent: 0.47, totalNsec: 1_753_100_000n },
-        full: { avg10Percent: 100, avg60Percent: 2.22, avg300Percent: 0.46, totalNsec: 1_747_832_000n },
+        some: {
+          avg10Percent: 12.49,
+          avg60Percent: 2.25,
+          avg300Percent: 0.47,
+          totalNsec: 1_753_100_000n,
+        },
+        full: {
+          avg10Percent: 100,
+          avg60Percent: 2.22,
+          avg300Percent: 0.46,
+          totalNsec: 1_747_832_000n,
+        },
       },
     },
     {
       name: 'cpu.pressure before kernel 5.13',
-      parse: () => parsePressure('cpu.pressure', 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n'),
+      parse: () =>
+        parsePressure('cpu.pressure', 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n'),
       gives: { some: { avg10Percent: 0, avg60Percent: 0, avg300Percent: 0, totalNsec: 0n } },
     },
     {
@@ -236,14 +325,24 @@ describe('parsers', () => {
     {
       name: 'memory and threads of /proc/<pid>/status',
       parse: () => parseProcMemory(PROC_MEMORY),
-      gives: { residentBytes: 1_652 * 1_024, anonBytes: 112 * 1_024, fileBytes: 1_540 * 1_024, swapBytes: 8 * 1_024, threads: 7 },
+      gives: {
+        residentBytes: 1_652 * 1_024,
+        anonBytes: 112 * 1_024,
+        fileBytes: 1_540 * 1_024,
+        swapBytes: 8 * 1_024,
+        threads: 7,
+      },
     },
     {
       name: '/proc/<pid>/status of a process that has ended',
       parse: () => parseProcMemory('State:\tZ (zombie)\nThreads:\t1\n'),
       gives: { threads: 1 },
     },
-    { name: '/proc/<pid>/io', parse: () => parseProcIo(PROC_IO), gives: { readBytes: 4_096n, writeBytes: 8_192n } },
+    {
+      name: '/proc/<pid>/io',
+      parse: () => parseProcIo(PROC_IO),
+      gives: { readBytes: 4_096n, writeBytes: 8_192n },
+    },
     {
       name: '/proc/loadavg',
       parse: () => parseLoadavg('0.10 0.05 12.05 1/86 3790\n'),
@@ -254,24 +353,84 @@ describe('parsers', () => {
   it.each([
     { name: 'an empty cpu.max', parse: () => parseCpuMax(''), file: 'cpu.max', line: 0 },
     { name: 'a quota of 0', parse: () => parseCpuMax('0 100000'), file: 'cpu.max', line: 1 },
-    { name: 'a period of 0', parse: () => parseCfsQuota('-1', '0'), file: 'cpu.cfs_period_us', line: 1 },
-    { name: 'cpu.max with three fields', parse: () => parseCpuMax('1 2 3'), file: 'cpu.max', line: 1 },
-    { name: 'a negative quota', parse: () => parseCfsQuota('-2', '100000'), file: 'cpu.cfs_quota_us', line: 1 },
-    { name: 'cpu.stat without usage', parse: () => parseCpuStat('user_usec 1\n'), file: 'cpu.stat', line: 0 },
-    { name: 'cpu.stat with words', parse: () => parseCpuStat('user_usec 1\nusage_usec many\n'), file: 'cpu.stat', line: 2 },
-    { name: 'a line without a value', parse: () => parseCpuStat('\nusage_usec\n'), file: 'cpu.stat', line: 2 },
+    {
+      name: 'a period of 0',
+      parse: () => parseCfsQuota('-1', '0'),
+      file: 'cpu.cfs_period_us',
+      line: 1,
+    },
+    {
+      name: 'cpu.max with three fields',
+      parse: () => parseCpuMax('1 2 3'),
+      file: 'cpu.max',
+      line: 1,
+    },
+    {
+      name: 'a negative quota',
+      parse: () => parseCfsQuota('-2', '100000'),
+      file: 'cpu.cfs_quota_us',
+      line: 1,
+    },
+    {
+      name: 'cpu.stat without usage',
+      parse: () => parseCpuStat('user_usec 1\n'),
+      file: 'cpu.stat',
+      line: 0,
+    },
+    {
+      name: 'cpu.stat with words',
+      parse: () => parseCpuStat('user_usec 1\nusage_usec many\n'),
+      file: 'cpu.stat',
+      line: 2,
+    },
+    {
+      name: 'a line without a value',
+      parse: () => parseCpuStat('\nusage_usec\n'),
+      file: 'cpu.stat',
+      line: 2,
+    },
     {
       name: 'throttling with words',
       parse: () => parseCpuThrottling('nr_periods 1\nnr_throttled x\n'),
       file: 'cpu.stat',
       line: 2,
     },
-    { name: 'a limit with a unit', parse: () => parseLimit('pids.max', '5k'), file: 'pids.max', line: 1 },
-    { name: 'an empty limit', parse: () => parseLimit('memory.swap.max', '\n'), file: 'memory.swap.max', line: 0 },
-    { name: 'a counter below 0', parse: () => parseCounter('cpuacct.usage_sys', '-1'), file: 'cpuacct.usage_sys', line: 1 },
-    { name: 'io.stat without a device', parse: () => parseIoStat('\nrbytes=1\n'), file: 'io.stat', line: 2 },
-    { name: 'io.stat with a word for a device', parse: () => parseIoStat('sda rbytes=1\n'), file: 'io.stat', line: 1 },
-    { name: 'io.stat with a cut-off value', parse: () => parseIoStat('8:0 rbytes=1\n8:16 rbytes='), file: 'io.stat', line: 2 },
+    {
+      name: 'a limit with a unit',
+      parse: () => parseLimit('pids.max', '5k'),
+      file: 'pids.max',
+      line: 1,
+    },
+    {
+      name: 'an empty limit',
+      parse: () => parseLimit('memory.swap.max', '\n'),
+      file: 'memory.swap.max',
+      line: 0,
+    },
+    {
+      name: 'a counter below 0',
+      parse: () => parseCounter('cpuacct.usage_sys', '-1'),
+      file: 'cpuacct.usage_sys',
+      line: 1,
+    },
+    {
+      name: 'io.stat without a device',
+      parse: () => parseIoStat('\nrbytes=1\n'),
+      file: 'io.stat',
+      line: 2,
+    },
+    {
+      name: 'io.stat with a word for a device',
+      parse: () => parseIoStat('sda rbytes=1\n'),
+      file: 'io.stat',
+      line: 1,
+    },
+    {
+      name: 'io.stat with a cut-off value',
+      parse: () => parseIoStat('8:0 rbytes=1\n8:16 rbytes='),
+      file: 'io.stat',
+      line: 2,
+    },
     {
       name: 'a cut-off line of blkio',
       parse: () => parseThrottleIo('blkio.throttle.io_serviced', '8:0 Read 1\n8:0 Wri'),
@@ -284,11 +443,36 @@ describe('parsers', () => {
       file: 'blkio.throttle.io_serviced',
       line: 1,
     },
-    { name: 'an empty net/dev', parse: () => parseNetDev(''), file: '/proc/<pid>/net/dev', line: 0 },
-    { name: 'net/dev without headings', parse: () => parseNetDev(ETH0), file: '/proc/<pid>/net/dev', line: 1 },
-    { name: 'net/dev without a name', parse: () => parseNetDev(`${NET_HEAD}1 2 3\n`), file: '/proc/<pid>/net/dev', line: 3 },
-    { name: 'a cut-off net/dev', parse: () => parseNetDev(NET_HEAD + ETH0.slice(0, 60)), file: '/proc/<pid>/net/dev', line: 3 },
-    { name: 'an empty pressure', parse: () => parsePressure('io.pressure', ''), file: 'io.pressure', line: 0 },
+    {
+      name: 'an empty net/dev',
+      parse: () => parseNetDev(''),
+      file: '/proc/<pid>/net/dev',
+      line: 0,
+    },
+    {
+      name: 'net/dev without headings',
+      parse: () => parseNetDev(ETH0),
+      file: '/proc/<pid>/net/dev',
+      line: 1,
+    },
+    {
+      name: 'net/dev without a name',
+      parse: () => parseNetDev(`${NET_HEAD}1 2 3\n`),
+      file: '/proc/<pid>/net/dev',
+      line: 3,
+    },
+    {
+      name: 'a cut-off net/dev',
+      parse: () => parseNetDev(NET_HEAD + ETH0.slice(0, 60)),
+      file: '/proc/<pid>/net/dev',
+      line: 3,
+    },
+    {
+      name: 'an empty pressure',
+      parse: () => parsePressure('io.pressure', ''),
+      file: 'io.pressure',
+      line: 0,
+    },
     {
       name: 'a pressure that is no percentage',
       parse: () => parsePressure('io.pressure', PRESSURE.replace('2.22', '2')),
@@ -313,28 +497,78 @@ describe('parsers', () => {
       file: '/proc/<pid>/mountinfo',
       line: 1_025,
     },
-    { name: 'a fraction', parse: () => parseAmount('memory.peak', '1.5'), file: 'memory.peak', line: 1 },
-    { name: 'two lines for one', parse: () => parseLimit('memory.max', '1\n2\n'), file: 'memory.max', line: 2 },
-    { name: 'meminfo without MemFree', parse: () => parseMeminfo('MemTotal: 1 kB\n'), file: '/proc/meminfo', line: 0 },
+    {
+      name: 'a fraction',
+      parse: () => parseAmount('memory.peak', '1.5'),
+      file: 'memory.peak',
+      line: 1,
+    },
+    {
+      name: 'two lines for one',
+      parse: () => parseLimit('memory.max', '1\n2\n'),
+      file: 'memory.max',
+      line: 2,
+    },
+    {
+      name: 'meminfo without MemFree',
+      parse: () => parseMeminfo('MemTotal: 1 kB\n'),
+      file: '/proc/meminfo',
+      line: 0,
+    },
     {
       name: 'a list that goes backwards',
       parse: () => parseCpusAllowed('Cpus_allowed_list:\t3-1\n'),
       file: '/proc/<pid>/status',
       line: 1,
     },
-    { name: 'a status without the list', parse: () => parseCpusAllowed('Name: x\n'), file: '/proc/<pid>/status', line: 0 },
-    { name: 'a status without threads', parse: () => parseProcMemory('VmRSS: 1 kB\n'), file: '/proc/<pid>/status', line: 0 },
+    {
+      name: 'a status without the list',
+      parse: () => parseCpusAllowed('Name: x\n'),
+      file: '/proc/<pid>/status',
+      line: 0,
+    },
+    {
+      name: 'a status without threads',
+      parse: () => parseProcMemory('VmRSS: 1 kB\n'),
+      file: '/proc/<pid>/status',
+      line: 0,
+    },
     {
       name: 'memory in another unit',
       parse: () => parseProcMemory('Threads: 1\nVmRSS: 1 MB\n'),
       file: '/proc/<pid>/status',
       line: 2,
     },
-    { name: 'memory in words', parse: () => parseProcMemory('VmRSS: much kB\n'), file: '/proc/<pid>/status', line: 1 },
-    { name: 'an io without reads', parse: () => parseProcIo('write_bytes: 1\n'), file: '/proc/<pid>/io', line: 0 },
-    { name: 'a cut-off stat', parse: () => parseProcStat('1 (x) R 1 2'), file: '/proc/<pid>/stat', line: 1 },
-    { name: 'a stat without a name', parse: () => parseProcStat('1 x R 1 2'), file: '/proc/<pid>/stat', line: 1 },
-    { name: 'a load of two numbers', parse: () => parseLoadavg('0.1 0.2'), file: '/proc/loadavg', line: 1 },
+    {
+      name: 'memory in words',
+      parse: () => parseProcMemory('VmRSS: much kB\n'),
+      file: '/proc/<pid>/status',
+      line: 1,
+    },
+    {
+      name: 'an io without reads',
+      parse: () => parseProcIo('write_bytes: 1\n'),
+      file: '/proc/<pid>/io',
+      line: 0,
+    },
+    {
+      name: 'a cut-off stat',
+      parse: () => parseProcStat('1 (x) R 1 2'),
+      file: '/proc/<pid>/stat',
+      line: 1,
+    },
+    {
+      name: 'a stat without a name',
+      parse: () => parseProcStat('1 x R 1 2'),
+      file: '/proc/<pid>/stat',
+      line: 1,
+    },
+    {
+      name: 'a load of two numbers',
+      parse: () => parseLoadavg('0.1 0.2'),
+      file: '/proc/loadavg',
+      line: 1,
+    },
   ])('refuses $name', ({ parse, file, line }) => {
     expect(parse).toThrow(MalformedCgroupFileError);
     expect(parse).toThrow(expect.objectContaining({ file, line, kind: 'invalid' }) as Error);
@@ -350,7 +584,11 @@ describe('parsers', () => {
     ['parseAmount', (text) => parseAmount('memory.current', text), '16027648\n'],
     ['parseCounter', (text) => parseCounter('cpuacct.usage_user', text), '324000000\n'],
     ['parseLimit', (text) => parseLimit('memory.limit_in_bytes', text), '9223372036854771712\n'],
-    ['parseCpuThrottling', parseCpuThrottling, 'nr_periods 46\nnr_throttled 44\nthrottled_time 3019519984\n'],
+    [
+      'parseCpuThrottling',
+      parseCpuThrottling,
+      'nr_periods 46\nnr_throttled 44\nthrottled_time 3019519984\n',
+    ],
     ['parseIoStat', parseIoStat, IO_STAT],
     ['parseThrottleIo', (text) => parseThrottleIo('blkio.throttle.io_serviced', text), THROTTLE_IO],
     ['parseNetDev', parseNetDev, NET_HEAD + ETH0],
@@ -361,7 +599,11 @@ describe('parsers', () => {
     ['parseProcIo', parseProcIo, PROC_IO],
     ['parseLoadavg', parseLoadavg, '0.00 0.05 0.05 1/86 3790\n'],
     ['parseProcCgroup', stats.parseProcCgroup, '4:memory:/a\n0::/\n'],
-    ['parseCgroupMounts', stats.parseCgroupMounts, '32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n'],
+    [
+      'parseCgroupMounts',
+      stats.parseCgroupMounts,
+      '32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n',
+    ],
   ];
 
   it.each(parsers)('%s reads any text or refuses it as malformed', (_name, parse, valid) => {
@@ -373,11 +615,21 @@ describe('parsers', () => {
         expect(reason).toMatchObject({ name: 'MalformedCgroupFileError', kind: 'invalid' });
       }
     };
-    const arbBytes = fc.uint8Array({ maxLength: 400 }).map((bytes) => Buffer.from(bytes).toString('utf8'));
-    const arbDamage = fc.record({ at: fc.nat(valid.length), drop: fc.nat(6), put: fc.string({ maxLength: 4, unit: 'binary' }) });
+    const arbBytes = fc
+      .uint8Array({ maxLength: 400 })
+      .map((bytes) => Buffer.from(bytes).toString('utf8'));
+    const arbDamage = fc.record({
+      at: fc.nat(valid.length),
+      drop: fc.nat(6),
+      put: fc.string({ maxLength: 4, unit: 'binary' }),
+    });
     fc.assert(fc.property(fc.string({ unit: 'binary', maxLength: 200 }), orMalformed));
     fc.assert(fc.property(arbBytes, orMalformed));
-    fc.assert(fc.property(arbDamage, ({ at, drop, put }) => orMalformed(valid.slice(0, at) + put + valid.slice(at + drop))));
+    fc.assert(
+      fc.property(arbDamage, ({ at, drop, put }) =>
+        orMalformed(valid.slice(0, at) + put + valid.slice(at + drop)),
+      ),
+    );
   });
 
   it('exports no parser that the property above leaves out', () => {
@@ -385,7 +637,10 @@ describe('parsers', () => {
     expect(parsers.map(([name]) => name).sort()).toEqual(exported.sort());
   });
 
-  /** What follows the beginning of a valid file, again and again, up to the longest text that is ever read. */
+  /**
+   * What follows the beginning of a valid file, again and again, up to the longest text that is
+   * ever read.
+   */
   const hostile = (valid: string): readonly string[] => [
     valid,
     ...[
@@ -410,27 +665,41 @@ describe('parsers', () => {
   ];
   const SIZE = 262_144;
 
-  it.each(parsers)('%s takes no more than 100 ms of CPU for any text of its size', (_name, parse, valid) => {
-    for (const unit of hostile(valid)) {
-      const text = unit.repeat(SIZE / unit.length);
-      const before = process.cpuUsage();
-      attempt(parse, text);
-      const used = process.cpuUsage(before);
-      expect({ unit, hangs: used.user + used.system > 100_000 }).toEqual({ unit, hangs: false });
-    }
-  });
+  it.each(parsers)(
+    '%s takes no more than 100 ms of CPU for any text of its size',
+    (_name, parse, valid) => {
+      for (const unit of hostile(valid)) {
+        const text = unit.repeat(SIZE / unit.length);
+        const before = process.cpuUsage();
+        attempt(parse, text);
+        const used = process.cpuUsage(before);
+        expect({ unit, hangs: used.user + used.system > 100_000 }).toEqual({ unit, hangs: false });
+      }
+    },
+  );
 
-  it.each(parsers)('%s keeps no more than ten times its text while it reads', (_name, parse, valid) => {
-    for (const unit of hostile(valid)) {
-      const text = Buffer.from(`${valid}${unit.repeat((2 * SIZE) / unit.length)}`).toString('latin1'); // one piece, no rope
-      const before = keptBytes();
-      attempt(parse, text);
-      expect({ unit, tooMuch: keptBytes() - before > 10 * text.length }).toEqual({ unit, tooMuch: false });
-    }
-  });
+  it.each(parsers)(
+    '%s keeps no more than ten times its text while it reads',
+    (_name, parse, valid) => {
+      for (const unit of hostile(valid)) {
+        const text = Buffer.from(`${valid}${unit.repeat((2 * SIZE) / unit.length)}`).toString(
+          'latin1',
+        ); // one piece, no rope
+        const before = keptBytes();
+        attempt(parse, text);
+        expect({ unit, tooMuch: keptBytes() - before > 10 * text.length }).toEqual({
+          unit,
+          tooMuch: false,
+        });
+      }
+    },
+  );
 });
 
-/** All but the youngest generation, whose garbage says nothing: what a parser holds for long moves out of it. */
+/**
+ * All but the youngest generation, whose garbage says nothing: what a parser holds for long moves
+ * out of it.
+ */
 function keptBytes(): number {
   const kept = getHeapSpaceStatistics().filter(({ space_name: name }) => name !== 'new_space');
   return kept.reduce((sum, { space_used_size: used }) => sum + used, 0);

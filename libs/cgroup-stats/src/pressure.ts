@@ -20,10 +20,11 @@ export interface Pressure {
 }
 
 /**
- * Parses `cpu.pressure`, `memory.pressure` and `io.pressure` of cgroup v2; microseconds become nanoseconds.
+ * Parses `cpu.pressure`, `memory.pressure` and `io.pressure` of cgroup v2; microseconds become
+ * nanoseconds.
  * @param file - Its name, for the message of an error.
- * @throws {@link MalformedCgroupFileError} when the file is empty or a line of the two does not read as documented; other lines and
- *   unknown keys are skipped.
+ * @throws {@link MalformedCgroupFileError} when the file is empty or a line of the two does not
+ *   read as documented; other lines and unknown keys are skipped.
  * @see Linux kernel, Documentation/accounting/psi.rst
  */
 export function parsePressure(file: string, text: string): Pressure {
@@ -50,7 +51,8 @@ function parseStall(file: string, line: number, fields: Iterable<string>): Stall
   }
   const percent = (key: string): number => {
     const value = values[key] ?? '';
-    if (!/^\d{1,3}\.\d{2}$/.test(value)) throw new MalformedCgroupFileError(file, line, `${key} is not a percentage, as in 0.50`);
+    if (!/^\d{1,3}\.\d{2}$/.test(value))
+      throw new MalformedCgroupFileError(file, line, `${key} is not a percentage, as in 0.50`);
     return Number(value);
   };
   return {

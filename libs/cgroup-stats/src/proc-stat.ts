@@ -1,7 +1,10 @@
 import { parseSingle, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
-/** What `/proc/<pid>/stat` says of a process. Ticks are of `sysconf(_SC_CLK_TCK)`, 100 a second on every Linux in use. */
+/**
+ * What `/proc/<pid>/stat` says of a process. Ticks are of `sysconf(_SC_CLK_TCK)`, 100 a second on
+ * every Linux in use.
+ */
 export interface ProcStat {
   readonly pid: number;
   /** Name of the program, at most 15 bytes; may hold anything, blanks and brackets too. */
@@ -16,13 +19,17 @@ export interface ProcStat {
   /** Of children that have ended and were waited for, with theirs. */
   readonly childUserTicks: bigint;
   readonly childSystemTicks: bigint;
-  /** Since the machine started. With the pid and the boot id it names a process for good, as pids come again. */
+  /**
+   * Since the machine started. With the pid and the boot id it names a process for good, as pids
+   * come again.
+   */
   readonly startTicks: bigint;
   readonly residentPages: number;
 }
 
 /**
- * Parses `/proc/<pid>/stat`. The name is between the first `(` and the last `)`, as it may hold both.
+ * Parses `/proc/<pid>/stat`. The name is between the first `(` and the last `)`, as it may hold
+ * both.
  * @throws {@link MalformedCgroupFileError}
  * @see proc_pid_stat(5)
  */
@@ -37,11 +44,13 @@ export function parseProcStat(text: string): ProcStat {
     .split(/\s+/, 22); // up to field 24
   const whole = (field: number): bigint => {
     const value = fields[field - 3];
-    if (value === undefined) throw new MalformedCgroupFileError(FILE, 1, `field ${field} is missing`);
+    if (value === undefined)
+      throw new MalformedCgroupFileError(FILE, 1, `field ${field} is missing`);
     return parseWhole(FILE, 1, value);
   };
   const state = fields[0] ?? '';
-  if (!/^[A-Za-z]$/.test(state)) throw new MalformedCgroupFileError(FILE, 1, 'the state is not one letter');
+  if (!/^[A-Za-z]$/.test(state))
+    throw new MalformedCgroupFileError(FILE, 1, 'the state is not one letter');
   return {
     pid: Number(parseWhole(FILE, 1, text.slice(0, open).trim())),
     command: text.slice(open + 1, close),
@@ -73,7 +82,11 @@ export function parseLoadavg(text: string): LoadAverage {
     /^\d{1,9}\.\d{1,9}$/.test(field) ? Number(field) : NaN,
   );
   if (Number.isNaN(oneMinute + fiveMinutes + fifteenMinutes)) {
-    throw new MalformedCgroupFileError('/proc/loadavg', 1, 'it does not begin with three decimal numbers');
+    throw new MalformedCgroupFileError(
+      '/proc/loadavg',
+      1,
+      'it does not begin with three decimal numbers',
+    );
   }
   return { oneMinute, fiveMinutes, fifteenMinutes };
 }

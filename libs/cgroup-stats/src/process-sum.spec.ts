@@ -20,12 +20,22 @@ describe('sumProcesses', () => {
     {
       name: 'adds up processes, with what their children used',
       processes: [
-        { stat: stat({ user: 1, system: 2, childUser: 3, childSystem: 4 }), status: status(10, 2), io: io(1, 2) },
+        {
+          stat: stat({ user: 1, system: 2, childUser: 3, childSystem: 4 }),
+          status: status(10, 2),
+          io: io(1, 2),
+        },
         { stat: stat({ user: 10 }), status: status(5), io: io(10, 20) },
       ],
       gives: {
         cpu: { usageNsec: 200_000_000n, userNsec: 140_000_000n, systemNsec: 60_000_000n },
-        memory: { usageBytes: 15_360, workingSetBytes: 15_360, fileBytes: 0, anonBytes: 15_360, swapBytes: 0 },
+        memory: {
+          usageBytes: 15_360,
+          workingSetBytes: 15_360,
+          fileBytes: 0,
+          anonBytes: 15_360,
+          swapBytes: 0,
+        },
         io: { readBytes: 11n, writeBytes: 22n },
         pids: { current: 3 },
       },
@@ -38,16 +48,31 @@ describe('sumProcesses', () => {
       ],
       gives: {
         cpu: { usageNsec: 0n, userNsec: 0n, systemNsec: 0n },
-        memory: { usageBytes: 2_048, workingSetBytes: 2_048, fileBytes: 0, anonBytes: 2_048, swapBytes: 0 },
+        memory: {
+          usageBytes: 2_048,
+          workingSetBytes: 2_048,
+          fileBytes: 0,
+          anonBytes: 2_048,
+          swapBytes: 0,
+        },
         pids: { current: 2 },
       },
     },
     {
       name: 'takes one that has ended meanwhile for what is known of it',
-      processes: [{ stat: stat({ user: 1 }), status: status(1), io: io(1, 2) }, { stat: stat({ user: 2 }) }],
+      processes: [
+        { stat: stat({ user: 1 }), status: status(1), io: io(1, 2) },
+        { stat: stat({ user: 2 }) },
+      ],
       gives: {
         cpu: { usageNsec: 30_000_000n, userNsec: 30_000_000n, systemNsec: 0n },
-        memory: { usageBytes: 1_024, workingSetBytes: 1_024, fileBytes: 0, anonBytes: 1_024, swapBytes: 0 },
+        memory: {
+          usageBytes: 1_024,
+          workingSetBytes: 1_024,
+          fileBytes: 0,
+          anonBytes: 1_024,
+          swapBytes: 0,
+        },
         io: { readBytes: 1n, writeBytes: 2n },
         pids: { current: 1 },
       },
@@ -62,7 +87,10 @@ describe('sumProcesses', () => {
       },
     },
   ])('$name', ({ processes, gives }) => {
-    expect(sampleOf(...processes)).toEqual({ sample: { source: '7@99', origin: 'processes', atMs: 5, ...gives }, problems: [] });
+    expect(sampleOf(...processes)).toEqual({
+      sample: { source: '7@99', origin: 'processes', atMs: 5, ...gives },
+      problems: [],
+    });
   });
 
   it.each([
@@ -81,7 +109,9 @@ describe('sumProcesses', () => {
     fc.assert(
       fc.property(arbTicks, arbTicks, arbTicks, (parent, user, system) => {
         const before = sampleOf({ stat: stat({ user: parent }) }, { stat: stat({ user, system }) });
-        const after = sampleOf({ stat: stat({ user: parent, childUser: user, childSystem: system }) });
+        const after = sampleOf({
+          stat: stat({ user: parent, childUser: user, childSystem: system }),
+        });
         expect(after.sample.cpu).toEqual(before.sample.cpu);
       }),
     );
@@ -96,7 +126,15 @@ describe('sumProcesses', () => {
     });
     const arbProcess = fc.record({ used: arbUsed, read: fc.nat(1_000), write: fc.nat(1_000) });
     const arbProcesses = fc.array(arbProcess, { minLength: 1, maxLength: 5 });
-    const toTexts = ({ used, read, write }: { used: Used; read: number; write: number }): ProcessTexts => ({
+    const toTexts = ({
+      used,
+      read,
+      write,
+    }: {
+      used: Used;
+      read: number;
+      write: number;
+    }): ProcessTexts => ({
       stat: stat(used),
       status: status(1),
       io: io(read, write),
@@ -105,10 +143,12 @@ describe('sumProcesses', () => {
       fc.property(arbProcesses, arbProcesses, (first, second) => {
         const before = sumProcesses('7@99', 1_000, first.map(toTexts)).sample;
         const after = sumProcesses('7@99', 2_000, second.map(toTexts)).sample;
-        for (const rate of Object.values(ratesBetween(before, after))) expect(rate).toBeGreaterThanOrEqual(0);
+        for (const rate of Object.values(ratesBetween(before, after)))
+          expect(rate).toBeGreaterThanOrEqual(0);
       }),
     );
   });
 
-  it('is not led astray by a name', () => expect(parseProcStat(stat({}).replace('sh', 'x 1 2) (y')).sessionPid).toBe(7));
+  it('is not led astray by a name', () =>
+    expect(parseProcStat(stat({}).replace('sh', 'x 1 2) (y')).sessionPid).toBe(7));
 });

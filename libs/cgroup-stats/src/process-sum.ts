@@ -19,7 +19,8 @@ export interface ProcMemory {
 
 /**
  * Parses the lines about memory and threads of `/proc/<pid>/status`.
- * @throws {@link MalformedCgroupFileError} when one of them does not read as documented, or `Threads` is missing.
+ * @throws {@link MalformedCgroupFileError} when one of them does not read as documented, or
+ *   `Threads` is missing.
  * @see proc_pid_status(5)
  */
 export function parseProcMemory(text: string): ProcMemory {
@@ -36,7 +37,9 @@ export function parseProcMemory(text: string): ProcMemory {
       throw new MalformedCgroupFileError(STATUS, line, `${key} without its unit`);
     values.set(key, Number(parseWhole(STATUS, line, value)) * (unit === undefined ? 1 : KIB));
   }
-  const [threads, resident, anon, swap] = ['Threads', 'VmRSS', 'RssAnon', 'VmSwap'].map((key) => values.get(key));
+  const [threads, resident, anon, swap] = ['Threads', 'VmRSS', 'RssAnon', 'VmSwap'].map((key) =>
+    values.get(key),
+  );
   const [files, shared] = [values.get('RssFile'), values.get('RssShmem')];
   if (threads === undefined) throw new MalformedCgroupFileError(STATUS, 0, 'Threads is missing');
   return {
@@ -49,11 +52,19 @@ export function parseProcMemory(text: string): ProcMemory {
 }
 
 const STATUS = '/proc/<pid>/status';
-const STATUS_KEYS: ReadonlySet<string> = new Set(['VmRSS', 'RssAnon', 'RssFile', 'RssShmem', 'VmSwap', 'Threads']);
+const STATUS_KEYS: ReadonlySet<string> = new Set([
+  'VmRSS',
+  'RssAnon',
+  'RssFile',
+  'RssShmem',
+  'VmSwap',
+  'Threads',
+]);
 const KIB = 1_024;
 
 /**
- * Parses `/proc/<pid>/io`: what the process, and its children that were waited for, have had read from and written to block devices.
+ * Parses `/proc/<pid>/io`: what the process, and its children that were waited for, have had read
+ * from and written to block devices.
  * @throws {@link MalformedCgroupFileError}
  * @see proc_pid_io(5)
  */
@@ -72,12 +83,17 @@ export interface ProcessTexts {
 }
 
 /**
- * Makes a sample of processes that have no group of their own: the sum over them. CPU time and block I/O have in them what children
- * used that were waited for; of others it goes when they end, so that a counter may go back. Memory that several share counts for
- * each. A file that does not read as documented takes its part of the sample with it, and no other.
+ * Makes a sample of processes that have no group of their own: the sum over them. CPU time and
+ * block I/O have in them what children used that were waited for; of others it goes when they end,
+ * so that a counter may go back. Memory that several share counts for each. A file that does not
+ * read as documented takes its part of the sample with it, and no other.
  * @param processes - All of them; their `stat` has been read at `atMs`.
  */
-export function sumProcesses(source: string, atMs: number, processes: readonly ProcessTexts[]): SampleResult {
+export function sumProcesses(
+  source: string,
+  atMs: number,
+  processes: readonly ProcessTexts[],
+): SampleResult {
   const problems: MalformedCgroupFileError[] = [];
   const attempt = <Part>(read: () => Part | undefined): Part | undefined => {
     try {
@@ -88,7 +104,9 @@ export function sumProcesses(source: string, atMs: number, processes: readonly P
       return undefined;
     }
   };
-  const memories = attempt(() => processes.flatMap(({ status }) => (status === undefined ? [] : [parseProcMemory(status)])));
+  const memories = attempt(() =>
+    processes.flatMap(({ status }) => (status === undefined ? [] : [parseProcMemory(status)])),
+  );
   const parts = {
     cpu: attempt(() => sumCpu(processes.map(({ stat }) => parseProcStat(stat)))),
     memory: memories && sumMemory(memories),
@@ -96,7 +114,10 @@ export function sumProcesses(source: string, atMs: number, processes: readonly P
     pids: memories && sumThreads(memories),
   };
   const known = Object.fromEntries(Object.entries(parts).filter(([, part]) => part !== undefined));
-  return { sample: { source, origin: 'processes', atMs, ...known } satisfies ContainerSample, problems };
+  return {
+    sample: { source, origin: 'processes', atMs, ...known } satisfies ContainerSample,
+    problems,
+  };
 }
 
 function sumCpu(stats: readonly ProcStat[]): CpuUse {
@@ -116,7 +137,12 @@ function sumMemory(memories: readonly ProcMemory[]): MemoryUse {
   return {
     usageBytes,
     workingSetBytes: usageBytes,
-    ...(hasKinds ? { fileBytes: total(({ fileBytes }) => fileBytes), anonBytes: total(({ anonBytes }) => anonBytes) } : {}),
+    ...(hasKinds
+      ? {
+          fileBytes: total(({ fileBytes }) => fileBytes),
+          anonBytes: total(({ anonBytes }) => anonBytes),
+        }
+      : {}),
     swapBytes: total(({ swapBytes }) => swapBytes),
   };
 }
@@ -128,7 +154,10 @@ function sumIo(processes: readonly ProcessTexts[]): IoUse | undefined {
     if (io !== undefined) uses.push(parseProcIo(io));
     else if (status !== undefined) return undefined;
   }
-  return { readBytes: sum(uses, ({ readBytes }) => readBytes), writeBytes: sum(uses, ({ writeBytes }) => writeBytes) };
+  return {
+    readBytes: sum(uses, ({ readBytes }) => readBytes),
+    writeBytes: sum(uses, ({ writeBytes }) => writeBytes),
+  };
 }
 
 const sumThreads = (memories: readonly ProcMemory[]): PidsUse => ({

@@ -10,11 +10,18 @@ describe('cpuMillisBetween', () => {
     { name: 'no time between', used: 1n, elapsedMs: 0, millis: undefined },
   ])('$name', ({ used, elapsedMs, millis }) => {
     const earlier = { usageNsec: 5_000_000_000n, atMs: 10 };
-    expect(cpuMillisBetween(earlier, { usageNsec: earlier.usageNsec + used, atMs: 10 + elapsedMs })).toBe(millis);
+    expect(
+      cpuMillisBetween(earlier, { usageNsec: earlier.usageNsec + used, atMs: 10 + elapsedMs }),
+    ).toBe(millis);
   });
 });
 
-const io = (readBytes: bigint) => ({ readBytes, writeBytes: 50n, readOperations: 5n, writeOperations: 2n });
+const io = (readBytes: bigint) => ({
+  readBytes,
+  writeBytes: 50n,
+  readOperations: 5n,
+  writeOperations: 2n,
+});
 const network = (sentBytes: bigint) => ({
   receivedBytes: 0n,
   receivedPackets: 0n,
@@ -25,18 +32,32 @@ const network = (sentBytes: bigint) => ({
   sentErrors: 0n,
   sentDropped: 0n,
 });
-const throttling = (periods: bigint, throttledPeriods: bigint) => ({ periods, throttledPeriods, throttledNsec: 0n });
+const throttling = (periods: bigint, throttledPeriods: bigint) => ({
+  periods,
+  throttledPeriods,
+  throttledNsec: 0n,
+});
 const before: ContainerSample = {
   source: 'web',
   atMs: 1_000,
-  cpu: { usageNsec: 1_000_000_000n, userNsec: 600_000_000n, systemNsec: 400_000_000n, throttling: throttling(10n, 2n) },
+  cpu: {
+    usageNsec: 1_000_000_000n,
+    userNsec: 600_000_000n,
+    systemNsec: 400_000_000n,
+    throttling: throttling(10n, 2n),
+  },
   io: io(100n),
   network: network(1_000n),
 };
 const after: ContainerSample = {
   source: 'web',
   atMs: 3_000,
-  cpu: { usageNsec: 1_500_000_000n, userNsec: 900_000_000n, systemNsec: 600_000_000n, throttling: throttling(30n, 17n) },
+  cpu: {
+    usageNsec: 1_500_000_000n,
+    userNsec: 900_000_000n,
+    systemNsec: 600_000_000n,
+    throttling: throttling(30n, 17n),
+  },
   io: io(401n),
   network: network(5_000n),
 };
@@ -64,7 +85,10 @@ describe('ratesBetween', () => {
     { name: 'time has gone back', change: { atMs: 999 } },
     { name: 'the time is no number', change: { atMs: Number.NaN } },
     { name: 'another container was counted', change: { source: 'db' } },
-    { name: 'the CPU counter has gone back: it has begun anew', change: { cpu: { usageNsec: 999_999_999n } } },
+    {
+      name: 'the CPU counter has gone back: it has begun anew',
+      change: { cpu: { usageNsec: 999_999_999n } },
+    },
   ])('gives nothing when $name', ({ change }) => {
     expect(ratesBetween(before, { ...after, ...change })).toEqual({});
   });
@@ -80,7 +104,9 @@ describe('ratesBetween', () => {
     { name: 'there is no CPU', change: { cpu: undefined }, absent: /^(cpu|throttled)/ },
     { name: 'there is no network', change: { network: undefined }, absent: /^(sent|received)/ },
   ])('leaves out one part when $name', ({ change, absent }) => {
-    const given = Object.fromEntries(Object.entries({ ...after, ...change }).filter(([, value]) => value !== undefined));
+    const given = Object.fromEntries(
+      Object.entries({ ...after, ...change }).filter(([, value]) => value !== undefined),
+    );
     const all = Object.keys(ratesBetween(before, after));
     const rates = Object.keys(ratesBetween(before, given as unknown as ContainerSample));
     expect(rates).toEqual(all.filter((name) => !absent.test(name)));
@@ -94,7 +120,8 @@ describe('ratesBetween', () => {
 
   it('is never negative and always a number, whatever the counters', () => {
     const arbCounter = fc.option(fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }), { nil: undefined });
-    const arbPart = (keys: readonly string[]) => fc.option(fc.record(Object.fromEntries(keys.map((key) => [key, arbCounter]))));
+    const arbPart = (keys: readonly string[]) =>
+      fc.option(fc.record(Object.fromEntries(keys.map((key) => [key, arbCounter]))));
     const arbSample = fc.record({
       source: fc.constantFrom('a', 'b'),
       atMs: fc.oneof(fc.double(), fc.nat()),
@@ -104,7 +131,10 @@ describe('ratesBetween', () => {
     });
     fc.assert(
       fc.property(arbSample, arbSample, (one, two) => {
-        const rates = ratesBetween(one as unknown as ContainerSample, two as unknown as ContainerSample);
+        const rates = ratesBetween(
+          one as unknown as ContainerSample,
+          two as unknown as ContainerSample,
+        );
         for (const rate of Object.values(rates)) expect(rate).toBeGreaterThanOrEqual(0);
       }),
     );

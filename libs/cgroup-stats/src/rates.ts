@@ -24,7 +24,10 @@ export interface ContainerRates {
   readonly cpuMillis?: number;
   readonly cpuUserMillis?: number;
   readonly cpuSystemMillis?: number;
-  /** Share of the periods in which the quota was used up, 0 to 1. Absent when the group did not want to run in any. */
+  /**
+   * Share of the periods in which the quota was used up, 0 to 1. Absent when the group did not want
+   * to run in any.
+   */
   readonly throttledPeriodsRatio?: number;
   readonly readBytesPerSecond?: number;
   readonly writeBytesPerSecond?: number;
@@ -38,22 +41,39 @@ export interface ContainerRates {
 
 /**
  * What a container used between two samples.
- * @returns Nothing at all when the samples are of two sources, when no time or a negative one has passed, or when the CPU counter
- *   has gone back: the container has begun anew. When another counter has gone back (a device or an interface is gone), no rate of
- *   its part.
+ * @returns Nothing at all when the samples are of two sources, when no time or a negative one has
+ *   passed, or when the CPU counter has gone back: the container has begun anew. When another
+ *   counter has gone back (a device or an interface is gone), no rate of its part.
  */
 export function ratesBetween(before: ContainerSample, after: ContainerSample): ContainerRates {
   const elapsedMs = after.atMs - before.atMs;
   if (before.source !== after.source || !(elapsedMs > 0)) return {};
   const cpu = deltas(before.cpu, after.cpu, ['usageNsec', 'userNsec', 'systemNsec']);
   if (cpu === 'wentBack') return {};
-  const periods = deltas(before.cpu?.throttling, after.cpu?.throttling, ['periods', 'throttledPeriods']);
-  const io = deltas(before.io, after.io, ['readBytes', 'writeBytes', 'readOperations', 'writeOperations']);
-  const network = deltas(before.network, after.network, ['receivedBytes', 'receivedPackets', 'sentBytes', 'sentPackets']);
+  const periods = deltas(before.cpu?.throttling, after.cpu?.throttling, [
+    'periods',
+    'throttledPeriods',
+  ]);
+  const io = deltas(before.io, after.io, [
+    'readBytes',
+    'writeBytes',
+    'readOperations',
+    'writeOperations',
+  ]);
+  const network = deltas(before.network, after.network, [
+    'receivedBytes',
+    'receivedPackets',
+    'sentBytes',
+    'sentPackets',
+  ]);
   const millis = (nsec: bigint): number => Math.round(Number(nsec) / 1_000 / elapsedMs);
   const perSecond = (count: bigint): number => (Number(count) * 1_000) / elapsedMs;
   return {
-    ...named(cpu, { usageNsec: 'cpuMillis', userNsec: 'cpuUserMillis', systemNsec: 'cpuSystemMillis' }, millis),
+    ...named(
+      cpu,
+      { usageNsec: 'cpuMillis', userNsec: 'cpuUserMillis', systemNsec: 'cpuSystemMillis' },
+      millis,
+    ),
     ...throttledRatio(periods),
     ...named(io, PER_SECOND, perSecond),
     ...named(network, PER_SECOND, perSecond),
@@ -73,7 +93,10 @@ const PER_SECOND = {
 
 type Deltas<Key extends string> = Readonly<Partial<Record<Key, bigint>>> | 'wentBack';
 
-/** By how much the counters of a part have grown; those that one of the two does not have are absent. */
+/**
+ * By how much the counters of a part have grown; those that one of the two does not have are
+ * absent.
+ */
 function deltas<Key extends string>(
   before: { readonly [K in Key]?: bigint } | undefined,
   after: { readonly [K in Key]?: bigint } | undefined,
@@ -104,7 +127,10 @@ function named<Key extends string>(
 }
 
 function throttledRatio(grown: Deltas<'periods' | 'throttledPeriods'>): ContainerRates {
-  if (grown === 'wentBack' || grown.periods === undefined || grown.throttledPeriods === undefined) return {};
+  if (grown === 'wentBack' || grown.periods === undefined || grown.throttledPeriods === undefined)
+    return {};
   if (grown.periods === 0n) return {};
-  return { throttledPeriodsRatio: Math.min(1, Number(grown.throttledPeriods) / Number(grown.periods)) };
+  return {
+    throttledPeriodsRatio: Math.min(1, Number(grown.throttledPeriods) / Number(grown.periods)),
+  };
 }

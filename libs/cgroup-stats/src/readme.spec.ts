@@ -7,24 +7,40 @@ function example(console: { readonly log: (line: unknown) => void }): void {
   // What a group may use of a machine: a quota of 2.5 CPUs, and no limit of memory.
   const GIB = 2 ** 30;
   const quota = parseCpuMax('250000 100000\n');
-  const { cpuMillis, memoryIsLimited } = effectiveCapacity({ cpuCount: 8, cpuQuota: quota, memoryTotalBytes: 16 * GIB });
+  const { cpuMillis, memoryIsLimited } = effectiveCapacity({
+    cpuCount: 8,
+    cpuQuota: quota,
+    memoryTotalBytes: 16 * GIB,
+  });
   console.log(`${cpuMillis} m, ${memoryIsLimited}`); // 2500 m, false
 
   // What a container uses: a group of cgroup v2, read at second 10 and at second 15.
   const unified = (cpuStat: string) => ({ version: 2, texts: { 'cpu.stat': cpuStat } }) as const;
   const memory = {
     version: 2,
-    texts: { 'memory.current': '9000\n', 'memory.max': 'max\n', 'memory.stat': 'inactive_file 2000\n' },
+    texts: {
+      'memory.current': '9000\n',
+      'memory.max': 'max\n',
+      'memory.stat': 'inactive_file 2000\n',
+    },
   } as const;
-  const before = toSample('web', 10_000, { groups: { unified: unified('usage_usec 3000000\n'), memory } });
-  const after = toSample('web', 15_000, { groups: { unified: unified('usage_usec 4000000\n'), memory } });
+  const before = toSample('web', 10_000, {
+    groups: { unified: unified('usage_usec 3000000\n'), memory },
+  });
+  const after = toSample('web', 15_000, {
+    groups: { unified: unified('usage_usec 4000000\n'), memory },
+  });
   console.log(after.sample.memory?.workingSetBytes); // 7000
   console.log(after.sample.memory?.limitBytes); // undefined
   console.log(ratesBetween(before.sample, after.sample).cpuMillis); // 200
 
-  // Its counter has begun anew, and a file is cut off: what cannot be told is absent, and what is wrong is named.
+  // Its counter has begun anew, and a file is cut off: what cannot be told is absent, and what is
+  // wrong is named.
   const restarted = toSample('web', 20_000, {
-    groups: { unified: unified('usage_usec 5\n'), io: { version: 2, texts: { 'io.stat': '8:0 rbytes=' } } },
+    groups: {
+      unified: unified('usage_usec 5\n'),
+      io: { version: 2, texts: { 'io.stat': '8:0 rbytes=' } },
+    },
   });
   console.log(ratesBetween(after.sample, restarted.sample).cpuMillis); // undefined
   console.log(restarted.problems[0]?.message); // io.stat:1: "" is not a whole number
@@ -51,7 +67,9 @@ describe('the example of the README', () => {
   it('prints what its comments say', () => {
     const printed: string[] = [];
     example({ log: (line) => void printed.push(String(line)) });
-    const said = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map((match) => match.groups?.['said']);
+    const said = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map(
+      (match) => match.groups?.['said'],
+    );
     expect(printed).toEqual(said);
     expect(printed).toHaveLength(6);
   });

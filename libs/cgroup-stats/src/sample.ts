@@ -4,15 +4,23 @@ import type { NetworkUse } from './network.js';
 import type { Pressure } from './pressure.js';
 
 /**
- * What a container uses at one moment (CLD-REQ-013). A part or field that its kernel does not have, or does not count for it, is
- * absent; a limit is absent when there is none. Counters only grow and are `bigint`; amounts are `number`.
+ * What a container uses at one moment (CLD-REQ-013). A part or field that its kernel does not have,
+ * or does not count for it, is absent; a limit is absent when there is none. Counters only grow and
+ * are `bigint`; amounts are `number`.
  */
 export interface ContainerSample {
-  /** What was counted: a group, and the process that stands for it. Counters of two sources have nothing to do with each other. */
+  /**
+   * What was counted: a group, and the process that stands for it. Counters of two sources have
+   * nothing to do with each other.
+   */
   readonly source: string;
-  /** Which kind of source that is; `hybrid`: groups of both versions. Absent when nothing was found. */
+  /**
+   * Which kind of source that is; `hybrid`: groups of both versions. Absent when nothing was found.
+   */
   readonly origin?: 'v1' | 'v2' | 'hybrid' | 'processes';
-  /** When the CPU counter was read, monotonic milliseconds; everything else was read right after it. */
+  /**
+   * When the CPU counter was read, monotonic milliseconds; everything else was read right after it.
+   */
   readonly atMs: number;
   readonly cpu?: CpuUse;
   readonly memory?: MemoryUse;
@@ -32,7 +40,10 @@ export interface CpuUse extends CpuStat {
 export interface MemoryUse {
   /** Page cache and the kernel's memory included. */
   readonly usageBytes: number;
-  /** Usage without page cache that the kernel drops first: what counts against being killed for want of memory. */
+  /**
+   * Usage without page cache that the kernel drops first: what counts against being killed for want
+   * of memory.
+   */
   readonly workingSetBytes?: number;
   /** The group's own limit. */
   readonly limitBytes?: number;

@@ -11,7 +11,9 @@ describe('toSample', () => {
     {
       name: 'CPU of v2: time and throttling from cpu.stat, the limit from cpu.max',
       groups: {
-        unified: v2({ 'cpu.stat': 'usage_usec 7\nnr_periods 3\nnr_throttled 2\nthrottled_usec 1\n' }),
+        unified: v2({
+          'cpu.stat': 'usage_usec 7\nnr_periods 3\nnr_throttled 2\nthrottled_usec 1\n',
+        }),
         cpu: v2({ 'cpu.max': '20000 100000\n' }),
       },
       gives: {
@@ -25,7 +27,11 @@ describe('toSample', () => {
     {
       name: 'CPU of v1: time from cpuacct, throttling and the limit from cpu',
       groups: {
-        cpuacct: v1({ 'cpuacct.usage': '9\n', 'cpuacct.usage_user': '5\n', 'cpuacct.usage_sys': '4\n' }),
+        cpuacct: v1({
+          'cpuacct.usage': '9\n',
+          'cpuacct.usage_user': '5\n',
+          'cpuacct.usage_sys': '4\n',
+        }),
         cpu: v1({
           'cpu.stat': 'nr_periods 3\nnr_throttled 2\nthrottled_time 1\n',
           'cpu.cfs_quota_us': '150000\n',
@@ -52,11 +58,19 @@ describe('toSample', () => {
           'cpu.cfs_period_us': '100000\n',
         }),
       },
-      gives: { cpu: { usageNsec: 7_000n, throttling: { periods: 3n, throttledPeriods: 2n, throttledNsec: 1n } } },
+      gives: {
+        cpu: {
+          usageNsec: 7_000n,
+          throttling: { periods: 3n, throttledPeriods: 2n, throttledNsec: 1n },
+        },
+      },
     },
     {
       name: 'CPU of a hybrid machine with both: v1 counts',
-      groups: { unified: v2({ 'cpu.stat': 'usage_usec 7\nuser_usec 5\n' }), cpuacct: v1({ 'cpuacct.usage': '9\n' }) },
+      groups: {
+        unified: v2({ 'cpu.stat': 'usage_usec 7\nuser_usec 5\n' }),
+        cpuacct: v1({ 'cpuacct.usage': '9\n' }),
+      },
       gives: { cpu: { usageNsec: 9n } },
     },
     {
@@ -97,7 +111,8 @@ describe('toSample', () => {
           'memory.max_usage_in_bytes': '120\n',
           'memory.memsw.usage_in_bytes': '109\n',
           'memory.memsw.limit_in_bytes': '6144\n',
-          'memory.stat': 'inactive_file 0\ntotal_inactive_file 30\ntotal_cache 50\ntotal_rss 40\ntotal_swap 8\n',
+          'memory.stat':
+            'inactive_file 0\ntotal_inactive_file 30\ntotal_cache 50\ntotal_rss 40\ntotal_swap 8\n',
         }),
       },
       gives: {
@@ -143,7 +158,12 @@ describe('toSample', () => {
     },
     {
       name: 'block I/O of v1 where nothing is counted',
-      groups: { io: v1({ 'blkio.throttle.io_service_bytes': 'Total 0\n', 'blkio.throttle.io_serviced': 'Total 0\n' }) },
+      groups: {
+        io: v1({
+          'blkio.throttle.io_service_bytes': 'Total 0\n',
+          'blkio.throttle.io_serviced': 'Total 0\n',
+        }),
+      },
       gives: {},
     },
     {
@@ -158,23 +178,40 @@ describe('toSample', () => {
     },
     {
       name: 'pressure, as much as the kernel has',
-      groups: { unified: v2({ 'io.pressure': 'full avg10=1.00 avg60=0.00 avg300=0.00 total=2\n' }) },
-      gives: { pressure: { io: { full: { avg10Percent: 1, avg60Percent: 0, avg300Percent: 0, totalNsec: 2_000n } } } },
+      groups: {
+        unified: v2({ 'io.pressure': 'full avg10=1.00 avg60=0.00 avg300=0.00 total=2\n' }),
+      },
+      gives: {
+        pressure: {
+          io: { full: { avg10Percent: 1, avg60Percent: 0, avg300Percent: 0, totalNsec: 2_000n } },
+        },
+      },
     },
     { name: 'nothing', groups: {}, gives: {} },
   ])('$name', ({ groups, gives }) => {
     const { sample, problems } = sampleOf(groups);
     const { origin: _, ...figures } = sample;
-    expect({ sample: figures, problems }).toEqual({ sample: { source: 'web', atMs: 5, ...gives }, problems: [] });
+    expect({ sample: figures, problems }).toEqual({
+      sample: { source: 'web', atMs: 5, ...gives },
+      problems: [],
+    });
   });
 
   it.each([
     { groups: { pids: v1({ 'pids.current': '1\n' }) }, origin: 'v1' },
     { groups: { pids: v2({ 'pids.current': '1\n' }), memory: v2({}) }, origin: 'v2' },
-    { groups: { pids: v1({ 'pids.current': '1\n' }), unified: v2({ 'cpu.stat': 'usage_usec 7\n' }) }, origin: 'hybrid' },
+    {
+      groups: {
+        pids: v1({ 'pids.current': '1\n' }),
+        unified: v2({ 'cpu.stat': 'usage_usec 7\n' }),
+      },
+      origin: 'hybrid',
+    },
     { groups: { pids: v1({ 'pids.current': '1\n' }), unified: v2({}) }, origin: 'v1' },
     { groups: {}, origin: undefined },
-  ] as const)('says that it is of $origin', ({ groups, origin }) => expect(sampleOf(groups).sample.origin).toBe(origin));
+  ] as const)('says that it is of $origin', ({ groups, origin }) =>
+    expect(sampleOf(groups).sample.origin).toBe(origin),
+  );
 
   it('leaves out a part that does not read as documented, says why, and keeps the others', () => {
     const { sample, problems } = toSample('web', 5, {
@@ -195,20 +232,30 @@ describe('toSample', () => {
 
   it('reads any texts, or says which of them it could not read', () => {
     const arbTexts = (part: GroupPart, version: 1 | 2) =>
-      fc.record(Object.fromEntries(groupFiles[part][version].map((name) => [name, fc.string({ unit: 'binary' })])), {
-        requiredKeys: [],
-      });
+      fc.record(
+        Object.fromEntries(
+          groupFiles[part][version].map((name) => [name, fc.string({ unit: 'binary' })]),
+        ),
+        {
+          requiredKeys: [],
+        },
+      );
     const arbGroup = (part: GroupPart) =>
       fc
         .constantFrom<1 | 2>(1, 2)
-        .chain((version) => fc.record({ version: fc.constant(version), texts: arbTexts(part, version) }));
+        .chain((version) =>
+          fc.record({ version: fc.constant(version), texts: arbTexts(part, version) }),
+        );
     const parts = Object.keys(groupFiles) as GroupPart[];
-    const arbGroups = fc.record(Object.fromEntries(parts.map((part) => [part, arbGroup(part)])), { requiredKeys: [] });
+    const arbGroups = fc.record(Object.fromEntries(parts.map((part) => [part, arbGroup(part)])), {
+      requiredKeys: [],
+    });
     fc.assert(
       fc.property(arbGroups, fc.string({ unit: 'binary' }), (groups, netDev) => {
         const { sample, problems } = toSample('web', 5, { groups, netDev } as SampleTexts);
         expect(sample).toMatchObject({ source: 'web', atMs: 5 });
-        for (const problem of problems) expect(problem).toMatchObject({ name: 'MalformedCgroupFileError', kind: 'invalid' });
+        for (const problem of problems)
+          expect(problem).toMatchObject({ name: 'MalformedCgroupFileError', kind: 'invalid' });
       }),
     );
   });

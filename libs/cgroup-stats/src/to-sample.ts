@@ -1,6 +1,13 @@
 import { parseAmount, parseCounter, parseLimit } from './amounts.js';
 import { quotaToMillis } from './capacity.js';
-import { parseCfsQuota, parseCpuMax, parseCpuStat, parseCpuThrottling, parseCpuacctUsage, type CpuStat } from './cpu.js';
+import {
+  parseCfsQuota,
+  parseCpuMax,
+  parseCpuStat,
+  parseCpuThrottling,
+  parseCpuacctUsage,
+  type CpuStat,
+} from './cpu.js';
 import type { GroupTexts, SampleTexts } from './group-files.js';
 import { parseIoStat, parseThrottleIo, type IoUse } from './io.js';
 import { MalformedCgroupFileError } from './malformed.js';
@@ -15,10 +22,20 @@ export interface SampleResult {
   readonly problems: readonly MalformedCgroupFileError[];
 }
 
-/** Makes a sample of the texts of its files. A file that does not read as documented takes its own part with it, and no other. */
-export function toSample(source: string, atMs: number, { groups, netDev }: SampleTexts): SampleResult {
+/**
+ * Makes a sample of the texts of its files. A file that does not read as documented takes its own
+ * part with it, and no other.
+ */
+export function toSample(
+  source: string,
+  atMs: number,
+  { groups, netDev }: SampleTexts,
+): SampleResult {
   const problems: MalformedCgroupFileError[] = [];
-  const attempt = <Key extends keyof ContainerSample>(key: Key, read: () => ContainerSample[Key] | undefined) => {
+  const attempt = <Key extends keyof ContainerSample>(
+    key: Key,
+    read: () => ContainerSample[Key] | undefined,
+  ) => {
     try {
       const value = read();
       return value === undefined ? {} : { [key]: value };
@@ -44,24 +61,37 @@ export function toSample(source: string, atMs: number, { groups, netDev }: Sampl
 
 function originOf(groups: SampleTexts['groups']): Pick<ContainerSample, 'origin'> {
   const read = Object.values(groups).filter(({ texts }) => Object.keys(texts).length > 0);
-  const [v1, v2] = [read.some(({ version }) => version === 1), read.some(({ version }) => version === 2)];
+  const [v1, v2] = [
+    read.some(({ version }) => version === 1),
+    read.some(({ version }) => version === 2),
+  ];
   if (v1 && v2) return { origin: 'hybrid' };
   return v1 || v2 ? { origin: v1 ? 'v1' : 'v2' } : {};
 }
 
-/** v1 counts in `cpuacct` and throttles in `cpu`; v2 does both in `cpu.stat`, which has the time even without the controller. */
+/**
+ * v1 counts in `cpuacct` and throttles in `cpu`; v2 does both in `cpu.stat`, which has the time
+ * even without the controller.
+ */
 function toCpu({ cpu, cpuacct, unified }: SampleTexts['groups']): CpuUse | undefined {
   const accounted = toAccounted(reading(cpuacct));
   const stat = accounted ?? reading(unified).parse('cpu.stat', (_, text) => parseCpuStat(text));
   if (stat === undefined) return undefined;
   const files = reading(cpu);
-  const throttling = cpu?.version === 1 ? files.parse('cpu.stat', (_, text) => parseCpuThrottling(text)) : stat.throttling;
+  const throttling =
+    cpu?.version === 1
+      ? files.parse('cpu.stat', (_, text) => parseCpuThrottling(text))
+      : stat.throttling;
   const period = files.parse('cpu.cfs_period_us', (_, text) => text);
   const quota =
     period === undefined
       ? files.parse('cpu.max', (_, text) => parseCpuMax(text))
       : files.parse('cpu.cfs_quota_us', (_, text) => parseCfsQuota(text, period));
-  return defined({ ...stat, throttling, limitMillis: quota === undefined ? undefined : quotaToMillis(quota) });
+  return defined({
+    ...stat,
+    throttling,
+    limitMillis: quota === undefined ? undefined : quotaToMillis(quota),
+  });
 }
 
 function toAccounted(files: GroupReading): CpuStat | undefined {
@@ -96,20 +126,32 @@ function toMemory(group: GroupTexts | undefined): MemoryUse | undefined {
 }
 
 /** The `memsw` files of v1 count memory and swap together. */
-function swapOfV1(files: GroupReading, usageBytes: number, limitBytes: number | undefined, swapBytes: number | undefined) {
+function swapOfV1(
+  files: GroupReading,
+  usageBytes: number,
+  limitBytes: number | undefined,
+  swapBytes: number | undefined,
+) {
   const both = files.parse('memory.memsw.usage_in_bytes', parseAmount);
   const bothLimit = files.parse('memory.memsw.limit_in_bytes', parseLimit);
   return {
     swapBytes: swapBytes ?? (both === undefined ? undefined : Math.max(0, both - usageBytes)),
-    swapLimitBytes: limitBytes === undefined || bothLimit === undefined ? undefined : Math.max(0, bothLimit - limitBytes),
+    swapLimitBytes:
+      limitBytes === undefined || bothLimit === undefined
+        ? undefined
+        : Math.max(0, bothLimit - limitBytes),
   };
 }
 
 function toIo(group: GroupTexts | undefined): IoUse | undefined {
   const files = reading(group);
   if (group?.version === 2) return files.parse('io.stat', (_, text) => parseIoStat(text));
-  const either = (name: string) => files.parse(`${name}_recursive`, parseThrottleIo) ?? files.parse(name, parseThrottleIo);
-  const [bytes, operations] = [either('blkio.throttle.io_service_bytes'), either('blkio.throttle.io_serviced')];
+  const either = (name: string) =>
+    files.parse(`${name}_recursive`, parseThrottleIo) ?? files.parse(name, parseThrottleIo);
+  const [bytes, operations] = [
+    either('blkio.throttle.io_service_bytes'),
+    either('blkio.throttle.io_serviced'),
+  ];
   if (bytes === undefined || operations === undefined) return undefined;
   return {
     readBytes: bytes.read,
@@ -122,7 +164,9 @@ function toIo(group: GroupTexts | undefined): IoUse | undefined {
 function toPids(group: GroupTexts | undefined): PidsUse | undefined {
   const files = reading(group);
   const current = files.parse('pids.current', parseAmount);
-  return current === undefined ? undefined : defined({ current, limit: files.parse('pids.max', parseLimit) });
+  return current === undefined
+    ? undefined
+    : defined({ current, limit: files.parse('pids.max', parseLimit) });
 }
 
 function toPressure(group: GroupTexts | undefined): PressureUse | undefined {
@@ -147,11 +191,18 @@ const reading = (group: GroupTexts | undefined): GroupReading => ({
   },
 });
 
-type Defined<Fields> = { [Key in keyof Fields as undefined extends Fields[Key] ? never : Key]: Fields[Key] } & {
-  [Key in keyof Fields as undefined extends Fields[Key] ? Key : never]?: Exclude<Fields[Key], undefined>;
+type Defined<Fields> = {
+  [Key in keyof Fields as undefined extends Fields[Key] ? never : Key]: Fields[Key];
+} & {
+  [Key in keyof Fields as undefined extends Fields[Key] ? Key : never]?: Exclude<
+    Fields[Key],
+    undefined
+  >;
 };
 
 /** Leaves out the fields that are undefined. */
 function defined<Fields extends object>(fields: Fields): Defined<Fields> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<Fields>;
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== undefined),
+  ) as Defined<Fields>;
 }

@@ -9,16 +9,33 @@ import {
 } from '@cloudless/api/store';
 import { CloudlessError, createSeededRandom, silentLog, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import { RevisionConflictError, createMemoryStateStore, type StateStore } from '@cloudless/state-store';
+import {
+  RevisionConflictError,
+  createMemoryStateStore,
+  type StateStore,
+} from '@cloudless/state-store';
 import fc from 'fast-check';
-import { LeadershipLostError, copyReplica, nameKeyId, openClusterState, type ClusterState, type RecordChange } from './index.js';
+import {
+  LeadershipLostError,
+  copyReplica,
+  nameKeyId,
+  openClusterState,
+  type ClusterState,
+  type RecordChange,
+} from './index.js';
 import { encodeRecord, keyOf } from './records.js';
 
-const aStore = (historyLimit = 1_000): StateStore => createMemoryStateStore({ clock: new ManualClock(), historyLimit });
+const aStore = (historyLimit = 1_000): StateStore =>
+  createMemoryStateStore({ clock: new ManualClock(), historyLimit });
 
 function open(
   store: StateStore,
-  options: { readonly seed?: number; readonly log?: Log; readonly clock?: ManualClock; readonly holder?: string } = {},
+  options: {
+    readonly seed?: number;
+    readonly log?: Log;
+    readonly clock?: ManualClock;
+    readonly holder?: string;
+  } = {},
 ) {
   const { seed = 1, log = silentLog, clock = new ManualClock(), holder = 'test' } = options;
   return openClusterState({ store, clock, random: createSeededRandom(seed), log, holder });
@@ -26,7 +43,13 @@ function open(
 
 const aNode = (id: string, cordoned = false) => create(NodeRecordSchema, { id, cordoned });
 const aReplica = (sequence: number, changes: Partial<{ nodeId: string }> = {}): ReplicaRecord =>
-  create(ReplicaRecordSchema, { id: `u-${sequence}`, uid: 'u', sequence: BigInt(sequence), desiredRunning: true, ...changes });
+  create(ReplicaRecordSchema, {
+    id: `u-${sequence}`,
+    uid: 'u',
+    sequence: BigInt(sequence),
+    desiredRunning: true,
+    ...changes,
+  });
 const putNode = (state: ClusterState, id: string, cordoned = false) =>
   state.commit(state.transaction().put('node', id, aNode(id, cordoned)));
 
@@ -42,7 +65,10 @@ describe('opening', () => {
     });
     await first.close();
     const second = await open(store, { seed: 2 });
-    expect({ clusterId: second.clusterId, epoch: second.epoch }).toEqual({ clusterId: first.clusterId, epoch: 2n });
+    expect({ clusterId: second.clusterId, epoch: second.epoch }).toEqual({
+      clusterId: first.clusterId,
+      epoch: 2n,
+    });
     await second.close();
   });
 
@@ -51,7 +77,8 @@ describe('opening', () => {
     const first = await open(store);
     for (let start = 0; start < 2_500; start += 100) {
       const transaction = first.transaction();
-      for (let index = start; index < start + 99; index += 1) transaction.put('node', `n${index}`, aNode(`n${index}`));
+      for (let index = start; index < start + 99; index += 1)
+        transaction.put('node', `n${index}`, aNode(`n${index}`));
       await first.commit(transaction);
     }
     await first.close();
@@ -73,7 +100,8 @@ describe('opening', () => {
     );
     await expect(open(store)).rejects.toMatchObject({
       kind: 'precondition',
-      message: 'the store has layout 2 and this version reads layout 1; start the version that wrote it',
+      message:
+        'the store has layout 2 and this version reads layout 1; start the version that wrote it',
     });
     expect(await store.get(keyOf('leader', 'leader'))).toBeUndefined();
   });
@@ -81,7 +109,10 @@ describe('opening', () => {
   it('refuses a record that cannot be read, naming its key', async () => {
     const store = aStore();
     await store.txn([], [{ put: keyOf('node', 'edge-1'), value: Uint8Array.of(10, 200) }]);
-    await expect(open(store)).rejects.toMatchObject({ kind: 'internal', message: 'the record at /node/edge-1 cannot be read' });
+    await expect(open(store)).rejects.toMatchObject({
+      kind: 'internal',
+      message: 'the record at /node/edge-1 cannot be read',
+    });
   });
 
   it('skips keys of kinds it does not know', async () => {
@@ -129,7 +160,9 @@ describe('commit', () => {
       state.transaction().require('node', 'n', 'absent'),
       state.transaction().require('node', 'other', read),
     ]) {
-      await expect(state.commit(stale.put('node', 'trace', aNode('trace')))).rejects.toBeInstanceOf(RevisionConflictError);
+      await expect(state.commit(stale.put('node', 'trace', aNode('trace')))).rejects.toBeInstanceOf(
+        RevisionConflictError,
+      );
     }
     expect(state.view().node('trace')).toBeUndefined();
     await state.close();
@@ -137,7 +170,10 @@ describe('commit', () => {
 
   it('of a coordinator that has lost the leadership is refused as unavailable: trying again is no use here', async () => {
     const store = aStore();
-    const [old, young] = [await open(store, { holder: 'old' }), await open(store, { holder: 'young' })];
+    const [old, young] = [
+      await open(store, { holder: 'old' }),
+      await open(store, { holder: 'young' }),
+    ];
     const refused = putNode(old, 'late');
     await expect(refused).rejects.toBeInstanceOf(LeadershipLostError);
     await expect(refused).rejects.toMatchObject({
@@ -154,13 +190,21 @@ describe('commit', () => {
   it('creates, updates and deletes a replica only as it was read', async () => {
     const state = await open(aStore());
     await state.commit(state.transaction().createReplica(aReplica(1)));
-    await expect(state.commit(state.transaction().createReplica(aReplica(1)))).rejects.toMatchObject({ kind: 'conflict' });
+    await expect(
+      state.commit(state.transaction().createReplica(aReplica(1))),
+    ).rejects.toMatchObject({ kind: 'conflict' });
     const read = state.view().replica('u-1')!;
-    await state.commit(state.transaction().updateReplica(read, copyReplica(read.value, { nodeId: 'n1' })));
+    await state.commit(
+      state.transaction().updateReplica(read, copyReplica(read.value, { nodeId: 'n1' })),
+    );
     expect([...state.view().replicasOn('n1')]).toHaveLength(1);
     expect([...state.view().unplaced()]).toEqual([]);
-    await expect(state.commit(state.transaction().updateReplica(read, read.value))).rejects.toMatchObject({ kind: 'conflict' });
-    await expect(state.commit(state.transaction().deleteReplica(read))).rejects.toMatchObject({ kind: 'conflict' });
+    await expect(
+      state.commit(state.transaction().updateReplica(read, read.value)),
+    ).rejects.toMatchObject({ kind: 'conflict' });
+    await expect(state.commit(state.transaction().deleteReplica(read))).rejects.toMatchObject({
+      kind: 'conflict',
+    });
     await state.commit(state.transaction().deleteReplica(state.view().replica('u-1')!));
     expect([...state.view().replicas()]).toEqual([]);
     await state.close();
@@ -168,7 +212,10 @@ describe('commit', () => {
 
   it('writes a key once, with its last value, and counts what it writes', async () => {
     const state = await open(aStore());
-    const transaction = state.transaction().put('node', 'n', aNode('n')).put('node', 'n', aNode('n', true));
+    const transaction = state
+      .transaction()
+      .put('node', 'n', aNode('n'))
+      .put('node', 'n', aNode('n', true));
     expect(transaction.size).toBe(1);
     transaction.event({ reason: 'NodeCordoned' }).delete('node', 'never');
     expect(transaction.size).toBe(3);
@@ -180,7 +227,9 @@ describe('commit', () => {
 
   it('that changes nothing resolves too', async () => {
     const state = await open(aStore());
-    await expect(state.commit(state.transaction().delete('node', 'absent'))).resolves.toBe(state.view().revision);
+    await expect(state.commit(state.transaction().delete('node', 'absent'))).resolves.toBe(
+      state.view().revision,
+    );
     await state.close();
   });
 });
@@ -189,13 +238,19 @@ describe('events', () => {
   it('carry the time of their commit and an order that grows with commits, not with plans', async () => {
     const clock = new ManualClock(1_000);
     const state = await open(aStore(), { clock });
-    const planned = state.transaction().event({ reason: 'PlannedFirst', category: Category.ROLLOUT });
+    const planned = state
+      .transaction()
+      .event({ reason: 'PlannedFirst', category: Category.ROLLOUT });
     await state.commit(state.transaction().event({ reason: 'CommittedFirst' }));
     await clock.advance(500);
     await state.commit(planned);
     expect(state.view().events()).toMatchObject([
       { reason: 'CommittedFirst', id: '0000000001-0000000000', time: { seconds: 1n, nanos: 0 } },
-      { reason: 'PlannedFirst', id: '0000000001-0000000001', time: { seconds: 1n, nanos: 500_000_000 } },
+      {
+        reason: 'PlannedFirst',
+        id: '0000000001-0000000001',
+        time: { seconds: 1n, nanos: 500_000_000 },
+      },
     ]);
     await state.close();
   });
@@ -203,15 +258,21 @@ describe('events', () => {
   it('of a later leadership come after all earlier ones, and a refused transaction leaves none', async () => {
     const store = aStore();
     const first = await open(store);
-    for (let count = 0; count < 12; count += 1) await first.commit(first.transaction().event({ reason: `First${count}` }));
+    for (let count = 0; count < 12; count += 1)
+      await first.commit(first.transaction().event({ reason: `First${count}` }));
     const second = await open(store);
-    await expect(first.commit(first.transaction().event({ reason: 'Refused' }))).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(
+      first.commit(first.transaction().event({ reason: 'Refused' })),
+    ).rejects.toMatchObject({ kind: 'unavailable' });
     await second.commit(second.transaction().event({ reason: 'Second' }));
     const reasons = second
       .view()
       .events()
       .map(({ reason }) => reason);
-    expect(reasons).toEqual([...Array.from({ length: 12 }, (_, count) => `First${count}`), 'Second']);
+    expect(reasons).toEqual([
+      ...Array.from({ length: 12 }, (_, count) => `First${count}`),
+      'Second',
+    ]);
     await Promise.all([first.close(), second.close()]);
   });
 });
@@ -223,7 +284,9 @@ describe('listeners', () => {
     const unsubscribe = state.subscribe((changes, revision) =>
       heard.push({ changes, shown: state.view().revision === revision }),
     );
-    await state.commit(state.transaction().put('node', 'a', aNode('a')).put('node', 'b', aNode('b')));
+    await state.commit(
+      state.transaction().put('node', 'a', aNode('a')).put('node', 'b', aNode('b')),
+    );
     await state.commit(state.transaction().delete('node', 'a'));
     unsubscribe();
     await putNode(state, 'c');
@@ -254,7 +317,9 @@ function aKeepingLog(): { readonly log: Log; readonly lines: string[] } {
 const replacing = (store: StateStore, calls: Partial<StateStore>): StateStore =>
   Object.assign(Object.create(store) as StateStore, calls);
 
-/** A store whose watches stand still while `hold` is set: what they miss meanwhile may be compacted. */
+/**
+ * A store whose watches stand still while `hold` is set: what they miss meanwhile may be compacted.
+ */
 function withSlowWatch(store: StateStore, calls: Partial<StateStore> = {}) {
   const gate: { hold?: Promise<void> } = {};
   const watch: StateStore['watch'] = async function* (request) {
@@ -272,11 +337,17 @@ function holdOf(gate: { hold?: Promise<void> }): { readonly release: () => void 
   return { release };
 }
 
-/** So many transactions that a store with a history of 10 has forgotten the first when the last is committed. */
+/**
+ * So many transactions that a store with a history of 10 has forgotten the first when the last is
+ * committed.
+ */
 async function outrun(store: StateStore): Promise<void> {
   for (let index = 0; index < 100; index += 1) {
     const id = `n${index % 3}`;
-    await store.txn([], [{ put: keyOf('node', id), value: encodeRecord('node', aNode(id, index % 2 === 0)) }]);
+    await store.txn(
+      [],
+      [{ put: keyOf('node', id), value: encodeRecord('node', aNode(id, index % 2 === 0)) }],
+    );
   }
 }
 
@@ -292,7 +363,9 @@ describe('a view that fell behind', () => {
     const heard: string[] = [];
     state.subscribe((changes) =>
       changes.forEach(({ id, before, after }) =>
-        heard.push(`${id} ${before === undefined ? 'came' : after === undefined ? 'went' : 'changed'}`),
+        heard.push(
+          `${id} ${before === undefined ? 'came' : after === undefined ? 'went' : 'changed'}`,
+        ),
       ),
     );
     const { release } = holdOf(gate);
@@ -302,12 +375,9 @@ describe('a view that fell behind', () => {
     await state.reached(await store.revision());
     expect(lines).toEqual(['warn: view fell behind the store, reading it anew revision']);
     expect(heard.sort()).toEqual(['gone went', 'n0 changed', 'n1 came', 'n2 came']);
-    expect([...state.view().nodes()].map(({ value }) => `${value.id} ${value.cordoned}`).sort()).toEqual([
-      'n0 false',
-      'n1 false',
-      'n2 true',
-      'same false',
-    ]);
+    expect(
+      [...state.view().nodes()].map(({ value }) => `${value.id} ${value.cordoned}`).sort(),
+    ).toEqual(['n0 false', 'n1 false', 'n2 true', 'same false']);
     await putNode(state, 'after');
     expect(state.view().node('after')).toBeDefined();
     await state.close();
@@ -346,7 +416,8 @@ describe('a view that fell behind', () => {
     async ({ reason }) => {
       const store = aStore(10);
       let broken = false;
-      const range: StateStore['range'] = (request) => (broken ? Promise.reject(reason) : store.range(request));
+      const range: StateStore['range'] = (request) =>
+        broken ? Promise.reject(reason) : store.range(request);
       const { log, lines } = aKeepingLog();
       const { gate, store: slow } = withSlowWatch(store, { range });
       const state = await open(slow, { log });
@@ -399,7 +470,10 @@ describe('the end', () => {
     const state = await open(store);
     const waiting = state.reached(10_000n);
     void store.close();
-    await expect(waiting).rejects.toMatchObject({ kind: 'unavailable', cause: { message: 'the state store was closed' } });
+    await expect(waiting).rejects.toMatchObject({
+      kind: 'unavailable',
+      cause: { message: 'the state store was closed' },
+    });
     expect(state.isFollowing).toBe(false);
     await state.close();
   });
@@ -410,7 +484,10 @@ describe('the end', () => {
     const state = await open(store, { log });
     const waiting = state.reached(10_000n);
     const closing = state.close();
-    await expect(waiting).rejects.toMatchObject({ kind: 'unavailable', message: 'the coordinator is stopping' });
+    await expect(waiting).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'the coordinator is stopping',
+    });
     await closing;
     await state.close();
     await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });

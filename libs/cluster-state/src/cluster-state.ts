@@ -1,6 +1,11 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { ClusterRecordSchema, type ClusterRecord, type LeaderRecord, type RestoredState } from '@cloudless/api/store';
+import {
+  ClusterRecordSchema,
+  type ClusterRecord,
+  type LeaderRecord,
+  type RestoredState,
+} from '@cloudless/api/store';
 import {
   CloudlessError,
   errorKindOf,
@@ -63,8 +68,9 @@ export interface ClusterStateOptions {
 
 /**
  * Reads the whole store, takes the leadership with a new epoch, and follows the store from there.
- * @throws kind `precondition` when the store was written by a layout this version does not know, `internal` naming a record
- *   that cannot be read, `conflict` when others keep taking the leadership meanwhile.
+ * @throws kind `precondition` when the store was written by a layout this version does not know,
+ *   `internal` naming a record that cannot be read, `conflict` when others keep taking the
+ *   leadership meanwhile.
  */
 export async function openClusterState(options: ClusterStateOptions): Promise<ClusterState> {
   const state = new ClusterState(options);
@@ -77,7 +83,10 @@ export async function openClusterState(options: ClusterStateOptions): Promise<Cl
   return state;
 }
 
-/** The typed state of the cluster: a view that is up to date with our own writes, and transactions over it. */
+/**
+ * The typed state of the cluster: a view that is up to date with our own writes, and transactions
+ * over it.
+ */
 export class ClusterState {
   private readonly follower: ViewFollower;
   private cluster: ClusterRecord | undefined;
@@ -110,7 +119,10 @@ export class ClusterState {
     }));
   }
 
-  /** The newest state, including every write that was acknowledged to us. Read it and plan without waiting in between. */
+  /**
+   * The newest state, including every write that was acknowledged to us. Read it and plan without
+   * waiting in between.
+   */
   view(): ClusterView {
     return this.follower.view;
   }
@@ -125,7 +137,10 @@ export class ClusterState {
     return this.leadership?.value ?? 0n;
   }
 
-  /** Nobody has taken the leadership from us, as far as the view has come. Every commit makes sure of it. */
+  /**
+   * Nobody has taken the leadership from us, as far as the view has come. Every commit makes sure
+   * of it.
+   */
   get isLeading(): boolean {
     if (this.leadership === undefined || this.loss.error !== undefined) return false;
     return this.follower.view.get('leader', LEADER_KEY)?.value.epoch === this.leadership.value;
@@ -146,8 +161,8 @@ export class ClusterState {
   }
 
   /**
-   * What agents hold proves that the store went back in time: nothing is decided on it. Undefined when nothing does, or when an
-   * operator has accepted the state.
+   * What agents hold proves that the store went back in time: nothing is decided on it. Undefined
+   * when nothing does, or when an operator has accepted the state.
    */
   get restored(): RestoredState | undefined {
     return this.restoration.found;
@@ -169,7 +184,10 @@ export class ClusterState {
     return revision + this.restoration.offset;
   }
 
-  /** The newest revision of an order that leaderships up to and with `epoch` can have given. 0: it is not known which. */
+  /**
+   * The newest revision of an order that leaderships up to and with `epoch` can have given. 0: it
+   * is not known which.
+   */
   newestOrderOf(epoch: bigint): bigint {
     return this.restoration.newestOrderOf(epoch);
   }
@@ -193,9 +211,10 @@ export class ClusterState {
 
   /**
    * Commits, and resolves once the view shows it.
-   * @throws `RevisionConflictError` when a record was changed since it was read, and the view shows that change: read and plan
-   *   again. Kind `unavailable` leaves it unknown whether it was committed, but for {@link LeadershipLostError}.
-   *   {@link RestoredStateError} while the store is known to have gone back in time.
+   * @throws `RevisionConflictError` when a record was changed since it was read, and the view shows
+   *   that change: read and plan again. Kind `unavailable` leaves it unknown whether it was
+   *   committed, but for {@link LeadershipLostError}. {@link RestoredStateError} while the store is
+   *   known to have gone back in time.
    */
   async commit(transaction: Transaction): Promise<Revision> {
     const { restored } = this;
@@ -204,8 +223,8 @@ export class ClusterState {
   }
 
   /**
-   * Commits what was seen, where {@link commit} commits what was decided: also while the store is known to have gone back in
-   * time. @throws as {@link commit}, but for that.
+   * Commits what was seen, where {@link commit} commits what was decided: also while the store is
+   * known to have gone back in time. @throws as {@link commit}, but for that.
    */
   write(transaction: Transaction): Promise<Revision> {
     const { tracer = noTracer } = this.options;
@@ -217,14 +236,20 @@ export class ClusterState {
     if (this.follower.failure !== undefined) throw this.follower.failure;
     if (this.loss.error !== undefined) throw this.loss.error;
     try {
-      const { revision } = await this.options.store.txn(transaction.compares(), transaction.operations());
+      const { revision } = await this.options.store.txn(
+        transaction.compares(),
+        transaction.operations(),
+      );
       await this.follower.reached(revision);
       return revision;
     } catch (reason) {
       if (!(reason instanceof RevisionConflictError)) throw reason;
-      if (reason.scope === keyOf('leader', LEADER_KEY) && (await this.isTaken())) throw this.loss.note(this.epoch, reason);
+      if (reason.scope === keyOf('leader', LEADER_KEY) && (await this.isTaken()))
+        throw this.loss.note(this.epoch, reason);
       const { changedAt } = reason;
-      await this.follower.reached(typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision());
+      await this.follower.reached(
+        typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision(),
+      );
       throw reason; // also while our own leadership goes on with another epoch: then plan again
     }
   }
@@ -235,13 +260,17 @@ export class ClusterState {
    */
   private async isTaken(): Promise<boolean> {
     const entry = await this.options.store.get(keyOf('leader', LEADER_KEY));
-    if (this.leadership === undefined || entry?.modRevision === this.leadership.revision) return false;
+    if (this.leadership === undefined || entry?.modRevision === this.leadership.revision)
+      return false;
     return entry === undefined || !this.isOurs(decodeRecord('leader', LEADER_KEY, entry.value));
   }
 
   /** Our own leadership goes on with another epoch when a restored state is accepted. */
   private isOurs(leader: LeaderRecord): boolean {
-    return leader.epoch === this.leadership?.value || this.restoration.isAcceptedBy(leader, this.options.holder);
+    return (
+      leader.epoch === this.leadership?.value ||
+      this.restoration.isAcceptedBy(leader, this.options.holder)
+    );
   }
 
   /** @returns Ends the subscription. */
@@ -249,39 +278,66 @@ export class ClusterState {
     return this.follower.subscribe(listener);
   }
 
-  /** Calls `listener` once, when the view no longer follows the store, with the reason. @returns Ends the subscription. */
+  /**
+   * Calls `listener` once, when the view no longer follows the store, with the reason. @returns
+   * Ends the subscription.
+   */
   onEnd(listener: (reason: CloudlessError) => void): () => void {
     return this.follower.onEnd(listener);
   }
 
   /**
-   * What the store's history says of some kinds of records, in order and without gap, from `after` on and without end. Each
-   * revision comes, also one that changed none of these kinds. Ends when the signal is aborted.
-   * @throws kind `compacted` when the history does not reach back so far or, with another message, not yet so far; `unavailable`
-   *   when the view ends.
+   * What the store's history says of some kinds of records, in order and without gap, from `after`
+   * on and without end. Each revision comes, also one that changed none of these kinds. Ends when
+   * the signal is aborted.
+   * @throws kind `compacted` when the history does not reach back so far or, with another message,
+   *   not yet so far; `unavailable` when the view ends.
    */
-  changesAfter(after: Revision, kinds: readonly RecordKind[], signal: StopSignal): AsyncGenerator<HistoricChanges> {
-    return changesAfter({ store: this.options.store, follower: this.follower }, after, kinds, signal);
+  changesAfter(
+    after: Revision,
+    kinds: readonly RecordKind[],
+    signal: StopSignal,
+  ): AsyncGenerator<HistoricChanges> {
+    return changesAfter(
+      { store: this.options.store, follower: this.follower },
+      after,
+      kinds,
+      signal,
+    );
   }
 
-  /** Resolves when the view shows `revision`. @throws kind `compacted` when the store has not come to it. */
+  /**
+   * Resolves when the view shows `revision`. @throws kind `compacted` when the store has not come
+   * to it.
+   */
   checkRevision(revision: Revision): Promise<void> {
     return checkRevision({ store: this.options.store, follower: this.follower }, revision);
   }
 
   /** All records of a kind as of an older revision, by id. @throws kind `compacted`. */
-  recordsAt<Kind extends RecordKind>(kind: Kind, revision: Revision): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
+  recordsAt<Kind extends RecordKind>(
+    kind: Kind,
+    revision: Revision,
+  ): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
     return recordsAt(this.options.store, kind, revision);
   }
 
-  /** Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it never will. */
+  /**
+   * Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it
+   * never will.
+   */
   reached(revision: Revision): Promise<void> {
     return this.follower.reached(revision);
   }
 
-  /** All of the store at its present revision, as the bytes of a backup. @returns What it came to. */
+  /**
+   * All of the store at its present revision, as the bytes of a backup. @returns What it came to.
+   */
   backup(): AsyncGenerator<Uint8Array, SnapshotSummary> {
-    return exportSnapshot(this.options.store, { clusterId: this.clusterId, schemaVersion: SCHEMA_VERSION });
+    return exportSnapshot(this.options.store, {
+      clusterId: this.clusterId,
+      schemaVersion: SCHEMA_VERSION,
+    });
   }
 
   async start(): Promise<void> {
@@ -318,7 +374,11 @@ export class ClusterState {
       schemaVersion: SCHEMA_VERSION,
       createdAt: timestampFromMs(clock.wallTime()),
     });
-    await this.commit(this.transaction().require('meta', CLUSTER_ID_KEY, 'absent').put('meta', CLUSTER_ID_KEY, made));
+    await this.commit(
+      this.transaction()
+        .require('meta', CLUSTER_ID_KEY, 'absent')
+        .put('meta', CLUSTER_ID_KEY, made),
+    );
     this.cluster = made;
   }
 
@@ -337,13 +397,17 @@ export class ClusterState {
   private followLeader(): void {
     const leader = this.follower.view.get('leader', LEADER_KEY);
     if (leader === undefined) return;
-    if (this.leadership !== undefined && !this.isOurs(leader.value)) this.loss.note(this.leadership.value);
+    if (this.leadership !== undefined && !this.isOurs(leader.value))
+      this.loss.note(this.leadership.value);
     if (!this.restoration.isAcceptedBy(leader.value, this.options.holder)) return;
     this.leadership = { value: leader.value.epoch, revision: leader.revision };
     this.restoration.settle();
   }
 
-  /** Coordinators may start together on one store: the one that loses a race reads what the other wrote and goes on. */
+  /**
+   * Coordinators may start together on one store: the one that loses a race reads what the other
+   * wrote and goes on.
+   */
   private async untilNoConflict(attemptOnce: () => Promise<void>): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {

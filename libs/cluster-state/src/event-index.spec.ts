@@ -9,8 +9,16 @@ const about = { namespace: 'default', workload: 'web' };
 describe('EventIndex', () => {
   it('knows the newest event of each replica, also of those that an event lists, until its record is gone', () => {
     const index = new EventIndex();
-    const placed = event({ id: '2', reason: 'ReplicasPlaced', replicaIds: ['w-1', 'w-2'], ...about });
-    index.take(undefined, event({ id: '1', reason: 'ReplicasCreated', replicaIds: ['w-1', 'w-2'], ...about }));
+    const placed = event({
+      id: '2',
+      reason: 'ReplicasPlaced',
+      replicaIds: ['w-1', 'w-2'],
+      ...about,
+    });
+    index.take(
+      undefined,
+      event({ id: '1', reason: 'ReplicasCreated', replicaIds: ['w-1', 'w-2'], ...about }),
+    );
     index.take(undefined, placed);
     index.take(undefined, event({ id: '3', reason: 'ReplicaReady', replicaId: 'w-1', ...about }));
     expect([index.lastOfReplica('w-1')?.id, index.lastOfReplica('w-2')?.id]).toEqual(['3', '2']);
@@ -22,8 +30,17 @@ describe('EventIndex', () => {
 
   it('does not take a call about a replica for what happened to it', () => {
     const index = new EventIndex();
-    index.take(undefined, event({ id: '1', reason: 'ReplicasStopping', replicaIds: ['w-1'], ...about }));
-    const call = event({ id: '2', reason: 'ExecCommand', replicaId: 'w-1', ...about, audit: { rpc: 'x' } });
+    index.take(
+      undefined,
+      event({ id: '1', reason: 'ReplicasStopping', replicaIds: ['w-1'], ...about }),
+    );
+    const call = event({
+      id: '2',
+      reason: 'ExecCommand',
+      replicaId: 'w-1',
+      ...about,
+      audit: { rpc: 'x' },
+    });
     index.take(undefined, call);
     expect(index.lastOfReplica('w-1')?.id).toBe('1');
     index.take(call, undefined);
@@ -35,8 +52,14 @@ describe('EventIndex', () => {
     const updated = event({ id: '2', reason: 'WorkloadUpdated', ...about });
     index.take(undefined, event({ id: '1', reason: 'WorkloadCreated', ...about }));
     index.take(undefined, updated);
-    index.take(undefined, event({ id: '3', reason: 'WorkloadUpdated', namespace: 'other', workload: 'web' }));
-    index.take(undefined, event({ id: '4', reason: 'WorkloadUpdated', ...about, audit: { rpc: 'x' } }));
+    index.take(
+      undefined,
+      event({ id: '3', reason: 'WorkloadUpdated', namespace: 'other', workload: 'web' }),
+    );
+    index.take(
+      undefined,
+      event({ id: '4', reason: 'WorkloadUpdated', ...about, audit: { rpc: 'x' } }),
+    );
     index.take(undefined, event({ id: '5', reason: 'NodeLost', nodeId: 'a1' }));
     const reasons = ['WorkloadCreated', 'WorkloadUpdated'];
     expect(index.last(web, reasons)?.id).toBe('2');

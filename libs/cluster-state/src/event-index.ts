@@ -7,8 +7,8 @@ export type EventSubject =
   | { readonly kind: 'node'; readonly nodeId: string };
 
 /**
- * The newest event about each thing, so that the next one can name its cause. It holds one for each replica that has a record, and
- * one for each reason about a workload or node.
+ * The newest event about each thing, so that the next one can name its cause. It holds one for each
+ * replica that has a record, and one for each reason about a workload or node.
  */
 export class EventIndex {
   private readonly byReplica = new Map<string, Event>();
@@ -62,7 +62,9 @@ function replicasIn(event: Event): readonly string[] {
 }
 
 function keyOf(subject: EventSubject): string {
-  return subject.kind === 'workload' ? `workload ${nameKeyId(subject.namespace, subject.name)}` : `node ${subject.nodeId}`;
+  return subject.kind === 'workload'
+    ? `workload ${nameKeyId(subject.namespace, subject.name)}`
+    : `node ${subject.nodeId}`;
 }
 
 /** Undefined for what is about single replicas, and for audit events. */
@@ -70,7 +72,9 @@ function subjectKeyOf(event: Event): string | undefined {
   if (event.audit !== undefined) return undefined;
   const { reason, namespace, workload, nodeId } = event;
   if (workload !== '') {
-    return event.replicaId === '' ? `${reason} ${keyOf({ kind: 'workload', namespace, name: workload })}` : undefined;
+    return event.replicaId === ''
+      ? `${reason} ${keyOf({ kind: 'workload', namespace, name: workload })}`
+      : undefined;
   }
   return nodeId === '' ? undefined : `${reason} ${keyOf({ kind: 'node', nodeId })}`;
 }

@@ -5,9 +5,16 @@ import { ManualClock } from '@cloudless/base/testing';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { openClusterState, type ClusterState } from './index.js';
 
-const aStore = (historyLimit = 1_000): StateStore => createMemoryStateStore({ clock: new ManualClock(), historyLimit });
+const aStore = (historyLimit = 1_000): StateStore =>
+  createMemoryStateStore({ clock: new ManualClock(), historyLimit });
 const open = (store: StateStore): Promise<ClusterState> =>
-  openClusterState({ store, clock: new ManualClock(), random: createSeededRandom(1), log: silentLog, holder: 'test' });
+  openClusterState({
+    store,
+    clock: new ManualClock(),
+    random: createSeededRandom(1),
+    log: silentLog,
+    holder: 'test',
+  });
 const aNode = (id: string, zone = '') => create(NodeRecordSchema, { id, zone });
 const putNode = (state: ClusterState, id: string, zone = '') =>
   state.commit(state.transaction().put('node', id, aNode(id, zone)));
@@ -26,26 +33,38 @@ function withGate(store: StateStore) {
 }
 
 describe('a conflict', () => {
-  it.each(['changed', 'deleted'] as const)('with what was %s meanwhile comes when the view shows that', async (what) => {
-    const shared = aStore();
-    const { gate, store } = withGate(shared);
-    const state = await open(store);
-    await putNode(state, 'n', 'a');
-    const read = state.view().node('n')!;
-    let release = (): void => undefined;
-    gate.held = new Promise((resolve) => (release = resolve));
-    const key = '/node/n';
-    await shared.txn([], what === 'deleted' ? [{ delete: key }] : [{ put: key, value: (await shared.get(key))!.value }]);
-    let settled = false;
-    const refused = state.commit(state.transaction().require('node', 'n', read).put('node', 'n', aNode('n', 'b')));
-    refused.catch(() => (settled = true));
-    for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
-    expect(settled).toBe(false);
-    release();
-    await expect(refused).rejects.toMatchObject({ kind: 'conflict' });
-    expect(state.view().node('n')?.revision).toBe(what === 'deleted' ? undefined : await shared.revision());
-    await state.close();
-  });
+  it.each(['changed', 'deleted'] as const)(
+    'with what was %s meanwhile comes when the view shows that',
+    async (what) => {
+      const shared = aStore();
+      const { gate, store } = withGate(shared);
+      const state = await open(store);
+      await putNode(state, 'n', 'a');
+      const read = state.view().node('n')!;
+      let release = (): void => undefined;
+      gate.held = new Promise((resolve) => (release = resolve));
+      const key = '/node/n';
+      await shared.txn(
+        [],
+        what === 'deleted'
+          ? [{ delete: key }]
+          : [{ put: key, value: (await shared.get(key))!.value }],
+      );
+      let settled = false;
+      const refused = state.commit(
+        state.transaction().require('node', 'n', read).put('node', 'n', aNode('n', 'b')),
+      );
+      refused.catch(() => (settled = true));
+      for (let turn = 0; turn < 50; turn += 1) await Promise.resolve();
+      expect(settled).toBe(false);
+      release();
+      await expect(refused).rejects.toMatchObject({ kind: 'conflict' });
+      expect(state.view().node('n')?.revision).toBe(
+        what === 'deleted' ? undefined : await shared.revision(),
+      );
+      await state.close();
+    },
+  );
 });
 
 describe('changesAfter', () => {
@@ -83,7 +102,9 @@ describe('changesAfter', () => {
         `revision ${newest + 1n} does not exist, the newest is ${newest}: it is of another cluster, or this one went back to an ` +
         'older state; list or watch anew, without after_revision',
     };
-    await expect(state.changesAfter(newest + 1n, ['node'], never).next()).rejects.toMatchObject(future);
+    await expect(state.changesAfter(newest + 1n, ['node'], never).next()).rejects.toMatchObject(
+      future,
+    );
     await expect(state.checkRevision(newest + 1n)).rejects.toMatchObject(future);
     await state.close();
   });
@@ -112,13 +133,20 @@ describe('recordsAt', () => {
     const state = await open(aStore(10_000));
     for (let start = 0; start < 1_200; start += 90) {
       const transaction = state.transaction();
-      for (let index = start; index < start + 90; index += 1) transaction.put('node', `n${index}`, aNode(`n${index}`, 'old'));
+      for (let index = start; index < start + 90; index += 1)
+        transaction.put('node', `n${index}`, aNode(`n${index}`, 'old'));
       await state.commit(transaction);
     }
     const then = state.view().revision;
-    await state.commit(state.transaction().delete('node', 'n7').put('node', 'n8', aNode('n8', 'new')));
+    await state.commit(
+      state.transaction().delete('node', 'n7').put('node', 'n8', aNode('n8', 'new')),
+    );
     const before = await state.recordsAt('node', then);
-    expect([before.size, before.get('n7')?.zone, before.get('n8')?.zone]).toEqual([1_260, 'old', 'old']);
+    expect([before.size, before.get('n7')?.zone, before.get('n8')?.zone]).toEqual([
+      1_260,
+      'old',
+      'old',
+    ]);
     await state.close();
   });
 });

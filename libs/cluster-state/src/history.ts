@@ -3,7 +3,10 @@ import type { Change, Revision, StateStore } from '@cloudless/state-store';
 import { decodeRecord, keyOf, parseKey, type RecordKind, type RecordOf } from './records.js';
 import type { ViewFollower } from './view-follower.js';
 
-/** What became of one record; without `after` it was deleted. What was there before, the history does not say. */
+/**
+ * What became of one record; without `after` it was deleted. What was there before, the history
+ * does not say.
+ */
 export interface HistoricChange<Kind extends RecordKind = RecordKind> {
   readonly kind: Kind;
   readonly id: string;
@@ -38,7 +41,11 @@ export async function* changesAfter(
   const unsubscribe = follower.onEnd(stop);
   try {
     // Every key, not only ours: so that each revision comes.
-    for await (const { revision, changes } of store.watch({ prefix: '', after, signal: stopping.signal })) {
+    for await (const { revision, changes } of store.watch({
+      prefix: '',
+      after,
+      signal: stopping.signal,
+    })) {
       yield { revision, changes: changes.flatMap((change) => toHistoric(change, kinds)) };
     }
     if (follower.failure !== undefined) throw follower.failure;
@@ -61,7 +68,11 @@ export async function recordsAt<Kind extends RecordKind>(
   try {
     let after: string | undefined;
     do {
-      const page = await store.range({ prefix, revision, ...(after === undefined ? {} : { after }) });
+      const page = await store.range({
+        prefix,
+        revision,
+        ...(after === undefined ? {} : { after }),
+      });
       for (const { key, value } of page.entries) {
         const id = key.slice(prefix.length);
         records.set(id, decodeRecord(kind, id, value));
@@ -75,7 +86,10 @@ export async function recordsAt<Kind extends RecordKind>(
 }
 
 /** As `ClusterState.checkRevision` says. */
-export async function checkRevision({ store, follower }: HistorySource, after: Revision): Promise<void> {
+export async function checkRevision(
+  { store, follower }: HistorySource,
+  after: Revision,
+): Promise<void> {
   if (follower.failure !== undefined) throw follower.failure;
   const newest = await store.revision();
   if (after > newest) {

@@ -6,18 +6,29 @@ import { createMemoryStateStore, type ChangeBatch, type StateStore } from '@clou
 import { LeadershipLostError, openClusterState, type ClusterState } from './index.js';
 
 const open = (store: StateStore, log: Log = silentLog): Promise<ClusterState> =>
-  openClusterState({ store, clock: new ManualClock(), random: createSeededRandom(1), log, holder: 'test' });
+  openClusterState({
+    store,
+    clock: new ManualClock(),
+    random: createSeededRandom(1),
+    log,
+    holder: 'test',
+  });
 const putNode = (state: ClusterState, id: string): Promise<unknown> =>
   state.commit(state.transaction().put('node', id, create(NodeRecordSchema, { id })));
 
-/** A store whose data file another process may write: from `cut` on its watches are silent, as they hear of no other process. */
+/**
+ * A store whose data file another process may write: from `cut` on its watches are silent, as they
+ * hear of no other process.
+ */
 function cuttable(store: StateStore): { readonly store: StateStore; readonly cut: () => void } {
   let isCut = false;
   async function* heard(batches: AsyncIterable<ChangeBatch>): AsyncGenerator<ChangeBatch> {
     for await (const batch of batches) if (!isCut) yield batch;
   }
   const watch: StateStore['watch'] = (request) => heard(store.watch(request));
-  const same = new Proxy(store, { get: (target, name) => (name === 'watch' ? watch : bound(target, name)) });
+  const same = new Proxy(store, {
+    get: (target, name) => (name === 'watch' ? watch : bound(target, name)),
+  });
   return { store: same, cut: () => void (isCut = true) };
 }
 
@@ -36,14 +47,21 @@ describe('a coordinator whose leadership was taken by another process', () => {
     await putNode(second, 'theirs');
     await expect(putNode(first, 'ours')).rejects.toBeInstanceOf(LeadershipLostError);
     await expect(putNode(first, 'again')).rejects.toMatchObject({ kind: 'unavailable' });
-    expect({ first: first.isLeading, second: second.isLeading }).toEqual({ first: false, second: true });
+    expect({ first: first.isLeading, second: second.isLeading }).toEqual({
+      first: false,
+      second: true,
+    });
     expect([...second.view().nodes()].map(({ value }) => value.id)).toEqual(['theirs']);
     await Promise.all([first.close(), second.close()]);
   });
 
   it('notifies listeners of the loss once, and logs an error', async () => {
     const logged: [string, LogFields | undefined][] = [];
-    const log: Log = { ...silentLog, error: (message, fields) => void logged.push([message, fields]), child: () => log };
+    const log: Log = {
+      ...silentLog,
+      error: (message, fields) => void logged.push([message, fields]),
+      child: () => log,
+    };
     const shared = createMemoryStateStore({ clock: new ManualClock() });
     const { store, cut } = cuttable(shared);
     const first = await open(store, log);

@@ -1,10 +1,16 @@
 import { CloudlessError, errorFields, type Log } from '@cloudless/base';
 
-/** Another coordinator leads by now: nothing was committed, and nothing that this one plans will be. */
+/**
+ * Another coordinator leads by now: nothing was committed, and nothing that this one plans will be.
+ */
 export class LeadershipLostError extends CloudlessError {
   /** @param epoch - Of the leadership that ended. */
   constructor(epoch: bigint, cause?: unknown) {
-    super('unavailable', `this coordinator no longer leads (its epoch was ${epoch}); ask the one that does`, { cause });
+    super(
+      'unavailable',
+      `this coordinator no longer leads (its epoch was ${epoch}); ask the one that does`,
+      { cause },
+    );
   }
 }
 
@@ -35,7 +41,10 @@ export class LeadershipLoss {
     return error;
   }
 
-  /** Calls `listener` once, immediately when the leadership is lost already. @returns Ends the subscription. */
+  /**
+   * Calls `listener` once, immediately when the leadership is lost already. @returns Ends the
+   * subscription.
+   */
   onLost(listener: (reason: LeadershipLostError) => void): () => void {
     if (this.lost !== undefined) listener(this.lost);
     else this.listeners.add(listener);

@@ -5,9 +5,16 @@ import type { Transaction } from './transaction.js';
 import type { ClusterView, Stored } from './view.js';
 
 /** Writes, with an event, that a lost node is back, provided its record is still as it was read. */
-export function putNodeReturn(transaction: Transaction, view: ClusterView, node: Stored<NodeRecord>): Transaction {
+export function putNodeReturn(
+  transaction: Transaction,
+  view: ClusterView,
+  node: Stored<NodeRecord>,
+): Transaction {
   const { id } = node.value;
-  const record = Object.assign(clone(NodeRecordSchema, node.value), { lost: false, lossConfirmed: false });
+  const record = Object.assign(clone(NodeRecordSchema, node.value), {
+    lost: false,
+    lossConfirmed: false,
+  });
   return transaction
     .require('node', id, node)
     .put('node', id, record)

@@ -26,9 +26,12 @@ describe('keys', () => {
     expect(parseKey(key)).toEqual({ kind, id });
   });
 
-  it.each(['/', '/replica', '/quota/a', '/__proto__/a', '/toString/a', ''])('%p is of no kind known here', (key) => {
-    expect(parseKey(key)).toBeUndefined();
-  });
+  it.each(['/', '/replica', '/quota/a', '/__proto__/a', '/toString/a', ''])(
+    '%p is of no kind known here',
+    (key) => {
+      expect(parseKey(key)).toBeUndefined();
+    },
+  );
 
   it('are read back whatever the id is', () => {
     fc.assert(
@@ -77,12 +80,18 @@ describe('codecs', () => {
     );
   });
 
-  it.each(RECORD_KINDS.map((kind) => ({ kind })))('keep what a newer version wrote into a $kind', ({ kind }) => {
-    const newer = new BinaryWriter().tag(999, WireType.LengthDelimited).string('from the future').finish();
-    const schema: DescMessage = recordSchemas[kind];
-    expect(encodeRecord(kind, fromBinary(schema, newer) as never)).toEqual(newer);
-    expect(toBinary(schema, decodeRecord(kind, 'x', newer))).toEqual(newer);
-  });
+  it.each(RECORD_KINDS.map((kind) => ({ kind })))(
+    'keep what a newer version wrote into a $kind',
+    ({ kind }) => {
+      const newer = new BinaryWriter()
+        .tag(999, WireType.LengthDelimited)
+        .string('from the future')
+        .finish();
+      const schema: DescMessage = recordSchemas[kind];
+      expect(encodeRecord(kind, fromBinary(schema, newer) as never)).toEqual(newer);
+      expect(toBinary(schema, decodeRecord(kind, 'x', newer))).toEqual(newer);
+    },
+  );
 
   it('refuse bytes that are no record, naming the key and keeping the cause', () => {
     fc.assert(
@@ -90,11 +99,16 @@ describe('codecs', () => {
         try {
           decodeRecord('node', 'edge-1', bytes);
         } catch (reason) {
-          expect(reason).toMatchObject({ kind: 'internal', message: 'the record at /node/edge-1 cannot be read' });
+          expect(reason).toMatchObject({
+            kind: 'internal',
+            message: 'the record at /node/edge-1 cannot be read',
+          });
           expect((reason as Error).cause).toHaveProperty('message');
         }
       }),
     );
-    expect(() => decodeRecord('node', 'edge-1', Uint8Array.of(10, 200))).toThrow('the record at /node/edge-1 cannot be read');
+    expect(() => decodeRecord('node', 'edge-1', Uint8Array.of(10, 200))).toThrow(
+      'the record at /node/edge-1 cannot be read',
+    );
   });
 });

@@ -58,24 +58,37 @@ export function keyOf(kind: RecordKind, id: string): string {
 }
 
 /** The kind and id of a key, or undefined for a key of a newer layout. */
-export function parseKey(key: string): { readonly kind: RecordKind; readonly id: string } | undefined {
+export function parseKey(
+  key: string,
+): { readonly kind: RecordKind; readonly id: string } | undefined {
   const end = key.indexOf('/', 1);
   if (end < 0) return undefined;
   const kind = key.slice(1, end);
-  return Object.hasOwn(recordSchemas, kind) ? { kind: kind as RecordKind, id: key.slice(end + 1) } : undefined;
+  return Object.hasOwn(recordSchemas, kind)
+    ? { kind: kind as RecordKind, id: key.slice(end + 1) }
+    : undefined;
 }
 
 /** The record's bytes. */
-export function encodeRecord<Kind extends RecordKind>(kind: Kind, record: RecordOf<Kind>): Uint8Array {
+export function encodeRecord<Kind extends RecordKind>(
+  kind: Kind,
+  record: RecordOf<Kind>,
+): Uint8Array {
   return toBinary(recordSchemas[kind] as DescMessage, record as never);
 }
 
 /** @throws kind `internal` naming the key, when the bytes are not a record of its kind. */
-export function decodeRecord<Kind extends RecordKind>(kind: Kind, id: string, bytes: Uint8Array): RecordOf<Kind> {
+export function decodeRecord<Kind extends RecordKind>(
+  kind: Kind,
+  id: string,
+  bytes: Uint8Array,
+): RecordOf<Kind> {
   try {
     return fromBinary(recordSchemas[kind] as DescMessage, bytes) as unknown as RecordOf<Kind>;
   } catch (reason) {
-    throw new CloudlessError('internal', `the record at ${keyOf(kind, id)} cannot be read`, { cause: reason });
+    throw new CloudlessError('internal', `the record at ${keyOf(kind, id)} cannot be read`, {
+      cause: reason,
+    });
   }
 }
 

@@ -5,25 +5,47 @@ import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { copyReplica, holdsResources, isLive } from './index.js';
 
 describe('copyReplica', () => {
-  const replica = create(ReplicaRecordSchema, { id: 'u-1', uid: 'u', restarts: 2, lastExitCode: 7, createdAt: { seconds: 5n } });
+  const replica = create(ReplicaRecordSchema, {
+    id: 'u-1',
+    uid: 'u',
+    restarts: 2,
+    lastExitCode: 7,
+    createdAt: { seconds: 5n },
+  });
 
   it('changes what it is told and shares nothing with the original', () => {
     const copy = copyReplica(replica, { restarts: 3, phase: Phase.RUNNING });
-    expect(copy).toEqual(create(ReplicaRecordSchema, { ...withoutType(replica), restarts: 3, phase: Phase.RUNNING }));
+    expect(copy).toEqual(
+      create(ReplicaRecordSchema, { ...withoutType(replica), restarts: 3, phase: Phase.RUNNING }),
+    );
     copy.earlierContainerIds.push('c');
     if (copy.createdAt !== undefined) copy.createdAt.seconds = 9n;
-    expect(replica).toMatchObject({ restarts: 2, phase: Phase.PENDING, earlierContainerIds: [], createdAt: { seconds: 5n } });
+    expect(replica).toMatchObject({
+      restarts: 2,
+      phase: Phase.PENDING,
+      earlierContainerIds: [],
+      createdAt: { seconds: 5n },
+    });
   });
 
   it('makes messages of plain values, so that the copy can be stored', () => {
-    const copy = copyReplica(replica, { endpoints: [{ portName: 'http', port: 80 }], readySince: { seconds: 8n } });
+    const copy = copyReplica(replica, {
+      endpoints: [{ portName: 'http', port: 80 }],
+      readySince: { seconds: 8n },
+    });
     expect(copy.endpoints[0]).toEqual(create(EndpointSchema, { portName: 'http', port: 80 }));
     const stored = fromBinary(ReplicaRecordSchema, toBinary(ReplicaRecordSchema, copy));
-    expect(stored).toMatchObject({ endpoints: [{ portName: 'http', ip: '', port: 80 }], readySince: { seconds: 8n, nanos: 0 } });
+    expect(stored).toMatchObject({
+      endpoints: [{ portName: 'http', ip: '', port: 80 }],
+      readySince: { seconds: 8n, nanos: 0 },
+    });
   });
 
   it('keeps fields that a newer version wrote', () => {
-    const newer = fromBinary(ReplicaRecordSchema, new BinaryWriter().tag(999, WireType.Varint).uint32(1).finish());
+    const newer = fromBinary(
+      ReplicaRecordSchema,
+      new BinaryWriter().tag(999, WireType.Varint).uint32(1).finish(),
+    );
     expect(copyReplica(newer, { restarts: 1 }).$unknown).toHaveLength(1);
   });
 });
@@ -41,9 +63,12 @@ it.each([
   { phase: Phase.STOPPED, live: false },
   { phase: Phase.FAILED, live: false },
   { phase: Phase.SUCCEEDED, live: false },
-])('phase $phase: live is $live, and holds resources only on a node that is not lost', ({ phase, live }) => {
-  expect(isLive({ phase })).toBe(live);
-  expect(holdsResources({ phase, nodeId: 'n', lost: false })).toBe(live);
-  expect(holdsResources({ phase, nodeId: 'n', lost: true })).toBe(false);
-  expect(holdsResources({ phase, nodeId: '', lost: false })).toBe(false);
-});
+])(
+  'phase $phase: live is $live, and holds resources only on a node that is not lost',
+  ({ phase, live }) => {
+    expect(isLive({ phase })).toBe(live);
+    expect(holdsResources({ phase, nodeId: 'n', lost: false })).toBe(live);
+    expect(holdsResources({ phase, nodeId: 'n', lost: true })).toBe(false);
+    expect(holdsResources({ phase, nodeId: '', lost: false })).toBe(false);
+  },
+);

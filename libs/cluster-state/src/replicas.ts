@@ -2,7 +2,10 @@ import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 
-/** A changed copy of a replica; the record in the view stays as it is. A change to `undefined` clears the field. */
+/**
+ * A changed copy of a replica; the record in the view stays as it is. A change to `undefined`
+ * clears the field.
+ */
 export function copyReplica(
   replica: ReplicaRecord,
   changes: Partial<MessageInitShape<typeof ReplicaRecordSchema>>,
@@ -25,7 +28,8 @@ export function holdsResources(replica: Pick<ReplicaRecord, 'phase' | 'nodeId' |
 }
 
 /**
- * Lost with its node: it has ended for us only, and is kept until the node is back, has heard of it and has confirmed the stop.
+ * Lost with its node: it has ended for us only, and is kept until the node is back, has heard of it
+ * and has confirmed the stop.
  */
 export function isTombstone({ lost, phase }: Pick<ReplicaRecord, 'lost' | 'phase'>): boolean {
   return lost && phase !== Phase.STOPPED;

@@ -4,12 +4,24 @@ import { NodeRecordSchema } from '@cloudless/api/store';
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
-import { LeadershipLostError, RestoredStateError, openClusterState, type ClusterState } from './index.js';
+import {
+  LeadershipLostError,
+  RestoredStateError,
+  openClusterState,
+  type ClusterState,
+} from './index.js';
 
 const aStore = (): StateStore => createMemoryStateStore({ clock: new ManualClock() });
 const open = (store: StateStore, holder = 'test') =>
-  openClusterState({ store, clock: new ManualClock(), random: createSeededRandom(1), log: silentLog, holder });
-const aNode = (state: ClusterState, id: string) => state.transaction().put('node', id, create(NodeRecordSchema, { id }));
+  openClusterState({
+    store,
+    clock: new ManualClock(),
+    random: createSeededRandom(1),
+    log: silentLog,
+    holder,
+  });
+const aNode = (state: ClusterState, id: string) =>
+  state.transaction().put('node', id, create(NodeRecordSchema, { id }));
 const systemEvents = (state: ClusterState) =>
   state
     .view()
@@ -36,8 +48,14 @@ describe('a store that went back in time', () => {
     state.noticeNewer({ nodeId: 'node-2', epoch: 0n, orderRevision: 50n });
     state.noticeNewer({ nodeId: 'node-3', epoch: 1n, orderRevision: 40n });
     await settle();
-    expect(systemEvents(state)).toMatchObject([{ severity: Severity.ERROR, reason: 'StoreWentBackInTime', nodeId: 'node-1' }]);
-    expect(state.restored).toMatchObject({ nodeId: 'node-1', highestEpoch: 2n, highestOrderRevision: 50n });
+    expect(systemEvents(state)).toMatchObject([
+      { severity: Severity.ERROR, reason: 'StoreWentBackInTime', nodeId: 'node-1' },
+    ]);
+    expect(state.restored).toMatchObject({
+      nodeId: 'node-1',
+      highestEpoch: 2n,
+      highestOrderRevision: 50n,
+    });
     await state.close();
   });
 
@@ -105,7 +123,9 @@ describe('the newest order of a leadership', () => {
     }
     const state = await open(store);
     expect([1n, 2n].map((epoch) => state.newestOrderOf(epoch))).toEqual(began.slice(1));
-    expect([0n, state.epoch, 9n].map((epoch) => state.newestOrderOf(epoch))).toEqual([1, 2, 3].map(() => state.orderRevision));
+    expect([0n, state.epoch, 9n].map((epoch) => state.newestOrderOf(epoch))).toEqual(
+      [1, 2, 3].map(() => state.orderRevision),
+    );
     await state.close();
   });
 

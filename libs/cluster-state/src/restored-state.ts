@@ -42,11 +42,16 @@ export class RestoredStateError extends CloudlessError {
 }
 
 /** Says what proves it, what that means, and what to do. */
-export function describeRestored(restored: RestoredState, { epoch, orderRevision }: AcceptedState): string {
+export function describeRestored(
+  restored: RestoredState,
+  { epoch, orderRevision }: AcceptedState,
+): string {
   const { nodeId, highestEpoch, highestOrderRevision } = restored;
   const held = [
     ...(highestEpoch > 0n ? [`epoch ${highestEpoch} (here: ${epoch})`] : []),
-    ...(highestOrderRevision > 0n ? [`order revision ${highestOrderRevision} (here: ${orderRevision})`] : []),
+    ...(highestOrderRevision > 0n
+      ? [`order revision ${highestOrderRevision} (here: ${orderRevision})`]
+      : []),
   ];
   return (
     `the store went back in time: node "${nodeId}" has taken orders that it has never given, ${held.join(' and ')}; nothing is ` +
@@ -66,9 +71,15 @@ export interface RestoredStateDeps {
   readonly commit: (transaction: Transaction) => Promise<Revision>;
 }
 
-/** Earlier leaderships that are remembered; the orders of older ones are measured by the first of these. */
+/**
+ * Earlier leaderships that are remembered; the orders of older ones are measured by the first of
+ * these.
+ */
 const MAX_EARLIER = 100;
-/** More orders than a store can have lost: one acceptance is enough also for agents that come back later. */
+/**
+ * More orders than a store can have lost: one acceptance is enough also for agents that come back
+ * later.
+ */
 const ORDER_REVISION_GAP = 2n ** 40n;
 /** More leaderships than a store can have lost. */
 const EPOCH_GAP = 1_000n;
@@ -78,8 +89,9 @@ const MAX_CONTROLS_PER_COMMIT = 80;
 const MAX_ATTEMPTS = 16;
 
 /**
- * Notices that the store went back in time (a backup was put back, a disk was swapped), by what agents hold; keeps that in the
- * store, and makes the state the truth again when an operator says so.
+ * Notices that the store went back in time (a backup was put back, a disk was swapped), by what
+ * agents hold; keeps that in the store, and makes the state the truth again when an operator says
+ * so.
  */
 export class RestoredStateKeeper {
   /** What was noticed by this coordinator, at once; the record follows. */
@@ -90,7 +102,9 @@ export class RestoredStateKeeper {
 
   constructor(private readonly deps: RestoredStateDeps) {}
 
-  /** What proves that the store went back in time; undefined when nothing does, or it was accepted. */
+  /**
+   * What proves that the store went back in time; undefined when nothing does, or it was accepted.
+   */
   get found(): RestoredState | undefined {
     return this.noticed ?? this.cluster?.value.restored;
   }
@@ -105,10 +119,14 @@ export class RestoredStateKeeper {
     return this.cluster?.value.orderRevisionOffset ?? 0n;
   }
 
-  /** The newest revision of an order that leaderships up to and with `epoch` can have given. 0: it is not known which. */
+  /**
+   * The newest revision of an order that leaderships up to and with `epoch` can have given. 0: it
+   * is not known which.
+   */
   newestOrderOf(epoch: bigint): bigint {
     const leader = this.leader;
-    if (leader === undefined || epoch === 0n || epoch >= leader.value.epoch) return this.orderRevision;
+    if (leader === undefined || epoch === 0n || epoch >= leader.value.epoch)
+      return this.orderRevision;
     const next = leader.value.earlier.find((leadership) => leadership.epoch > epoch);
     return next?.orderRevision ?? leader.revision + this.offset;
   }
@@ -117,14 +135,22 @@ export class RestoredStateKeeper {
   notice(held: HeldByAgent): void {
     const { clock, log } = this.deps;
     const before = this.found;
-    if (before !== undefined && held.epoch <= before.highestEpoch && held.orderRevision <= before.highestOrderRevision) return;
+    if (
+      before !== undefined &&
+      held.epoch <= before.highestEpoch &&
+      held.orderRevision <= before.highestOrderRevision
+    )
+      return;
     this.noticed = create(RestoredStateSchema, {
       nodeId: before?.nodeId ?? held.nodeId,
       highestEpoch: maxOf(before?.highestEpoch ?? 0n, held.epoch),
       highestOrderRevision: maxOf(before?.highestOrderRevision ?? 0n, held.orderRevision),
       noticedAt: before?.noticedAt ?? timestampFromMs(clock.wallTime()),
     });
-    if (before === undefined) log.error('store went back in time', { reason: describeRestored(this.noticed, this.present) });
+    if (before === undefined)
+      log.error('store went back in time', {
+        reason: describeRestored(this.noticed, this.present),
+      });
     if (!this.isWriting) void this.write();
   }
 
@@ -133,13 +159,17 @@ export class RestoredStateKeeper {
     return epoch === this.accepting && holder === ourselves;
   }
 
-  /** It was accepted: nothing is held against the store any more, but what was told meanwhile and is newer still. */
+  /**
+   * It was accepted: nothing is held against the store any more, but what was told meanwhile and is
+   * newer still.
+   */
   settle(): void {
     this.accepting = undefined;
     const { noticed } = this;
     if (noticed === undefined) return;
     const { epoch, orderRevision } = this.present;
-    if (noticed.highestEpoch <= epoch && noticed.highestOrderRevision <= orderRevision) this.noticed = undefined;
+    if (noticed.highestEpoch <= epoch && noticed.highestOrderRevision <= orderRevision)
+      this.noticed = undefined;
   }
 
   /** Makes the state the truth again. @returns Undefined when there is nothing to accept. */
@@ -154,7 +184,12 @@ export class RestoredStateKeeper {
     const last: Leadership[] =
       before === undefined
         ? []
-        : [create(LeadershipSchema, { epoch: before.value.epoch, orderRevision: before.revision + this.offset })];
+        : [
+            create(LeadershipSchema, {
+              epoch: before.value.epoch,
+              orderRevision: before.revision + this.offset,
+            }),
+          ];
     const earlier = [...(before?.value.earlier ?? []), ...last].slice(-MAX_EARLIER);
     return create(LeaderRecordSchema, { epoch, holder, earlier });
   }
@@ -171,17 +206,26 @@ export class RestoredStateKeeper {
     return { epoch: this.deps.epoch(), orderRevision: this.orderRevision };
   }
 
-  /** Writes down what was noticed, and what is noticed meanwhile. What cannot be written holds all the same. */
+  /**
+   * Writes down what was noticed, and what is noticed meanwhile. What cannot be written holds all
+   * the same.
+   */
   private async write(): Promise<void> {
     this.isWriting = true;
     try {
-      for (let kept: RestoredState | undefined; this.noticed !== undefined && this.noticed !== kept;) {
+      for (
+        let kept: RestoredState | undefined;
+        this.noticed !== undefined && this.noticed !== kept;
+      ) {
         const next = this.noticed;
         await this.untilNoConflict(() => this.writeOnce(next));
         kept = next;
       }
     } catch (reason) {
-      this.deps.log.error('that the store went back in time is not written down', errorFields(reason));
+      this.deps.log.error(
+        'that the store went back in time is not written down',
+        errorFields(reason),
+      );
     } finally {
       this.isWriting = false;
     }
@@ -203,7 +247,9 @@ export class RestoredStateKeeper {
     await this.deps.commit(transaction);
   }
 
-  /** Ids of replicas that the lost future may have used are skipped. Doing so again skips some more. */
+  /**
+   * Ids of replicas that the lost future may have used are skipped. Doing so again skips some more.
+   */
   private async skipSequences(): Promise<void> {
     const uids = [...this.deps.view.workloads()].map(({ value }) => value.uid);
     for (let from = 0; from < uids.length; from += MAX_CONTROLS_PER_COMMIT) {
@@ -246,13 +292,19 @@ export class RestoredStateKeeper {
 
   private putCluster(
     cluster: Stored<ClusterRecord>,
-    changes: { readonly restored: RestoredState | undefined; readonly orderRevisionOffset?: bigint },
+    changes: {
+      readonly restored: RestoredState | undefined;
+      readonly orderRevisionOffset?: bigint;
+    },
   ): Transaction {
     const { restored, orderRevisionOffset = cluster.value.orderRevisionOffset } = changes;
     const next = Object.assign(clone(ClusterRecordSchema, cluster.value), { orderRevisionOffset });
     if (restored === undefined) delete next.restored;
     else next.restored = restored;
-    return this.deps.transaction().require('meta', CLUSTER_ID_KEY, cluster).put('meta', CLUSTER_ID_KEY, next);
+    return this.deps
+      .transaction()
+      .require('meta', CLUSTER_ID_KEY, cluster)
+      .put('meta', CLUSTER_ID_KEY, next);
   }
 
   private async untilNoConflict<Result>(attempt: () => Promise<Result>): Promise<Result> {

@@ -1,6 +1,12 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { Rollout_Strategy as Strategy, WorkloadSpecSchema, templatePart, toTemplate, type WorkloadSpec } from '@cloudless/api';
+import {
+  Rollout_Strategy as Strategy,
+  WorkloadSpecSchema,
+  templatePart,
+  toTemplate,
+  type WorkloadSpec,
+} from '@cloudless/api';
 import {
   VersionRecordSchema,
   WorkloadRecordSchema,
@@ -21,7 +27,10 @@ export interface SpecChange {
   readonly cause?: string;
 }
 
-/** Writes a changed spec as the next generation, and as the next version when the replica template differs. */
+/**
+ * Writes a changed spec as the next generation, and as the next version when the replica template
+ * differs.
+ */
 export function putSpecChange(
   transaction: Transaction,
   view: Pick<ClusterView, 'versions'>,
@@ -37,7 +46,12 @@ export function putSpecChange(
   transaction.require('workload', next.uid, current);
   if (!equals(WorkloadSpecSchema, toTemplate(before), toTemplate(spec))) {
     next.version += 1;
-    const record = versionRecordOf(spec, { version: next.version, nowMs, cause, earlier: view.versions(next.uid) });
+    const record = versionRecordOf(spec, {
+      version: next.version,
+      nowMs,
+      cause,
+      earlier: view.versions(next.uid),
+    });
     transaction.put('version', versionKeyId(next.uid, next.version), record);
   }
   transaction.put('workload', next.uid, next);
@@ -55,7 +69,9 @@ export function versionRecordOf(
   },
 ): VersionRecord {
   const template = toTemplate(spec);
-  const same = about.earlier.find((kept) => kept.template !== undefined && equals(WorkloadSpecSchema, kept.template, template));
+  const same = about.earlier.find(
+    (kept) => kept.template !== undefined && equals(WorkloadSpecSchema, kept.template, template),
+  );
   return create(VersionRecordSchema, {
     version: about.version,
     template,
@@ -67,20 +83,37 @@ export function versionRecordOf(
 }
 
 /** The oldest version with the same template: replicas of the one are replicas of the other. */
-export function canonicalVersion(view: Pick<ClusterView, 'version'>, uid: string, version: number): number {
+export function canonicalVersion(
+  view: Pick<ClusterView, 'version'>,
+  uid: string,
+  version: number,
+): number {
   return view.version(uid, version)?.sameAs || version;
 }
 
-/** Which replicas of a workload count and serve: all, but under blue/green those of the active version only. */
-export function servesOf(view: Pick<ClusterView, 'version' | 'control'>, uid: string): (replica: ReplicaRecord) => boolean {
+/**
+ * Which replicas of a workload count and serve: all, but under blue/green those of the active
+ * version only.
+ */
+export function servesOf(
+  view: Pick<ClusterView, 'version' | 'control'>,
+  uid: string,
+): (replica: ReplicaRecord) => boolean {
   const control = view.control(uid)?.value;
-  if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0) return () => true;
+  if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0)
+    return () => true;
   const active = canonicalVersion(view, uid, control.activeVersion);
   return ({ version }) => canonicalVersion(view, uid, version) === active;
 }
 
-/** A spec with the template of an older version and everything else of the present one: what an undo makes of it. */
-export function specOfVersion(present: WorkloadSpec, { asWritten, template }: VersionRecord): WorkloadSpec {
+/**
+ * A spec with the template of an older version and everything else of the present one: what an undo
+ * makes of it.
+ */
+export function specOfVersion(
+  present: WorkloadSpec,
+  { asWritten, template }: VersionRecord,
+): WorkloadSpec {
   const spec = clone(WorkloadSpecSchema, asWritten ?? template ?? create(WorkloadSpecSchema));
   if (present.replicas !== undefined) spec.replicas = present.replicas;
   if (present.rollout !== undefined) spec.rollout = present.rollout;

@@ -27,7 +27,10 @@ export class StateMetrics {
       name: 'cloudless_state_view_lag_revisions',
       help: 'Revisions that the store has and the view does not show yet.',
     });
-    const revision = meter.gauge({ name: 'cloudless_state_revision', help: 'Newest revision of the state store.' });
+    const revision = meter.gauge({
+      name: 'cloudless_state_revision',
+      help: 'Newest revision of the state store.',
+    });
     this.stopLag = meter.onExpose(async () => {
       const { store, view } = await revisions();
       revision.set(Number(store));

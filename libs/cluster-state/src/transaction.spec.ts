@@ -6,7 +6,9 @@ import { Transaction } from './transaction.js';
 function committed(transaction: Transaction) {
   return transaction.operations().flatMap((operation) => {
     const { put = '', value } = operation as { readonly put?: string; readonly value: Uint8Array };
-    return put.startsWith('/event/') ? decodeRecord('event', put.slice('/event/'.length), value) : [];
+    return put.startsWith('/event/')
+      ? decodeRecord('event', put.slice('/event/'.length), value)
+      : [];
   });
 }
 
@@ -20,7 +22,9 @@ describe('the events of a transaction', () => {
     const kept = create(EventSchema, { id: 'e0', requestId: 'r1' });
     const created = { reason: 'Created', causedBy: kept };
     const placed = { reason: 'Placed', causedBy: created };
-    const events = committed(aTransaction().event(created).event(placed).event({ reason: 'Other' }));
+    const events = committed(
+      aTransaction().event(created).event(placed).event({ reason: 'Other' }),
+    );
     expect(events).toMatchObject([
       { id: 'e1', causeId: 'e0', requestId: 'r1' },
       { id: 'e2', causeId: 'e1', requestId: 'r1' },

@@ -7,8 +7,14 @@ import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import type { Stored } from './view.js';
 
 /** What an event says; id and time are given by the transaction. */
-export type EventInit = Omit<MessageInitShape<typeof EventSchema>, 'id' | 'time' | 'causeId' | '$typeName' | '$unknown'> & {
-  /** The event that led to this one: an earlier one, or one that was added before to the same transaction. */
+export type EventInit = Omit<
+  MessageInitShape<typeof EventSchema>,
+  'id' | 'time' | 'causeId' | '$typeName' | '$unknown'
+> & {
+  /**
+   * The event that led to this one: an earlier one, or one that was added before to the same
+   * transaction.
+   */
   readonly causedBy?: EventInit | Event | undefined;
 };
 
@@ -19,8 +25,8 @@ export interface EventStamp {
 }
 
 /**
- * Changes that are committed together or not at all. The condition should cover what the plan read, no more: unrelated
- * writes then never make a plan stale.
+ * Changes that are committed together or not at all. The condition should cover what the plan read,
+ * no more: unrelated writes then never make a plan stale.
  */
 export class Transaction {
   private readonly compareByKey = new Map<string, Compare>();
@@ -61,7 +67,10 @@ export class Transaction {
     return this.require('replica', id, 'absent').put('replica', id, replica);
   }
 
-  /** Rewrites a replica, provided it is still as it was read. When it is no longer the ready one that it was, its workload's evidence changes. */
+  /**
+   * Rewrites a replica, provided it is still as it was read. When it is no longer the ready one
+   * that it was, its workload's evidence changes.
+   */
   updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
     const id = replicaKeyId(next.uid, next.sequence);
     const before = read.value;
@@ -78,9 +87,9 @@ export class Transaction {
   }
 
   /**
-   * Writes an event with the changes it tells of: it is true exactly when they are. Its id and time are given when the
-   * transaction is committed, so that ids grow in the order of commits: who has read up to an id misses none before it.
-   * The request that caused its cause caused it too.
+   * Writes an event with the changes it tells of: it is true exactly when they are. Its id and time
+   * are given when the transaction is committed, so that ids grow in the order of commits: who has
+   * read up to an id misses none before it. The request that caused its cause caused it too.
    */
   event(event: EventInit): this {
     this.events.push(event);
@@ -103,7 +112,11 @@ export class Transaction {
     for (const init of this.events.splice(0)) {
       const { causedBy = init === this.lead ? undefined : this.lead, ...said } = init;
       const cause = causedBy === undefined ? undefined : (stamped.get(causedBy) ?? causedBy);
-      const event = create(EventSchema, { ...said, id: this.stamp.nextId(), time: timestampFromMs(this.stamp.nowMs()) });
+      const event = create(EventSchema, {
+        ...said,
+        id: this.stamp.nextId(),
+        time: timestampFromMs(this.stamp.nowMs()),
+      });
       if (cause !== undefined && '$typeName' in cause) event.causeId = (cause as Event).id;
       if (event.requestId === '') event.requestId = cause?.requestId ?? '';
       stamped.set(init, event);

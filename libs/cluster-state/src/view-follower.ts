@@ -1,6 +1,14 @@
 import { CloudlessError, errorFields, errorKindOf, type Log } from '@cloudless/base';
 import type { ChangeBatch, Revision, StateStore, StoreEntry } from '@cloudless/state-store';
-import { ROOT, RECORD_KINDS, decodeRecord, keyOf, parseKey, type RecordKind, type RecordOf } from './records.js';
+import {
+  ROOT,
+  RECORD_KINDS,
+  decodeRecord,
+  keyOf,
+  parseKey,
+  type RecordKind,
+  type RecordOf,
+} from './records.js';
 import { IndexedView, type RecordChange, type Stored } from './view.js';
 
 /** Told of every batch of changes after the view shows them, in revision order. Must not throw. */
@@ -14,14 +22,18 @@ interface Decoded {
 }
 
 /**
- * Keeps a view up to date with a store: a snapshot, then every change after it; when those are compacted, a new snapshot.
- * The view passes from one revision to the next in one turn: nobody sees half of a batch or of a snapshot.
+ * Keeps a view up to date with a store: a snapshot, then every change after it; when those are
+ * compacted, a new snapshot. The view passes from one revision to the next in one turn: nobody sees
+ * half of a batch or of a snapshot.
  */
 export class ViewFollower {
   readonly view = new IndexedView();
   private readonly listeners = new Set<ChangeListener>();
-  private waiters: { readonly revision: Revision; readonly resolve: () => void; readonly reject: (reason: unknown) => void }[] =
-    [];
+  private waiters: {
+    readonly revision: Revision;
+    readonly resolve: () => void;
+    readonly reject: (reason: unknown) => void;
+  }[] = [];
   private readonly endListeners = new Set<(reason: CloudlessError) => void>();
   private readonly stopping = new AbortController();
   private following: Promise<void> = Promise.resolve();
@@ -37,7 +49,10 @@ export class ViewFollower {
     return this.ended;
   }
 
-  /** Reads the whole store and follows it from there. @throws kind `internal` naming a record that cannot be read. */
+  /**
+   * Reads the whole store and follows it from there. @throws kind `internal` naming a record that
+   * cannot be read.
+   */
   async start(): Promise<void> {
     this.following = this.follow(await this.load());
   }
@@ -55,7 +70,10 @@ export class ViewFollower {
     return () => this.endListeners.delete(listener);
   }
 
-  /** Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it never will. */
+  /**
+   * Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it
+   * never will.
+   */
   reached(revision: Revision): Promise<void> {
     if (this.view.revision >= revision) return Promise.resolve();
     if (this.ended !== undefined) return Promise.reject(this.ended);
@@ -80,17 +98,26 @@ export class ViewFollower {
     } catch (reason) {
       if (signal.aborted) return;
       this.log.error('state store watch failed', errorFields(reason));
-      this.end(new CloudlessError('unavailable', 'the state store is out of order', { cause: reason }));
+      this.end(
+        new CloudlessError('unavailable', 'the state store is out of order', { cause: reason }),
+      );
     }
   }
 
   private async watch(after: Revision): Promise<'ended' | 'compacted'> {
     try {
-      for await (const batch of this.store.watch({ prefix: ROOT, after, signal: this.stopping.signal })) this.takeBatch(batch);
+      for await (const batch of this.store.watch({
+        prefix: ROOT,
+        after,
+        signal: this.stopping.signal,
+      }))
+        this.takeBatch(batch);
       return 'ended';
     } catch (reason) {
       if (errorKindOf(reason) !== 'compacted') throw reason;
-      this.log.warn('view fell behind the store, reading it anew', { revision: this.view.revision });
+      this.log.warn('view fell behind the store, reading it anew', {
+        revision: this.view.revision,
+      });
       return 'compacted';
     }
   }
@@ -110,7 +137,9 @@ export class ViewFollower {
     const seen = new Set(entries.map(({ key }) => key));
     const present = entries.filter((entry) => this.isNews(entry)).flatMap(decodeEntry);
     const gone = RECORD_KINDS.flatMap((kind) =>
-      [...this.view.ids(kind)].filter((id) => !seen.has(keyOf(kind, id))).map((id): Decoded => ({ kind, id, after: undefined })),
+      [...this.view.ids(kind)]
+        .filter((id) => !seen.has(keyOf(kind, id)))
+        .map((id): Decoded => ({ kind, id, after: undefined })),
     );
     this.publish([...present, ...gone], revision);
     return revision;
@@ -121,8 +150,13 @@ export class ViewFollower {
     return parsed !== undefined && this.view.get(parsed.kind, parsed.id)?.revision !== modRevision;
   }
 
-  /** Every entry as of one revision; begins again when the store compacts that revision meanwhile. */
-  private async readAll(): Promise<{ readonly entries: readonly StoreEntry[]; readonly revision: Revision }> {
+  /**
+   * Every entry as of one revision; begins again when the store compacts that revision meanwhile.
+   */
+  private async readAll(): Promise<{
+    readonly entries: readonly StoreEntry[];
+    readonly revision: Revision;
+  }> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await this.readPages();
@@ -132,7 +166,10 @@ export class ViewFollower {
     }
   }
 
-  private async readPages(): Promise<{ readonly entries: readonly StoreEntry[]; readonly revision: Revision }> {
+  private async readPages(): Promise<{
+    readonly entries: readonly StoreEntry[];
+    readonly revision: Revision;
+  }> {
     let page = await this.store.range({ prefix: ROOT });
     const { revision } = page;
     const entries = [...page.entries];
@@ -167,7 +204,12 @@ function decodeEntry({ key, value, modRevision }: StoreEntry): Decoded[] {
   const parsed = parseKey(key);
   if (parsed === undefined) return [];
   const bytes = key.length + value.byteLength;
-  return [{ ...parsed, after: { value: decodeRecord(parsed.kind, parsed.id, value), revision: modRevision, bytes } }];
+  return [
+    {
+      ...parsed,
+      after: { value: decodeRecord(parsed.kind, parsed.id, value), revision: modRevision, bytes },
+    },
+  ];
 }
 
 /** A store that compacts its newest revision so often while it is read cannot be followed. */

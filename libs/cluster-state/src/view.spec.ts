@@ -8,7 +8,13 @@ import {
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
 import fc from 'fast-check';
-import { nameKeyId, replicaKeyId, versionKeyId, type RecordKind, type RecordOf } from './records.js';
+import {
+  nameKeyId,
+  replicaKeyId,
+  versionKeyId,
+  type RecordKind,
+  type RecordOf,
+} from './records.js';
 import { IndexedView, type Stored } from './view.js';
 
 interface Write {
@@ -28,19 +34,32 @@ const arbReplica: fc.Arbitrary<Write> = fc
     uid,
     small,
     kept(
-      fc.record({ nodeId: fc.constantFrom('', 'n1', 'n2'), phase: fc.integer({ min: 0, max: 7 }), desiredRunning: fc.boolean() }),
+      fc.record({
+        nodeId: fc.constantFrom('', 'n1', 'n2'),
+        phase: fc.integer({ min: 0, max: 7 }),
+        desiredRunning: fc.boolean(),
+      }),
     ),
   )
   .map(([of, sequence, fields]) => ({
     kind: 'replica',
     id: replicaKeyId(of, BigInt(sequence)),
-    value: fields && create(ReplicaRecordSchema, { id: `${of}-${sequence}`, uid: of, sequence: BigInt(sequence), ...fields }),
+    value:
+      fields &&
+      create(ReplicaRecordSchema, {
+        id: `${of}-${sequence}`,
+        uid: of,
+        sequence: BigInt(sequence),
+        ...fields,
+      }),
   }));
-const arbVersion: fc.Arbitrary<Write> = fc.tuple(uid, small, kept(fc.constant({}))).map(([of, version, fields]) => ({
-  kind: 'version',
-  id: versionKeyId(of, version),
-  value: fields && create(VersionRecordSchema, { version }),
-}));
+const arbVersion: fc.Arbitrary<Write> = fc
+  .tuple(uid, small, kept(fc.constant({})))
+  .map(([of, version, fields]) => ({
+    kind: 'version',
+    id: versionKeyId(of, version),
+    value: fields && create(VersionRecordSchema, { version }),
+  }));
 const arbEvent: fc.Arbitrary<Write> = fc
   .tuple(fc.integer({ min: 10, max: 30 }), kept(fc.string({ maxLength: 2 })))
   .map(([count, message]) => ({
@@ -48,33 +67,46 @@ const arbEvent: fc.Arbitrary<Write> = fc
     id: `e${count}`,
     value: message === undefined ? undefined : create(EventSchema, { id: `e${count}`, message }),
   }));
-const arbName: fc.Arbitrary<Write> = fc.tuple(fc.constantFrom('web', 'db'), kept(uid)).map(([name, of]) => ({
-  kind: 'name',
-  id: nameKeyId('default', name),
-  value: of === undefined ? undefined : create(WorkloadRecordSchema, { uid: of }),
-}));
+const arbName: fc.Arbitrary<Write> = fc
+  .tuple(fc.constantFrom('web', 'db'), kept(uid))
+  .map(([name, of]) => ({
+    kind: 'name',
+    id: nameKeyId('default', name),
+    value: of === undefined ? undefined : create(WorkloadRecordSchema, { uid: of }),
+  }));
 const arbOther: fc.Arbitrary<Write> = fc.oneof(
   fc.tuple(uid, kept(small)).map(([of, slot]): Write => ({
     kind: 'workload',
     id: of,
-    value: slot === undefined ? undefined : create(WorkloadRecordSchema, { uid: of, version: slot }),
+    value:
+      slot === undefined ? undefined : create(WorkloadRecordSchema, { uid: of, version: slot }),
   })),
   fc.tuple(uid, kept(small)).map(([of, version]): Write => ({
     kind: 'control',
     id: of,
-    value: version === undefined ? undefined : create(ControlRecordSchema, { uid: of, activeVersion: version }),
+    value:
+      version === undefined
+        ? undefined
+        : create(ControlRecordSchema, { uid: of, activeVersion: version }),
   })),
   fc.tuple(fc.constantFrom('n1', 'n2'), kept(fc.boolean())).map(([id, draining]): Write => ({
     kind: 'node',
     id,
-    value: draining === undefined ? undefined : create(NodeRecordSchema, { id, cordoned: true, draining }),
+    value:
+      draining === undefined
+        ? undefined
+        : create(NodeRecordSchema, { id, cordoned: true, draining }),
   })),
 );
-const arbWrites = fc.array(fc.oneof(arbReplica, arbReplica, arbReplica, arbVersion, arbEvent, arbName, arbOther), {
-  maxLength: 60,
-});
+const arbWrites = fc.array(
+  fc.oneof(arbReplica, arbReplica, arbReplica, arbVersion, arbEvent, arbName, arbOther),
+  {
+    maxLength: 60,
+  },
+);
 
-const idsOf = (replicas: Iterable<Stored<{ id: string }>>): string[] => [...replicas].map(({ value }) => value.id).sort();
+const idsOf = (replicas: Iterable<Stored<{ id: string }>>): string[] =>
+  [...replicas].map(({ value }) => value.id).sort();
 
 describe('IndexedView', () => {
   it('says at every moment what a search of all records would say', () => {
@@ -102,7 +134,8 @@ describe('IndexedView', () => {
 
   it('sorts events also when they come out of order, and after some were removed', () => {
     const view = new IndexedView();
-    const put = (id: string): unknown => view.apply('event', id, { value: create(EventSchema, { id }), revision: 1n });
+    const put = (id: string): unknown =>
+      view.apply('event', id, { value: create(EventSchema, { id }), revision: 1n });
     const listed = (): string[] => view.events().map(({ id }) => id);
     put('b');
     expect(listed()).toEqual(['b']);
@@ -115,15 +148,24 @@ describe('IndexedView', () => {
   });
 });
 
-function expectSame(view: IndexedView, model: ReadonlyMap<string, Stored<RecordOf<RecordKind>>>): void {
+function expectSame(
+  view: IndexedView,
+  model: ReadonlyMap<string, Stored<RecordOf<RecordKind>>>,
+): void {
   const all = <Kind extends RecordKind>(kind: Kind): Stored<RecordOf<Kind>>[] =>
-    [...model].filter(([key]) => key.startsWith(`${kind} `)).map(([, stored]) => stored as Stored<RecordOf<Kind>>);
+    [...model]
+      .filter(([key]) => key.startsWith(`${kind} `))
+      .map(([, stored]) => stored as Stored<RecordOf<Kind>>);
   const replicas = all('replica');
   expect(idsOf(view.replicas())).toEqual(idsOf(replicas));
   for (const of of uids) {
-    expect(idsOf(view.replicasOf(of))).toEqual(idsOf(replicas.filter(({ value }) => value.uid === of)));
+    expect(idsOf(view.replicasOf(of))).toEqual(
+      idsOf(replicas.filter(({ value }) => value.uid === of)),
+    );
     expect(view.versions(of)).toEqual(
-      [1, 2, 3, 4, 5, 6].flatMap((version) => model.get(`version ${versionKeyId(of, version)}`)?.value ?? []),
+      [1, 2, 3, 4, 5, 6].flatMap(
+        (version) => model.get(`version ${versionKeyId(of, version)}`)?.value ?? [],
+      ),
     );
     expect(view.version(of, 2)).toBe(model.get(`version ${versionKeyId(of, 2)}`)?.value);
     expect(view.workload(of)).toBe(model.get(`workload ${of}`));
@@ -134,17 +176,23 @@ function expectSame(view: IndexedView, model: ReadonlyMap<string, Stored<RecordO
     expect(idsOf(view.replicasOn(node))).toEqual(idsOf(there));
     expect(view.node(node)).toBe(model.get(`node ${node}`));
   }
-  const waiting = replicas.filter(({ value }) => value.nodeId === '' && value.desiredRunning && value.phase === Phase.PENDING);
+  const waiting = replicas.filter(
+    ({ value }) => value.nodeId === '' && value.desiredRunning && value.phase === Phase.PENDING,
+  );
   expect(idsOf(view.unplaced())).toEqual(idsOf(waiting));
-  for (const { value, revision } of replicas) expect(view.replica(value.id)).toEqual({ value, revision });
+  for (const { value, revision } of replicas)
+    expect(view.replica(value.id)).toEqual({ value, revision });
   expect(view.replica('u9-9')).toBeUndefined();
-  const names = model.get(`name ${nameKeyId('default', 'web')}`)?.value as RecordOf<'name'> | undefined;
+  const names = model.get(`name ${nameKeyId('default', 'web')}`)?.value as
+    RecordOf<'name'> | undefined;
   expect(view.workloadByName('default', 'web')).toBe(names && model.get(`workload ${names.uid}`));
   const sorted = (ids: Iterable<Stored<{ uid?: string; id?: string }>>): string[] =>
     [...ids].map(({ value }) => value.uid ?? value.id ?? '').sort();
   expect(sorted(view.workloads())).toEqual(sorted(all('workload')));
   expect(sorted(view.nodes())).toEqual(sorted(all('node')));
-  expect(sorted(view.drainingNodes())).toEqual(sorted(all('node').filter(({ value }) => value.draining)));
+  expect(sorted(view.drainingNodes())).toEqual(
+    sorted(all('node').filter(({ value }) => value.draining)),
+  );
   expect(view.events().map(({ id }) => id)).toEqual(
     all('event')
       .map(({ value }) => value.id)

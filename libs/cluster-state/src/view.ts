@@ -30,7 +30,10 @@ export interface RecordChange<Kind extends RecordKind = RecordKind> {
   readonly after?: RecordOf<Kind>;
 }
 
-/** The cluster's state as of one revision. Records are never changed in place: treat them as read-only. */
+/**
+ * The cluster's state as of one revision. Records are never changed in place: treat them as
+ * read-only.
+ */
 export interface ClusterView {
   readonly revision: Revision;
   workload(uid: string): Stored<WorkloadRecord> | undefined;
@@ -58,7 +61,10 @@ export interface ClusterView {
   events(): readonly Event[];
   /** The newest event about a replica that still has a record, of those that are kept. */
   lastEventOfReplica(replicaId: string): Event | undefined;
-  /** The newest event with one of these reasons about a workload or node as a whole, of those that are kept. */
+  /**
+   * The newest event with one of these reasons about a workload or node as a whole, of those that
+   * are kept.
+   */
   lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined;
   event(id: string): Stored<Event> | undefined;
   request(id: string): Stored<RequestRecord> | undefined;
@@ -72,21 +78,22 @@ type Group = Map<string, Map<string, Stored<ReplicaRecord>>>;
 /** The view that `ClusterState` keeps up to date. */
 export class IndexedView implements ClusterView {
   revision: Revision = 0n;
-  private readonly byKind: { readonly [Kind in RecordKind]: Map<string, Stored<RecordOf<Kind>>> } = {
-    meta: new Map(),
-    leader: new Map(),
-    workload: new Map(),
-    name: new Map(),
-    version: new Map(),
-    control: new Map(),
-    replica: new Map(),
-    node: new Map(),
-    event: new Map(),
-    request: new Map(),
-    evidence: new Map(),
-    plan: new Map(),
-    removed: new Map(),
-  };
+  private readonly byKind: { readonly [Kind in RecordKind]: Map<string, Stored<RecordOf<Kind>>> } =
+    {
+      meta: new Map(),
+      leader: new Map(),
+      workload: new Map(),
+      name: new Map(),
+      version: new Map(),
+      control: new Map(),
+      replica: new Map(),
+      node: new Map(),
+      event: new Map(),
+      request: new Map(),
+      evidence: new Map(),
+      plan: new Map(),
+      removed: new Map(),
+    };
   private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
   private readonly byWorkload: Group = new Map();
   private readonly byNode: Group = new Map();
@@ -139,7 +146,9 @@ export class IndexedView implements ClusterView {
   }
 
   versions(uid: string): readonly VersionRecord[] {
-    return [...(this.versionsByWorkload.get(uid)?.values() ?? [])].sort((a, b) => a.version - b.version);
+    return [...(this.versionsByWorkload.get(uid)?.values() ?? [])].sort(
+      (a, b) => a.version - b.version,
+    );
   }
 
   replica(id: string): Stored<ReplicaRecord> | undefined {
@@ -175,7 +184,9 @@ export class IndexedView implements ClusterView {
   }
 
   events(): readonly Event[] {
-    this.eventList ??= [...this.byKind.event.values()].map(({ value }) => value).sort((a, b) => (a.id < b.id ? -1 : 1));
+    this.eventList ??= [...this.byKind.event.values()]
+      .map(({ value }) => value)
+      .sort((a, b) => (a.id < b.id ? -1 : 1));
     return this.eventList;
   }
 
@@ -204,7 +215,11 @@ export class IndexedView implements ClusterView {
   }
 
   /** Takes in one change of the store and says what it changed. */
-  apply<Kind extends RecordKind>(kind: Kind, id: string, after: Stored<RecordOf<Kind>> | undefined): RecordChange<Kind> {
+  apply<Kind extends RecordKind>(
+    kind: Kind,
+    id: string,
+    after: Stored<RecordOf<Kind>> | undefined,
+  ): RecordChange<Kind> {
     const map = this.byKind[kind];
     const before = map.get(id);
     if (after === undefined) map.delete(id);
@@ -216,7 +231,10 @@ export class IndexedView implements ClusterView {
     if (kind === 'node') this.indexNode(id, after as Stored<NodeRecord> | undefined);
     if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);
     if (kind === 'replica')
-      this.indexReplica(before as Stored<ReplicaRecord> | undefined, after as Stored<ReplicaRecord> | undefined);
+      this.indexReplica(
+        before as Stored<ReplicaRecord> | undefined,
+        after as Stored<ReplicaRecord> | undefined,
+      );
     return {
       kind,
       id,
@@ -225,10 +243,14 @@ export class IndexedView implements ClusterView {
     };
   }
 
-  /** New events come in order, so the sorted list grows at its end; anything else makes it anew when next asked for. */
+  /**
+   * New events come in order, so the sorted list grows at its end; anything else makes it anew when
+   * next asked for.
+   */
   private appendEvent(after: Stored<Event> | undefined, replaced: boolean): void {
     const last = this.eventList?.at(-1);
-    const inOrder = after !== undefined && !replaced && (last === undefined || last.id < after.value.id);
+    const inOrder =
+      after !== undefined && !replaced && (last === undefined || last.id < after.value.id);
     if (this.eventList !== undefined && inOrder) (this.eventList as Event[]).push(after.value);
     else this.eventList = undefined;
   }
@@ -247,7 +269,10 @@ export class IndexedView implements ClusterView {
     else this.versionsByWorkload.set(uid, versions);
   }
 
-  private indexReplica(before: Stored<ReplicaRecord> | undefined, after: Stored<ReplicaRecord> | undefined): void {
+  private indexReplica(
+    before: Stored<ReplicaRecord> | undefined,
+    after: Stored<ReplicaRecord> | undefined,
+  ): void {
     if (before !== undefined) {
       this.replicasById.delete(before.value.id);
       this.waiting.delete(before.value.id);
@@ -261,7 +286,8 @@ export class IndexedView implements ClusterView {
     this.replicasById.set(after.value.id, after);
     addTo(this.byWorkload, after.value.uid, after);
     if (after.value.nodeId !== '') addTo(this.byNode, after.value.nodeId, after);
-    else if (after.value.desiredRunning && after.value.phase === Phase.PENDING) this.waiting.set(after.value.id, after);
+    else if (after.value.desiredRunning && after.value.phase === Phase.PENDING)
+      this.waiting.set(after.value.id, after);
   }
 }
 

@@ -5,8 +5,8 @@ import type { ControlRecord, RolloutRecord } from '@cloudless/api/store';
 export const isUnderWay = ({ rolloutPhase }: ControlRecord): boolean => !isRolledOut(rolloutPhase);
 
 /**
- * What a pause, a resume or a promotion that no pass has acted upon yet makes of the status of a rollout. It shows at once, so that
- * whoever has asked and looks does not see what was before.
+ * What a pause, a resume or a promotion that no pass has acted upon yet makes of the status of a
+ * rollout. It shows at once, so that whoever has asked and looks does not see what was before.
  */
 export function askedFor(
   control: ControlRecord,

@@ -3,11 +3,20 @@ import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
 
-/** Where causes are looked up: the events that are kept. Nothing else remembers them, so a cause that is no longer kept is none. */
+/**
+ * Where causes are looked up: the events that are kept. Nothing else remembers them, so a cause
+ * that is no longer kept is none.
+ */
 export type CauseView = Pick<ClusterView, 'revision' | 'lastEvent' | 'lastEventOfReplica' | 'node'>;
 
 /** Events of a change of a workload: by a user, or by the rollback that one has asked for. */
-const CHANGES = ['WorkloadCreated', 'WorkloadUpdated', 'WorkloadScaled', 'WorkloadRolledBack', 'WorkloadDeletionRequested'];
+const CHANGES = [
+  'WorkloadCreated',
+  'WorkloadUpdated',
+  'WorkloadScaled',
+  'WorkloadRolledBack',
+  'WorkloadDeletionRequested',
+];
 /** Events of a user's drain of a node. */
 const DRAINS = ['NodeDraining', 'NodeDrainChanged'];
 /** Events that tell of taints. */
@@ -16,18 +25,32 @@ const NODE_CHANGES = ['NodeUpdated', 'NodeChanged', 'NodeJoined'];
 const ENDS = new Set(['ReplicasLost', 'ReplicaFailed']);
 
 /** The user's newest change of a workload. */
-export function changeOf(view: CauseView, workload: Pick<WorkloadRecord, 'namespace' | 'name'>): Event | undefined {
-  return view.lastEvent({ kind: 'workload', namespace: workload.namespace, name: workload.name }, CHANGES);
+export function changeOf(
+  view: CauseView,
+  workload: Pick<WorkloadRecord, 'namespace' | 'name'>,
+): Event | undefined {
+  return view.lastEvent(
+    { kind: 'workload', namespace: workload.namespace, name: workload.name },
+    CHANGES,
+  );
 }
 
 /** What drives a replica from its node: the drain, or the change that brought a taint. */
-export function evictionOf(view: CauseView, { nodeId }: Pick<ReplicaRecord, 'nodeId'>): Event | undefined {
+export function evictionOf(
+  view: CauseView,
+  { nodeId }: Pick<ReplicaRecord, 'nodeId'>,
+): Event | undefined {
   if (nodeId === '') return undefined;
-  return view.lastEvent({ kind: 'node', nodeId }, view.node(nodeId)?.value.draining === true ? DRAINS : NODE_CHANGES);
+  return view.lastEvent(
+    { kind: 'node', nodeId },
+    view.node(nodeId)?.value.draining === true ? DRAINS : NODE_CHANGES,
+  );
 }
 
 /** By slot, the newest replica that failed or was lost. */
-export function newestEnded(replicas: readonly ReplicaRecord[]): ReadonlyMap<number, ReplicaRecord> {
+export function newestEnded(
+  replicas: readonly ReplicaRecord[],
+): ReadonlyMap<number, ReplicaRecord> {
   const newest = new Map<number, ReplicaRecord>();
   for (const replica of replicas) {
     if (!replica.lost && replica.phase !== Phase.FAILED) continue;
@@ -46,7 +69,8 @@ export function endOf(view: CauseView, replica: ReplicaRecord | undefined): Even
 /** Of several things that may have led to something, what happened last. */
 export function newestOf(...events: readonly (Event | undefined)[]): Event | undefined {
   return events.reduce<Event | undefined>(
-    (newest, event) => (event !== undefined && (newest === undefined || event.id > newest.id) ? event : newest),
+    (newest, event) =>
+      event !== undefined && (newest === undefined || event.id > newest.id) ? event : newest,
     undefined,
   );
 }

@@ -1,6 +1,11 @@
 import { toNodeId, toReplicaId } from '@cloudless/base';
 import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
-import { holdsResources, type ClusterState, type ClusterView, type RecordChange } from '@cloudless/cluster-state';
+import {
+  holdsResources,
+  type ClusterState,
+  type ClusterView,
+  type RecordChange,
+} from '@cloudless/cluster-state';
 import type { Cluster } from '@cloudless/scheduler';
 import type { NodeDirectory } from './node-directory.js';
 import { toReservation, toSchedulerNode } from './scheduler-input.js';
@@ -14,8 +19,8 @@ export interface ClusterModelDeps {
 }
 
 /**
- * Keeps the scheduler's model in step with the state: every committed placement is reserved there before the commit
- * resolves, so two placements never book the same resources.
+ * Keeps the scheduler's model in step with the state: every committed placement is reserved there
+ * before the commit resolves, so two placements never book the same resources.
  */
 export class ClusterModel {
   private readonly unsubscribes: (() => void)[];
@@ -42,7 +47,8 @@ export class ClusterModel {
         else this.takeNode(after as NodeRecord);
       } else if (kind === 'replica') {
         if (after !== undefined) this.takeReplica(view, after as ReplicaRecord);
-        else if (before !== undefined) this.deps.cluster.release(toReplicaId((before as ReplicaRecord).id));
+        else if (before !== undefined)
+          this.deps.cluster.release(toReplicaId((before as ReplicaRecord).id));
       }
     }
   }

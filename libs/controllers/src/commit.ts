@@ -1,12 +1,21 @@
 import { errorKindOf, type WorkResult } from '@cloudless/base';
-import { LeadershipLostError, RestoredStateError, type ClusterState, type Transaction } from '@cloudless/cluster-state';
+import {
+  LeadershipLostError,
+  RestoredStateError,
+  type ClusterState,
+  type Transaction,
+} from '@cloudless/cluster-state';
 
 /**
- * Commits what a pass decided, and asks for another pass: after success because more may be left, after a conflict because
- * something it had read has changed, which the view shows by then. One that no longer leads, or whose store turned out to have
- * gone back in time, has nothing to do any more.
+ * Commits what a pass decided, and asks for another pass: after success because more may be left,
+ * after a conflict because something it had read has changed, which the view shows by then. One
+ * that no longer leads, or whose store turned out to have gone back in time, has nothing to do any
+ * more.
  */
-export async function commitOrPlanAgain(state: ClusterState, transaction: Transaction): Promise<WorkResult> {
+export async function commitOrPlanAgain(
+  state: ClusterState,
+  transaction: Transaction,
+): Promise<WorkResult> {
   try {
     await state.commit(transaction);
     return { kind: 'again' };

@@ -1,6 +1,15 @@
 import type { DrainStatus } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
-import { noMeter, noTracer, toNodeId, type Clock, type Log, type Meter, type Random, type Tracer } from '@cloudless/base';
+import {
+  noMeter,
+  noTracer,
+  toNodeId,
+  type Clock,
+  type Log,
+  type Meter,
+  type Random,
+  type Tracer,
+} from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './cluster-model.js';
@@ -42,32 +51,59 @@ export interface Controllers {
   /** What the calls about nodes show of placement. */
   readonly placements: {
     /** What live replicas hold of a node. */
-    allocatedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number };
+    allocatedOn(nodeId: string): {
+      readonly cpuMillis: number;
+      readonly memoryBytes: number;
+      readonly replicas: number;
+    };
     /** The agent's word with the users' over it. */
     readonly effective: typeof effectiveNode;
     readonly taintKey: typeof taintKey;
     /** How far the drain of a node is; undefined when there is none. */
     drainOf(record: NodeRecord): DrainStatus | undefined;
   };
-  /** What the scheduler has booked on a node: the same, kept by increments. Undefined when it does not know the node. */
-  bookedOn(nodeId: string): { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number } | undefined;
+  /**
+   * What the scheduler has booked on a node: the same, kept by increments. Undefined when it does
+   * not know the node.
+   */
+  bookedOn(
+    nodeId: string,
+  ):
+    | { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number }
+    | undefined;
   close(): Promise<void>;
 }
 
 /** Starts every loop that brings the cluster to what its records say. */
 export function startControllers(options: ControllersOptions): Controllers {
   const { state, clock, random, log, meter = noMeter, tracer = noTracer } = options;
-  const nodes = new NodeDirectory({ clock, log: log.child({ component: 'nodes' }), leaseMs: options.leaseMs, meter });
-  // A lost node whose replicas have not been given up yet is waited for like the others: then it is lost again, and they go.
-  const isExpected = ({ id, lost }: NodeRecord): boolean => !lost || replicasHeldBy(state.view(), id).length > 0;
-  nodes.start([...state.view().nodes()].map(({ value }) => value).flatMap((node) => (isExpected(node) ? [node.id] : [])));
+  const nodes = new NodeDirectory({
+    clock,
+    log: log.child({ component: 'nodes' }),
+    leaseMs: options.leaseMs,
+    meter,
+  });
+  // A lost node whose replicas have not been given up yet is waited for like the others: then it is
+  // lost again, and they go.
+  const isExpected = ({ id, lost }: NodeRecord): boolean =>
+    !lost || replicasHeldBy(state.view(), id).length > 0;
+  nodes.start(
+    [...state.view().nodes()]
+      .map(({ value }) => value)
+      .flatMap((node) => (isExpected(node) ? [node.id] : [])),
+  );
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const model = new ClusterModel({ state, nodes, cluster });
   const readiness = new Readiness(state, nodes, clock);
   const reader = new WorkloadReader(state, nodes, { cluster, clock });
   const planner = new Planner({ state, nodes, readiness, reader, cluster, clock });
   const common = { state, nodes, clock, random, meter, tracer };
-  const workloads = new WorkloadReconciler({ ...common, readiness, cluster, log: log.child({ component: 'workloads' }) });
+  const workloads = new WorkloadReconciler({
+    ...common,
+    readiness,
+    cluster,
+    log: log.child({ component: 'workloads' }),
+  });
   const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });
   const nodeLife = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({
@@ -84,7 +120,12 @@ export function startControllers(options: ControllersOptions): Controllers {
     nodes,
     reader,
     planner,
-    placements: { allocatedOn: (nodeId) => allocatedOn(state, nodeId), effective: effectiveNode, taintKey, drainOf },
+    placements: {
+      allocatedOn: (nodeId) => allocatedOn(state, nodeId),
+      effective: effectiveNode,
+      taintKey,
+      drainOf,
+    },
     bookedOn: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;
@@ -93,7 +134,13 @@ export function startControllers(options: ControllersOptions): Controllers {
     },
     close: async () => {
       nodes.close();
-      await Promise.all([workloads.close(), placer.close(), nodeLife.close(), drains.close(), janitor.close()]);
+      await Promise.all([
+        workloads.close(),
+        placer.close(),
+        nodeLife.close(),
+        drains.close(),
+        janitor.close(),
+      ]);
       model.close();
       readiness.close();
     },

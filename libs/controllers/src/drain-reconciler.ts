@@ -6,8 +6,23 @@ import {
   type DrainStatus,
   type Event_Severity,
 } from '@cloudless/api';
-import { DrainRecordSchema, NodeRecordSchema, type DrainRecord, type NodeRecord, type ReplicaRecord } from '@cloudless/api/store';
-import { WorkQueue, logFailure, noMeter, type Clock, type Log, type Meter, type Random, type WorkResult } from '@cloudless/base';
+import {
+  DrainRecordSchema,
+  NodeRecordSchema,
+  type DrainRecord,
+  type NodeRecord,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
+import {
+  WorkQueue,
+  logFailure,
+  noMeter,
+  type Clock,
+  type Log,
+  type Meter,
+  type Random,
+  type WorkResult,
+} from '@cloudless/base';
 import type { ClusterState, RecordChange, Stored } from '@cloudless/cluster-state';
 import { commitOrPlanAgain } from './commit.js';
 import { drainStatusOf, replicasHeldBy } from './drain-status.js';
@@ -36,9 +51,10 @@ interface End {
 }
 
 /**
- * Says when the drain of a node is over: nothing is left on it, or its deadline has passed. What is on it is moved by the
- * reconcilers of the workloads, which share one account of what may be taken down. Level-triggered: everything that it knows is in
- * the records, so a drain goes on after a crash.
+ * Says when the drain of a node is over: nothing is left on it, or its deadline has passed. What is
+ * on it is moved by the reconcilers of the workloads, which share one account of what may be taken
+ * down. Level-triggered: everything that it knows is in the records, so a drain goes on after a
+ * crash.
  */
 export class DrainReconciler {
   private readonly queue: WorkQueue<string>;
@@ -50,7 +66,8 @@ export class DrainReconciler {
       random: deps.random,
       metrics: { meter: deps.meter ?? noMeter, loop: 'drain' },
       handle: (nodeId) => this.reconcile(nodeId),
-      onError: (nodeId, reason) => logFailure(deps.log, 'drain reconcile failed', reason, { nodeId }),
+      onError: (nodeId, reason) =>
+        logFailure(deps.log, 'drain reconcile failed', reason, { nodeId }),
       backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
       concurrency: 16,
     });
@@ -67,8 +84,14 @@ export class DrainReconciler {
     const view = this.deps.state.view();
     for (const { kind, id, before, after } of changes) {
       if (kind === 'meta') this.wakeAll();
-      const nodeIds = kind === 'node' ? [id] : kind === 'replica' ? nodesOf(before as ReplicaRecord, after as ReplicaRecord) : [];
-      for (const nodeId of nodeIds) if (view.node(nodeId)?.value.draining === true) this.queue.wake(nodeId);
+      const nodeIds =
+        kind === 'node'
+          ? [id]
+          : kind === 'replica'
+            ? nodesOf(before as ReplicaRecord, after as ReplicaRecord)
+            : [];
+      for (const nodeId of nodeIds)
+        if (view.node(nodeId)?.value.draining === true) this.queue.wake(nodeId);
     }
   }
 
@@ -87,7 +110,8 @@ export class DrainReconciler {
     const drain = node.value.drain ?? create(DrainRecordSchema, { phase: DrainPhase.DRAINING });
     // A drained node takes nothing: it stays drained.
     if (drain.phase === DrainPhase.DRAINED) return { kind: 'done' };
-    if (replicasHeldBy(view, nodeId).length === 0) return this.end(node, drain, drained(nodeId, drain));
+    if (replicasHeldBy(view, nodeId).length === 0)
+      return this.end(node, drain, drained(nodeId, drain));
     const leftMs = drainLeftMs(drain, clock.wallTime());
     // What is left of a forced drain is stopped by the reconcilers of the workloads.
     if (leftMs === undefined || drain.force) return { kind: 'done' };
@@ -101,7 +125,8 @@ export class DrainReconciler {
     const { phase, ...told } = end;
     const next = Object.assign(clone(NodeRecordSchema, node.value), {
       drain: Object.assign(clone(DrainRecordSchema, drain), { phase }),
-      // A drained node stays one that is drained until it is in use again; a drain that failed moves nothing more.
+      // A drained node stays one that is drained until it is in use again; a drain that failed
+      // moves nothing more.
       draining: phase === DrainPhase.DRAINED,
     });
     const transaction = state.transaction().require('node', id, node).put('node', id, next);
@@ -109,7 +134,9 @@ export class DrainReconciler {
       ...told,
       category: Category.MEMBERSHIP,
       nodeId: id,
-      causedBy: state.view().lastEvent({ kind: 'node', nodeId: id }, ['NodeDraining', 'NodeDrainChanged']),
+      causedBy: state
+        .view()
+        .lastEvent({ kind: 'node', nodeId: id }, ['NodeDraining', 'NodeDrainChanged']),
     });
     const result = await commitOrPlanAgain(state, transaction);
     log.info('drain ended', { nodeId: id, phase: DrainPhase[phase] });
@@ -117,7 +144,10 @@ export class DrainReconciler {
   }
 }
 
-function nodesOf(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): readonly string[] {
+function nodesOf(
+  before: ReplicaRecord | undefined,
+  after: ReplicaRecord | undefined,
+): readonly string[] {
   return [before?.nodeId ?? '', after?.nodeId ?? ''].filter((nodeId) => nodeId !== '');
 }
 

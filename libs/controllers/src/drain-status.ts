@@ -1,5 +1,9 @@
 import { create } from '@bufbuild/protobuf';
-import { DrainStatusSchema, DrainStatus_Phase as DrainPhase, type DrainStatus } from '@cloudless/api';
+import {
+  DrainStatusSchema,
+  DrainStatus_Phase as DrainPhase,
+  type DrainStatus,
+} from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
 import { holdsResources, type ClusterView } from '@cloudless/cluster-state';
 import type { NodeDirectory } from './node-directory.js';
@@ -13,8 +17,14 @@ export interface DrainSources {
 /** A picture stays small, whatever is on the node. */
 const MAX_WAITING = 20;
 
-/** How far the drain of a node is; undefined when it is not drained and the last drain has not failed. */
-export function drainStatusOf(sources: DrainSources, { id, draining, drain }: NodeRecord): DrainStatus | undefined {
+/**
+ * How far the drain of a node is; undefined when it is not drained and the last drain has not
+ * failed.
+ */
+export function drainStatusOf(
+  sources: DrainSources,
+  { id, draining, drain }: NodeRecord,
+): DrainStatus | undefined {
   if (drain === undefined && !draining) return undefined;
   const left = replicasHeldBy(sources.view, id);
   return create(DrainStatusSchema, {
@@ -29,23 +39,37 @@ export function drainStatusOf(sources: DrainSources, { id, draining, drain }: No
 }
 
 /** Replicas that a node still holds. */
-export function replicasHeldBy(view: Pick<ClusterView, 'replicasOn'>, nodeId: string): readonly ReplicaRecord[] {
+export function replicasHeldBy(
+  view: Pick<ClusterView, 'replicasOn'>,
+  nodeId: string,
+): readonly ReplicaRecord[] {
   return [...view.replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
 }
 
 /** One line for each workload that is left, by name: how many replicas, and what they wait for. */
-function waitingOn(sources: DrainSources, nodeId: string, left: readonly ReplicaRecord[]): readonly string[] {
+function waitingOn(
+  sources: DrainSources,
+  nodeId: string,
+  left: readonly ReplicaRecord[],
+): readonly string[] {
   if (left.length === 0) return [];
   const byWorkload = byUid(left);
   const homeless = byUid([...sources.view.unplaced()].map(({ value }) => value));
   const lines = [...byWorkload]
     .map(([uid, replicas]) => {
-      const why = whyLeft(sources, { nodeId, uid, left: replicas, homeless: homeless.get(uid) ?? [] });
+      const why = whyLeft(sources, {
+        nodeId,
+        uid,
+        left: replicas,
+        homeless: homeless.get(uid) ?? [],
+      });
       return `${nameOf(sources, uid)}: ${counted(replicas.length)}: ${why}`;
     })
     .sort();
   const more = lines.length - MAX_WAITING;
-  return more <= 0 ? lines : [...lines.slice(0, MAX_WAITING), `and ${more} more ${more === 1 ? 'workload' : 'workloads'}`];
+  return more <= 0
+    ? lines
+    : [...lines.slice(0, MAX_WAITING), `and ${more} more ${more === 1 ? 'workload' : 'workloads'}`];
 }
 
 function byUid(replicas: readonly ReplicaRecord[]): ReadonlyMap<string, readonly ReplicaRecord[]> {
@@ -60,7 +84,9 @@ function byUid(replicas: readonly ReplicaRecord[]): ReadonlyMap<string, readonly
 
 function nameOf({ view }: DrainSources, uid: string): string {
   const workload = view.workload(uid)?.value;
-  return workload === undefined ? `workload ${uid}, which is gone` : `${workload.namespace}/${workload.name}`;
+  return workload === undefined
+    ? `workload ${uid}, which is gone`
+    : `${workload.namespace}/${workload.name}`;
 }
 
 interface Left {
@@ -75,7 +101,9 @@ interface Left {
 /** What blocks most comes first. */
 function whyLeft({ view, nodes }: DrainSources, { nodeId, uid, left, homeless }: Left): string {
   if (!left.some(({ desiredRunning }) => desiredRunning)) {
-    return nodes.isAlive(nodeId) ? 'stopping (grace period)' : 'stopping, and the node is not connected to confirm it';
+    return nodes.isAlive(nodeId)
+      ? 'stopping (grace period)'
+      : 'stopping, and the node is not connected to confirm it';
   }
   const why = homeless.find(({ reason }) => reason !== '')?.reason;
   if (why !== undefined) {

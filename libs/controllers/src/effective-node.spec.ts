@@ -21,7 +21,12 @@ describe('what a node is', () => {
       removedLabels: ['arch'],
       removedTaints: [`gpu:${Effect.NO_SCHEDULE}`],
     });
-    expect(effectiveNode(record)).toEqual({ region: '', zone: 'b', labels: { disk: 'ssd' }, taints: [] });
+    expect(effectiveNode(record)).toEqual({
+      region: '',
+      zone: 'b',
+      labels: { disk: 'ssd' },
+      taints: [],
+    });
   });
 
   it('is made of figures that can be, whatever the record says', () => {
@@ -44,7 +49,10 @@ describe('what a node is', () => {
       reason: '',
       reliability: 1,
     });
-    expect(node).toMatchObject({ capacity: { cpuMillis: 0, memoryBytes: Number.MAX_SAFE_INTEGER }, taints: [] });
+    expect(node).toMatchObject({
+      capacity: { cpuMillis: 0, memoryBytes: Number.MAX_SAFE_INTEGER },
+      taints: [],
+    });
     expect(node.maxReplicas).toBeUndefined();
   });
 });

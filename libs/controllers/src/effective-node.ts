@@ -14,7 +14,9 @@ export function effectiveNode(record: NodeRecord): EffectiveNode {
   const labels: Record<string, string> = { ...record.hello?.labels };
   for (const key of record.removedLabels) delete labels[key];
   Object.assign(labels, record.labels);
-  const fromAgent = (record.hello?.taints ?? []).filter((taint) => !record.removedTaints.includes(taintKey(taint)));
+  const fromAgent = (record.hello?.taints ?? []).filter(
+    (taint) => !record.removedTaints.includes(taintKey(taint)),
+  );
   const taints = new Map([...fromAgent, ...record.taints].map((taint) => [taintKey(taint), taint]));
   return {
     region: record.region ?? record.hello?.region ?? '',
@@ -24,7 +26,10 @@ export function effectiveNode(record: NodeRecord): EffectiveNode {
   };
 }
 
-/** As {@link effectiveNode} has it, for those who need nothing else of it: it is asked for each replica that is shown. */
+/**
+ * As {@link effectiveNode} has it, for those who need nothing else of it: it is asked for each
+ * replica that is shown.
+ */
 export function zoneOf({ zone, hello }: NodeRecord): string {
   return zone ?? hello?.zone ?? '';
 }

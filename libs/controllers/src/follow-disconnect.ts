@@ -9,7 +9,10 @@ import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 export type DisconnectFields = Pick<ReplicaRecord, 'stopAfter' | 'lostAfter'>;
 
 /** Of a new replica. */
-export function toDisconnectFields({ stopAfterMs, lostAfterMs }: DisconnectTimes): Partial<DisconnectFields> {
+export function toDisconnectFields({
+  stopAfterMs,
+  lostAfterMs,
+}: DisconnectTimes): Partial<DisconnectFields> {
   return {
     ...(stopAfterMs === undefined ? {} : { stopAfter: durationFromMs(stopAfterMs) }),
     ...(lostAfterMs === 0 ? {} : { lostAfter: durationFromMs(lostAfterMs) }),
@@ -17,11 +20,15 @@ export function toDisconnectFields({ stopAfterMs, lostAfterMs }: DisconnectTimes
 }
 
 /**
- * Brings what replicas were told about being cut off to what the spec says now, without replacing them: an agent that has to
- * stop by another time gets a new order. A replacement waits as long as any order asks for that the agent may still hold, so
- * `lost_after` becomes shorter only once the newest one is acknowledged. Adds at most {@link MAX_REPLICA_WRITES} writes.
+ * Brings what replicas were told about being cut off to what the spec says now, without replacing
+ * them: an agent that has to stop by another time gets a new order. A replacement waits as long as
+ * any order asks for that the agent may still hold, so `lost_after` becomes shorter only once the
+ * newest one is acknowledged. Adds at most {@link MAX_REPLICA_WRITES} writes.
  */
-export function followDisconnect({ workload, replicas, transaction, deleting }: WorkloadPass, revision: bigint): void {
+export function followDisconnect(
+  { workload, replicas, transaction, deleting }: WorkloadPass,
+  revision: bigint,
+): void {
   if (deleting) return;
   const { stopAfterMs, lostAfterMs } = disconnectTimesOf(workload.value.spec);
   for (const replica of replicas) {
@@ -30,7 +37,8 @@ export function followDisconnect({ workload, replicas, transaction, deleting }: 
     if (!isLive(value) || value.lost || !value.desiredRunning) continue;
     const heldMs = msOf(value.lostAfter);
     const placed = value.nodeId !== '';
-    const reorder = stopAfterMs !== (value.stopAfter === undefined ? undefined : msOf(value.stopAfter));
+    const reorder =
+      stopAfterMs !== (value.stopAfter === undefined ? undefined : msOf(value.stopAfter));
     const unconfirmed = placed && (reorder || value.stopAfterUnconfirmed);
     const waitMs = unconfirmed ? Math.max(heldMs, lostAfterMs) : lostAfterMs;
     if (!reorder && waitMs === heldMs) continue;
@@ -40,7 +48,10 @@ export function followDisconnect({ workload, replicas, transaction, deleting }: 
     });
     delete next.stopAfter;
     delete next.lostAfter;
-    const fields = toDisconnectFields({ lostAfterMs: waitMs, ...(stopAfterMs === undefined ? {} : { stopAfterMs }) });
+    const fields = toDisconnectFields({
+      lostAfterMs: waitMs,
+      ...(stopAfterMs === undefined ? {} : { stopAfterMs }),
+    });
     transaction.updateReplica(replica, Object.assign(next, fields));
   }
 }

@@ -23,7 +23,14 @@ import {
   type Transaction,
 } from '@cloudless/cluster-state';
 import { isOver } from './commit.js';
-import { DEFAULT_RETENTION, isAudit, planRemovals, shareOf, type Removable, type RetentionLimits } from './retention.js';
+import {
+  DEFAULT_RETENTION,
+  isAudit,
+  planRemovals,
+  shareOf,
+  type Removable,
+  type RetentionLimits,
+} from './retention.js';
 
 /** What {@link Janitor} works with. */
 export interface JanitorDeps {
@@ -43,7 +50,10 @@ const TOMBSTONE_RETENTION_MS = 30 * 24 * 3_600_000;
 const PERIOD_MS = 60_000;
 /** Leaves room for the record of removed events within the 100 writes of a transaction. */
 const MAX_DELETES_PER_COMMIT = 90;
-/** Share of its bound by which a sort of record may exceed it before an early sweep: each sweep reads all records. */
+/**
+ * Share of its bound by which a sort of record may exceed it before an early sweep: each sweep
+ * reads all records.
+ */
 const EARLY = 1 / 8;
 
 /** Records with a bound of their own. */
@@ -98,7 +108,8 @@ export class Janitor {
     const view = this.deps.state.view();
     for (const { kind, id, before, after } of changes) {
       if (before !== undefined || after === undefined) continue;
-      if (kind === 'event') this.grow(isAudit(after as Event) ? 'audit' : 'events', view.event(id)?.bytes);
+      if (kind === 'event')
+        this.grow(isAudit(after as Event) ? 'audit' : 'events', view.event(id)?.bytes);
       else if (kind === 'request') this.grow('requests', view.request(id)?.bytes);
     }
   }
@@ -133,11 +144,23 @@ export class Janitor {
     const view = this.deps.state.view();
     const now = this.deps.clock.wallTime();
     const plans = [...view.plans()]
-      .filter(([, { value }]) => value.plan?.expiresAt === undefined || now >= timestampMs(value.plan.expiresAt))
+      .filter(
+        ([, { value }]) =>
+          value.plan?.expiresAt === undefined || now >= timestampMs(value.plan.expiresAt),
+      )
       .map(([id]): Due => ({ kind: 'plan', id }));
     const tombstones = [...view.replicas()]
-      .filter(({ value }) => value.lost && value.lostAt !== undefined && now - timestampMs(value.lostAt) > TOMBSTONE_RETENTION_MS)
-      .map((read): Due => ({ kind: 'replica', id: replicaKeyId(read.value.uid, read.value.sequence), read }));
+      .filter(
+        ({ value }) =>
+          value.lost &&
+          value.lostAt !== undefined &&
+          now - timestampMs(value.lostAt) > TOMBSTONE_RETENTION_MS,
+      )
+      .map((read): Due => ({
+        kind: 'replica',
+        id: replicaKeyId(read.value.uid, read.value.sequence),
+        read,
+      }));
     return [...tombstones, ...plans, ...this.dueRequests(now), ...this.dueEvents(now)];
   }
 
@@ -182,7 +205,8 @@ export class Janitor {
     now: number,
   ): readonly Record[] {
     const removed = planRemovals(records, limits, now);
-    const bytesOf = (some: readonly Removable[]): number => some.reduce((sum, { bytes }) => sum + bytes, 0);
+    const bytesOf = (some: readonly Removable[]): number =>
+      some.reduce((sum, { bytes }) => sum + bytes, 0);
     this.kept[sort] = bytesOf(records) - bytesOf(removed);
     return removed;
   }
@@ -191,7 +215,10 @@ export class Janitor {
 /** Deletes records, and records the newest removed event of each category. */
 function putDeletions(state: ClusterState, transaction: Transaction, due: readonly Due[]): void {
   const before = state.view().removedEvents();
-  const removed = before === undefined ? create(RemovedEventsRecordSchema) : clone(RemovedEventsRecordSchema, before.value);
+  const removed =
+    before === undefined
+      ? create(RemovedEventsRecordSchema)
+      : clone(RemovedEventsRecordSchema, before.value);
   let isChanged = false;
   for (const { kind, id, event, read } of due) {
     transaction.delete(kind, id);

@@ -49,14 +49,22 @@ export interface MovesAheadDeps {
   readonly clock: Pick<Clock, 'wallTime'>;
 }
 
-/** A rollout has at most 32 canary steps, each with its wait; beyond so many turns something moves without end. */
+/**
+ * A rollout has at most 32 canary steps, each with its wait; beyond so many turns something moves
+ * without end.
+ */
 const MAX_TURNS = 200;
 
 /**
- * Takes a workload of the world to where it comes to rest, with the same functions that the controllers use, as if nothing failed:
- * what is made becomes ready, stops are confirmed, what is waited for by time passes, and somebody promotes what waits for that.
+ * Takes a workload of the world to where it comes to rest, with the same functions that the
+ * controllers use, as if nothing failed: what is made becomes ready, stops are confirmed, what is
+ * waited for by time passes, and somebody promotes what waits for that.
  */
-export function takeMoves(world: WorldAhead, deps: MovesAheadDeps, workload: WorkloadRecord): MovesAhead {
+export function takeMoves(
+  world: WorldAhead,
+  deps: MovesAheadDeps,
+  workload: WorkloadRecord,
+): MovesAhead {
   return new Course(world, deps, workload).run();
 }
 
@@ -83,7 +91,10 @@ class Course {
     const { uid } = this.workload;
     const waiting = this.world
       .replicasOf(uid)
-      .filter(({ desiredRunning, nodeId, phase }) => desiredRunning && nodeId === '' && phase === Phase.PENDING);
+      .filter(
+        ({ desiredRunning, nodeId, phase }) =>
+          desiredRunning && nodeId === '' && phase === Phase.PENDING,
+      );
     const { observed } = this.advance();
     const placed = this.places.take(waiting, observed);
     this.world.put(uid, [...placed, ...this.places.homeless]);
@@ -99,8 +110,14 @@ class Course {
       unplaced: this.places.homeless.length,
       unplacedReason: this.places.homeless.length === 0 ? '' : this.places.reason,
       unknown: this.places.unknown,
-      lowestReady: this.steps.reduce((lowest, { ready }) => Math.min(lowest, ready), first?.ready ?? untouched.lowestReady),
-      highestLive: this.steps.reduce((highest, { live }) => Math.max(highest, live), first?.live ?? untouched.highestLive),
+      lowestReady: this.steps.reduce(
+        (lowest, { ready }) => Math.min(lowest, ready),
+        first?.ready ?? untouched.lowestReady,
+      ),
+      highestLive: this.steps.reduce(
+        (highest, { live }) => Math.max(highest, live),
+        first?.live ?? untouched.highestLive,
+      ),
       minAvailable: observed.minAvailable,
       stuck: this.stuck,
     };
@@ -110,7 +127,8 @@ class Course {
   private turn(): boolean {
     const { observed, state, decision } = this.advance();
     const laid = layOut(observed).steps;
-    // With some that have no node the layout, where everything becomes ready, holds for what is decided now only.
+    // With some that have no node the layout, where everything becomes ready, holds for what is
+    // decided now only.
     const now = decision.kind === 'steps' ? laid.filter((step) => step.decision === 0) : [];
     const taken = this.take(this.places.homeless.length === 0 ? laid : now, observed);
     if (taken > 0) {
@@ -126,7 +144,12 @@ class Course {
     this.state = state;
     if (decision.kind === 'steps') {
       const isSwitch = decision.steps.some(({ kind }) => kind === 'switchVersion');
-      if (isSwitch) this.note(`switch to version ${this.shown(observed.version)}`, observed, this.canonical(state.activeVersion));
+      if (isSwitch)
+        this.note(
+          `switch to version ${this.shown(observed.version)}`,
+          observed,
+          this.canonical(state.activeVersion),
+        );
       return isSwitch;
     }
     if (decision.kind === 'converged') return before.stagesDone !== state.stagesDone;
@@ -139,7 +162,8 @@ class Course {
       this.nowMs = Math.max(this.nowMs, state.untilMs);
       return true;
     }
-    this.stuck = state.phase === 'failed' ? `its rollout has failed: ${state.reason}` : decision.reason.text;
+    this.stuck =
+      state.phase === 'failed' ? `its rollout has failed: ${state.reason}` : decision.reason.text;
     return false;
   }
 
@@ -151,7 +175,8 @@ class Course {
       if (stage.wait.ms > 0) this.note(`wait ${textOfMs(stage.wait.ms)}`, observed);
       return true;
     }
-    if (why === 'kept') this.note(`keep version ${state.fromVersion} for ${textOfMs(pauseMs)}`, observed);
+    if (why === 'kept')
+      this.note(`keep version ${state.fromVersion} for ${textOfMs(pauseMs)}`, observed);
     return why === 'kept';
   }
 
@@ -163,7 +188,13 @@ class Course {
     const replicas = world.replicasOf(uid);
     const desired = stillWanted(world.view, workload, replicas, withDefaults(spec).replicas ?? 0);
     const clock = { wallTime: () => this.nowMs };
-    const sources = { view: world.view, nodes: this.deps.nodes, readiness: world.readiness, cluster: world.cluster, clock };
+    const sources = {
+      view: world.view,
+      nodes: this.deps.nodes,
+      readiness: world.readiness,
+      cluster: world.cluster,
+      clock,
+    };
     const { observed } = toRolloutInput(sources, workload, replicas, desired);
     return advanceRollout(this.state, {
       settings: toSettings(spec),
@@ -177,11 +208,16 @@ class Course {
     });
   }
 
-  /** Takes laid-out steps as far as they go: up to a switch, and no further than what found no node. @returns How many. */
+  /**
+   * Takes laid-out steps as far as they go: up to a switch, and no further than what found no node.
+   * @returns How many.
+   */
   private take(steps: readonly LaidOutStep[], observed: RolloutObserved): number {
     const stopped = new Set<string>();
     const placed: ReplicaRecord[] = [];
-    this.present = new Map(this.world.replicasOf(this.workload.uid).map((replica) => [replica.id, replica]));
+    this.present = new Map(
+      this.world.replicasOf(this.workload.uid).map((replica) => [replica.id, replica]),
+    );
     let taken = 0;
     while (taken < steps.length) {
       const end = endOfDecision(steps, taken);
@@ -195,17 +231,32 @@ class Course {
     return taken;
   }
 
-  /** Room is taken before any is freed, as stops take their time; what found none tries again after that. */
-  private takeDecision(steps: readonly LaidOutStep[], stopped: Set<string>, observed: RolloutObserved): readonly ReplicaRecord[] {
+  /**
+   * Room is taken before any is freed, as stops take their time; what found none tries again after
+   * that.
+   */
+  private takeDecision(
+    steps: readonly LaidOutStep[],
+    stopped: Set<string>,
+    observed: RolloutObserved,
+  ): readonly ReplicaRecord[] {
     const wanted = [...this.places.homeless];
     const freed: string[] = [];
     for (const { step, ready, live } of steps) {
       if (step.kind === 'createReplica') {
         const where = step.nodeId === undefined ? '' : ` on ${step.nodeId}`;
-        this.steps.push({ description: `create 1 of version ${this.shown(step.version)}${where}`, ready, live });
+        this.steps.push({
+          description: `create 1 of version ${this.shown(step.version)}${where}`,
+          ready,
+          live,
+        });
         wanted.push(this.world.makeReplica(this.workload, step.version, step.nodeId ?? ''));
       } else if (step.kind === 'stopReplica') {
-        this.steps.push({ description: `stop 1 of version ${this.versionOf(step.replicaId)}`, ready, live });
+        this.steps.push({
+          description: `stop 1 of version ${this.versionOf(step.replicaId)}`,
+          ready,
+          live,
+        });
         const leaving = this.present.get(step.replicaId);
         if (leaving !== undefined) this.world.leave(this.workload, leaving);
         stopped.add(step.replicaId);
@@ -215,7 +266,9 @@ class Course {
     const staying = wanted.filter(({ id }) => !stopped.has(id));
     const placed = this.places.take(staying, observed);
     for (const replicaId of freed) this.world.release(replicaId);
-    return freed.length > 0 ? [...placed, ...this.places.take(this.places.homeless, observed)] : placed;
+    return freed.length > 0
+      ? [...placed, ...this.places.take(this.places.homeless, observed)]
+      : placed;
   }
 
   /** The rollout is as far as its moves have brought it. */
@@ -231,7 +284,10 @@ class Course {
     const serving = active ?? (strategy?.kind === 'blueGreen' ? strategy.activeVersion : undefined);
     const live = replicas.filter(({ lost }) => !lost);
     const ready = live.filter(
-      (replica) => replica.ready && replica.desired === 'running' && (serving === undefined || replica.version === serving),
+      (replica) =>
+        replica.ready &&
+        replica.desired === 'running' &&
+        (serving === undefined || replica.version === serving),
     );
     this.steps.push({ description, ready: ready.length, live: live.length });
   }
@@ -240,7 +296,10 @@ class Course {
     return canonicalVersion(this.world.view, this.workload.uid, version);
   }
 
-  /** The planner speaks of the oldest version with the same template; the newest one names what is wanted now. */
+  /**
+   * The planner speaks of the oldest version with the same template; the newest one names what is
+   * wanted now.
+   */
   private shown(version: number): number {
     return this.canonical(this.workload.version) === version ? this.workload.version : version;
   }
@@ -250,10 +309,14 @@ class Course {
   }
 }
 
-/** The steps of one decision may be taken in any order. A switch ends the way for now: what is kept after it, its own state says. */
+/**
+ * The steps of one decision may be taken in any order. A switch ends the way for now: what is kept
+ * after it, its own state says.
+ */
 function endOfDecision(steps: readonly LaidOutStep[], from: number): number {
   const decision = steps[from]?.decision;
-  const isMove = (next: LaidOutStep): boolean => next.decision === decision && next.step.kind !== 'switchVersion';
+  const isMove = (next: LaidOutStep): boolean =>
+    next.decision === decision && next.step.kind !== 'switchVersion';
   let end = from;
   for (let next = steps[end]; next !== undefined && isMove(next); next = steps[end]) end += 1;
   return end;

@@ -1,6 +1,10 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { Taint_Effect as Effect, Toleration_Operator as Operator, type TolerationSchema } from '@cloudless/api';
+import {
+  Taint_Effect as Effect,
+  Toleration_Operator as Operator,
+  type TolerationSchema,
+} from '@cloudless/api';
 import { DrainRecordSchema, NodeRecordSchema, VersionRecordSchema } from '@cloudless/api/store';
 import { drainLeftMs, movingOf } from './moving.js';
 
@@ -10,9 +14,20 @@ const GOES = { draining: true, forced: false };
 const FORCED = { draining: true, forced: true };
 type Tolerations = readonly MessageInitShape<typeof TolerationSchema>[];
 
-function movingUnder(node: MessageInitShape<typeof NodeRecordSchema>, tolerations: Tolerations = [], nodeId = 'node-1') {
-  const record = create(NodeRecordSchema, { id: 'node-1', createdAt: timestampFromMs(NOW_MS - 60_000), ...node });
-  const version = create(VersionRecordSchema, { version: 1, template: { placement: { tolerations: [...tolerations] } } });
+function movingUnder(
+  node: MessageInitShape<typeof NodeRecordSchema>,
+  tolerations: Tolerations = [],
+  nodeId = 'node-1',
+) {
+  const record = create(NodeRecordSchema, {
+    id: 'node-1',
+    createdAt: timestampFromMs(NOW_MS - 60_000),
+    ...node,
+  });
+  const version = create(VersionRecordSchema, {
+    version: 1,
+    template: { placement: { tolerations: [...tolerations] } },
+  });
   const view = {
     node: (id: string) => (id === 'node-1' ? { value: record, revision: 1n } : undefined),
     version: () => version,
@@ -39,7 +54,11 @@ describe('who has to leave a node that is being drained', () => {
     { name: 'past its deadline, until it is ended', node: drain(-5, -1, false), is: GOES },
     { name: 'forced, before its deadline', node: drain(-5, 10, true), is: { ...GOES, nextMs: 10 } },
     { name: 'forced, at its deadline', node: drain(-5, 0, true), is: FORCED },
-    { name: 'forced, and the clock has gone back', node: drain(90_000, 100_000, true), is: { ...GOES, nextMs: 10_000 } },
+    {
+      name: 'forced, and the clock has gone back',
+      node: drain(90_000, 100_000, true),
+      is: { ...GOES, nextMs: 10_000 },
+    },
     { name: 'a drain that failed', node: { ...drain(-5, -1, false), draining: false }, is: STAYS },
   ])('$name', ({ node, is }) => {
     expect(movingUnder(node)).toEqual(is);
@@ -58,17 +77,43 @@ describe('who has to leave a node that is being drained', () => {
 const spot = { key: 'spot', value: 'yes', effect: Effect.NO_EXECUTE };
 const aged = (ageMs: number, ...taints: (typeof spot)[]) => ({
   taints,
-  taintsSince: Object.fromEntries(taints.map(({ key, effect }) => [`${key}:${effect}`, timestampFromMs(NOW_MS - ageMs)])),
+  taintsSince: Object.fromEntries(
+    taints.map(({ key, effect }) => [`${key}:${effect}`, timestampFromMs(NOW_MS - ageMs)]),
+  ),
 });
-const forMs = (periodMs: number) => ({ key: 'spot', operator: Operator.EXISTS, tolerationPeriod: durationFromMs(periodMs) });
+const forMs = (periodMs: number) => ({
+  key: 'spot',
+  operator: Operator.EXISTS,
+  tolerationPeriod: durationFromMs(periodMs),
+});
 
 describe('who has to leave a node with a NO_EXECUTE taint', () => {
   it.each([
     { name: 'one that tolerates nothing', node: aged(0, spot), tolerations: [], is: GOES },
-    { name: 'one that tolerates another value', node: aged(0, spot), tolerations: [{ key: 'spot', value: 'no' }], is: GOES },
-    { name: 'one that tolerates it for ever', node: aged(9_999, spot), tolerations: [{ key: 'spot', value: 'yes' }], is: STAYS },
-    { name: 'one in its period', node: aged(300, spot), tolerations: [forMs(1_000)], is: { ...STAYS, nextMs: 700 } },
-    { name: 'one whose period has passed', node: aged(1_000, spot), tolerations: [forMs(1_000)], is: GOES },
+    {
+      name: 'one that tolerates another value',
+      node: aged(0, spot),
+      tolerations: [{ key: 'spot', value: 'no' }],
+      is: GOES,
+    },
+    {
+      name: 'one that tolerates it for ever',
+      node: aged(9_999, spot),
+      tolerations: [{ key: 'spot', value: 'yes' }],
+      is: STAYS,
+    },
+    {
+      name: 'one in its period',
+      node: aged(300, spot),
+      tolerations: [forMs(1_000)],
+      is: { ...STAYS, nextMs: 700 },
+    },
+    {
+      name: 'one whose period has passed',
+      node: aged(1_000, spot),
+      tolerations: [forMs(1_000)],
+      is: GOES,
+    },
     { name: 'a period of nothing', node: aged(0, spot), tolerations: [forMs(0)], is: GOES },
     {
       name: 'the longest period counts',
@@ -76,11 +121,19 @@ describe('who has to leave a node with a NO_EXECUTE taint', () => {
       tolerations: [forMs(1_000), forMs(400)],
       is: { ...STAYS, nextMs: 700 },
     },
-    { name: 'for ever is the longest', node: aged(300, spot), tolerations: [forMs(1), { key: 'spot', value: 'yes' }], is: STAYS },
+    {
+      name: 'for ever is the longest',
+      node: aged(300, spot),
+      tolerations: [forMs(1), { key: 'spot', value: 'yes' }],
+      is: STAYS,
+    },
     {
       name: 'the first taint that ends it counts',
       node: aged(300, spot, { ...spot, key: 'b' }),
-      tolerations: [forMs(1_000), { key: 'b', value: 'yes', tolerationPeriod: durationFromMs(500) }],
+      tolerations: [
+        forMs(1_000),
+        { key: 'b', value: 'yes', tolerationPeriod: durationFromMs(500) },
+      ],
       is: { ...STAYS, nextMs: 200 },
     },
     {
@@ -95,7 +148,12 @@ describe('who has to leave a node with a NO_EXECUTE taint', () => {
       tolerations: [forMs(60_500)],
       is: { ...STAYS, nextMs: 500 },
     },
-    { name: 'a clock that went back', node: aged(-90_000, spot), tolerations: [forMs(1_000)], is: { ...STAYS, nextMs: 1_000 } },
+    {
+      name: 'a clock that went back',
+      node: aged(-90_000, spot),
+      tolerations: [forMs(1_000)],
+      is: { ...STAYS, nextMs: 1_000 },
+    },
   ])('$name', ({ node, tolerations, is }) => {
     expect(movingUnder(node, tolerations)).toEqual(is);
   });

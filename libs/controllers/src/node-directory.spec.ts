@@ -10,7 +10,8 @@ describe('the brake on replacement', () => {
     const nodes = new NodeDirectory({ clock, log: silentLog, leaseMs: 3_000 });
     nodes.start([]);
     for (const nodeId of NODES) nodes.connected(nodeId);
-    await clock.advance(40_000); // a coordinator that is busy with the loss itself may take longer than the window of the brake
+    // a coordinator that is busy with the loss itself may take longer than the window of the brake
+    await clock.advance(40_000);
     expect(nodes.replacement()).toMatchObject({ kind: 'holding', silent: NODES.length });
     nodes.close();
   });

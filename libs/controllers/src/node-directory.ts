@@ -1,5 +1,18 @@
-import { Condition_Type as ConditionType, NodeStatus_Phase as Phase, type Condition, type NodeUsage } from '@cloudless/api';
-import { noMeter, toNodeId, type Clock, type Log, type Meter, type NodeId, type Timer } from '@cloudless/base';
+import {
+  Condition_Type as ConditionType,
+  NodeStatus_Phase as Phase,
+  type Condition,
+  type NodeUsage,
+} from '@cloudless/api';
+import {
+  noMeter,
+  toNodeId,
+  type Clock,
+  type Log,
+  type Meter,
+  type NodeId,
+  type Timer,
+} from '@cloudless/base';
 import {
   createMembership,
   createQuarantine,
@@ -48,7 +61,10 @@ interface Soft {
   lastSeenMs?: number;
 }
 
-/** After a start all nodes come back at once; admitting one takes about so long on one core of a small machine. */
+/**
+ * After a start all nodes come back at once; admitting one takes about so long on one core of a
+ * small machine.
+ */
 const RETURN_MS_PER_NODE = 2;
 /** How often leases are looked at: small beside the lease, so that a loss is seen at once. */
 const SWEEP_MS = 50;
@@ -63,9 +79,10 @@ const phases: Record<NodeState, Phase> = {
 };
 
 /**
- * Liveness and soft status of all nodes. A broken connection makes a node DISCONNECTED at once: nothing new goes there and
- * its replicas count for nothing that is voluntary. Only when the lease ends as well is it LOST: its machine answered with
- * a reset, so what it runs most likely goes on while its agent restarts.
+ * Liveness and soft status of all nodes. A broken connection makes a node DISCONNECTED at once:
+ * nothing new goes there and its replicas count for nothing that is voluntary. Only when the lease
+ * ends as well is it LOST: its machine answered with a reset, so what it runs most likely goes on
+ * while its agent restarts.
  */
 export class NodeDirectory {
   private readonly membership: Membership;
@@ -84,7 +101,10 @@ export class NodeDirectory {
   private readonly metrics: NodeMetrics;
 
   constructor(private readonly options: NodeDirectoryOptions) {
-    this.membership = createMembership({ leaseMs: options.leaseMs, reconnectWindowMs: options.leaseMs });
+    this.membership = createMembership({
+      leaseMs: options.leaseMs,
+      reconnectWindowMs: options.leaseMs,
+    });
     this.lastSweepMs = options.clock.now();
     this.metrics = new NodeMetrics(options.meter ?? noMeter, () => ({
       quarantined: this.quarantined.size,
@@ -92,10 +112,17 @@ export class NodeDirectory {
     }));
   }
 
-  /** Gives every registered node a full lease, and time for all of them to come back, and begins to look at them. */
+  /**
+   * Gives every registered node a full lease, and time for all of them to come back, and begins to
+   * look at them.
+   */
   start(registered: Iterable<string>): void {
     const nodeIds = [...registered].map(toNodeId);
-    this.membership.startAllFresh(this.options.clock.now(), nodeIds, nodeIds.length * RETURN_MS_PER_NODE);
+    this.membership.startAllFresh(
+      this.options.clock.now(),
+      nodeIds,
+      nodeIds.length * RETURN_MS_PER_NODE,
+    );
     this.lastSweepMs = this.options.clock.now();
     this.arm();
   }
@@ -151,7 +178,9 @@ export class NodeDirectory {
   report(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void {
     const soft = this.softOf(nodeId);
     const next = new Map(conditions.map(({ type, status }) => [type, status]));
-    const changed = REPORTED.some((type) => (soft.conditions.get(type) ?? false) !== (next.get(type) ?? false));
+    const changed = REPORTED.some(
+      (type) => (soft.conditions.get(type) ?? false) !== (next.get(type) ?? false),
+    );
     soft.conditions = next;
     if (usage !== undefined) soft.usage = usage;
     if (changed) this.tell(nodeId);
@@ -170,7 +199,10 @@ export class NodeDirectory {
     this.tell(nodeId);
   }
 
-  /** How long ago its lease ended, as seen by this coordinator, milliseconds; undefined when it is not lost. */
+  /**
+   * How long ago its lease ended, as seen by this coordinator, milliseconds; undefined when it is
+   * not lost.
+   */
   lostForMs(nodeId: string): number | undefined {
     const atMs = this.lostAtMs.get(nodeId);
     return atMs === undefined ? undefined : this.options.clock.now() - atMs;
@@ -182,7 +214,10 @@ export class NodeDirectory {
     this.tell(nodeId);
   }
 
-  /** Its session is alive: what it reports is true now. Cheap: asked for every replica of every pass. */
+  /**
+   * Its session is alive: what it reports is true now. Cheap: asked for every replica of every
+   * pass.
+   */
   isAlive(nodeId: string): boolean {
     return this.membership.stateOf(toNodeId(nodeId)) === 'connected';
   }
@@ -200,7 +235,8 @@ export class NodeDirectory {
       memoryPressure: soft?.conditions.get(ConditionType.MEMORY_PRESSURE) ?? false,
       diskPressure: soft?.conditions.get(ConditionType.DISK_PRESSURE) ?? false,
       networkUnavailable: soft?.conditions.get(ConditionType.NETWORK_UNAVAILABLE) ?? false,
-      containersUnavailable: soft?.conditions.get(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
+      containersUnavailable:
+        soft?.conditions.get(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
       quarantined: this.quarantine.quarantinedUntil(id, now) !== undefined,
       reliability: this.reliability.score(id, now),
       ...(soft?.usage === undefined ? {} : { usage: soft.usage }),
@@ -230,7 +266,8 @@ export class NodeDirectory {
     if (lateMs > LAG_MS) this.membership.freeze(lateMs);
     const transitions = this.membership.sweep(now);
     this.brake.apply(transitions);
-    // Judged at once: who asks only after the loss is written down may ask after the window in which losses count together.
+    // Judged at once: who asks only after the loss is written down may ask after the window in
+    // which losses count together.
     if (transitions.length > 0) this.replacement();
     for (const { kind, nodeId } of transitions) {
       if (kind !== 'lost') continue;

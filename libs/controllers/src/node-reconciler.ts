@@ -7,7 +7,16 @@ import {
   ReplicaStatus_Phase as Phase,
 } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord, type ReplicaRecord } from '@cloudless/api/store';
-import { WorkQueue, logFailure, type Clock, noMeter, type Log, type Meter, type Random, type WorkResult } from '@cloudless/base';
+import {
+  WorkQueue,
+  logFailure,
+  type Clock,
+  noMeter,
+  type Log,
+  type Meter,
+  type Random,
+  type WorkResult,
+} from '@cloudless/base';
 import {
   copyReplica,
   holdsResources,
@@ -30,7 +39,10 @@ export interface NodeReconcilerDeps {
   readonly meter?: Meter;
 }
 
-/** A replica and its workload's evidence each: with the node and an event it stays below the 100 writes of a transaction. */
+/**
+ * A replica and its workload's evidence each: with the node and an event it stays below the 100
+ * writes of a transaction.
+ */
 const MAX_LOST_PER_COMMIT = 45;
 /** How often a held replacement is asked for again. */
 const BRAKE_RECHECK_MS = 1_000;
@@ -47,7 +59,8 @@ export class NodeReconciler {
       random: deps.random,
       metrics: { meter: deps.meter ?? noMeter, loop: 'node' },
       handle: (nodeId) => this.reconcile(nodeId),
-      onError: (nodeId, reason) => logFailure(deps.log, 'node reconcile failed', reason, { nodeId }),
+      onError: (nodeId, reason) =>
+        logFailure(deps.log, 'node reconcile failed', reason, { nodeId }),
       backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
       concurrency: 16,
     });
@@ -67,14 +80,21 @@ export class NodeReconciler {
     for (const { kind, id, before, after } of changes) {
       if (kind === 'node') this.queue.wake(id);
       else if (kind === 'meta') this.wakeAll();
-      else if (kind === 'replica') this.wakeForWait(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
+      else if (kind === 'replica')
+        this.wakeForWait(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
     }
   }
 
   /** A lost node whose replica is to be waited for by another time may be due. */
   private wakeForWait(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
-    if (before === undefined || after === undefined || msOf(before.lostAfter) === msOf(after.lostAfter)) return;
-    if (this.deps.state.view().node(after.nodeId)?.value.lost === true) this.queue.wake(after.nodeId);
+    if (
+      before === undefined ||
+      after === undefined ||
+      msOf(before.lostAfter) === msOf(after.lostAfter)
+    )
+      return;
+    if (this.deps.state.view().node(after.nodeId)?.value.lost === true)
+      this.queue.wake(after.nodeId);
   }
 
   private wakeAll(): void {

@@ -1,6 +1,11 @@
 import { create } from '@bufbuild/protobuf';
 import { ReplicaStatus_Phase as Phase, WorkloadSpecSchema } from '@cloudless/api';
-import { ReplicaRecordSchema, VersionRecordSchema, WorkloadRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import {
+  ReplicaRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
 import { PendingBatches, type PendingView } from './pending-batches.js';
 
 interface Waiting {
@@ -9,7 +14,9 @@ interface Waiting {
   readonly createdAt?: number;
 }
 
-type Fields = Partial<Pick<ReplicaRecord, 'version' | 'onlyNodeId' | 'nodeId' | 'phase' | 'reason' | 'desiredRunning'>>;
+type Fields = Partial<
+  Pick<ReplicaRecord, 'version' | 'onlyNodeId' | 'nodeId' | 'phase' | 'reason' | 'desiredRunning'>
+>;
 
 /** Workloads, and how often the whole list of those that wait is read. */
 function viewOf(workloads: readonly Waiting[], waiting: readonly ReplicaRecord[] = []) {
@@ -21,7 +28,10 @@ function viewOf(workloads: readonly Waiting[], waiting: readonly ReplicaRecord[]
       return waiting.map((value) => ({ value, revision: 1n }));
     },
     workload: (uid) => ({
-      value: create(WorkloadRecordSchema, { uid, createdAt: { seconds: BigInt(byUid.get(uid)?.createdAt ?? 0) } }),
+      value: create(WorkloadRecordSchema, {
+        uid,
+        createdAt: { seconds: BigInt(byUid.get(uid)?.createdAt ?? 0) },
+      }),
       revision: 1n,
     }),
     version: (uid, version) => {
@@ -33,7 +43,14 @@ function viewOf(workloads: readonly Waiting[], waiting: readonly ReplicaRecord[]
 }
 
 const replica = (uid: string, number: number, fields: Fields = {}): ReplicaRecord =>
-  create(ReplicaRecordSchema, { id: `${uid}-${number}`, uid, version: 1, desiredRunning: true, phase: Phase.PENDING, ...fields });
+  create(ReplicaRecordSchema, {
+    id: `${uid}-${number}`,
+    uid,
+    version: 1,
+    desiredRunning: true,
+    phase: Phase.PENDING,
+    ...fields,
+  });
 const appears = (after: ReplicaRecord) => ({ kind: 'replica' as const, id: after.id, after });
 const gets = (before: ReplicaRecord, fields: Fields) => ({
   ...appears(Object.assign(replica(before.uid, 0), before, fields)),
@@ -116,7 +133,11 @@ describe('the batches of a round', () => {
     const batches = new PendingBatches(viewOf(workloads, [replica('a', 1), replica('b', 1)]).view);
     batches.beginRound();
     batches.setAside(batches.next()!);
-    batches.apply([appears(replica('late', 1)), appears(replica('c', 1)), appears(replica('a', 2))]);
+    batches.apply([
+      appears(replica('late', 1)),
+      appears(replica('c', 1)),
+      appears(replica('a', 2)),
+    ]);
     expect(handedOut(batches)).toEqual(['late', 'a', 'c', 'b']);
   });
 
@@ -129,7 +150,9 @@ describe('the batches of a round', () => {
   });
 
   it('are found without a look at those that wait, however many: one list for a thousand batches', () => {
-    const workloads = Array.from({ length: 1_000 }, (_, index) => ({ uid: `w${String(index).padStart(4, '0')}` }));
+    const workloads = Array.from({ length: 1_000 }, (_, index) => ({
+      uid: `w${String(index).padStart(4, '0')}`,
+    }));
     const { view, reads } = viewOf(
       workloads,
       workloads.map(({ uid }) => replica(uid, 1)),

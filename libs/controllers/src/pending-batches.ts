@@ -23,9 +23,10 @@ interface OpenBatch extends PendingBatch {
 export type PendingView = Pick<ClusterView, 'unplaced' | 'workload' | 'version'>;
 
 /**
- * The replicas that wait for a node, by batch, kept up to date by the changes of the state: however many wait, none of them is
- * looked at again to find the next batch. A round hands out each batch until it is set aside, the most urgent first; whatever
- * begins to wait meanwhile comes in at its place.
+ * The replicas that wait for a node, by batch, kept up to date by the changes of the state: however
+ * many wait, none of them is looked at again to find the next batch. A round hands out each batch
+ * until it is set aside, the most urgent first; whatever begins to wait meanwhile comes in at its
+ * place.
  */
 export class PendingBatches {
   private readonly batches = new Map<string, OpenBatch>();
@@ -58,7 +59,10 @@ export class PendingBatches {
     return this.round.at(-1);
   }
 
-  /** Nothing more can be done for a batch in this round, unless another of its replicas begins to wait. */
+  /**
+   * Nothing more can be done for a batch in this round, unless another of its replicas begins to
+   * wait.
+   */
   setAside(batch: PendingBatch): void {
     const index = this.round.findLastIndex((other) => other === batch);
     if (index >= 0) this.round.splice(index, 1);
@@ -110,7 +114,11 @@ export class PendingBatches {
 
 /** The higher priority first, then the older workload. */
 function byUrgency(a: PendingBatch, b: PendingBatch): number {
-  return b.priority - a.priority || a.createdAt - b.createdAt || (a.key === b.key ? 0 : a.key < b.key ? -1 : 1);
+  return (
+    b.priority - a.priority ||
+    a.createdAt - b.createdAt ||
+    (a.key === b.key ? 0 : a.key < b.key ? -1 : 1)
+  );
 }
 
 function isWaiting({ nodeId, desiredRunning, phase }: ReplicaRecord): boolean {

@@ -1,5 +1,9 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { ReplicaStatus_Phase as Phase, RestartPolicy_Policy as Restart, Rollout_Strategy as Strategy } from '@cloudless/api';
+import {
+  ReplicaStatus_Phase as Phase,
+  RestartPolicy_Policy as Restart,
+  Rollout_Strategy as Strategy,
+} from '@cloudless/api';
 import {
   ControlRecordSchema,
   ReplicaRecordSchema,
@@ -10,13 +14,22 @@ import {
 import { toNodeId, toWorkloadId } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
 import { createCluster, type PlacementRequest } from '@cloudless/scheduler';
-import { decideAny, decideBound, decideWhole, newSetOf, type PlacementDecision } from './placement-decision.js';
+import {
+  decideAny,
+  decideBound,
+  decideWhole,
+  newSetOf,
+  type PlacementDecision,
+} from './placement-decision.js';
 
 /** Nodes that have room for so many replicas each. */
 function roomFor(...counts: number[]) {
   const cluster = createCluster();
   for (const [index, count] of counts.entries()) {
-    cluster.upsertNode({ id: toNodeId(`n${index + 1}`), capacity: { cpuMillis: 100 * count, memoryBytes: 1_000 } });
+    cluster.upsertNode({
+      id: toNodeId(`n${index + 1}`),
+      capacity: { cpuMillis: 100 * count, memoryBytes: 1_000 },
+    });
   }
   return cluster;
 }
@@ -29,7 +42,10 @@ const request: PlacementRequest = {
 
 type Fields = MessageInitShape<typeof ReplicaRecordSchema>;
 
-function waiting(count: number, fields: (index: number) => Fields = () => ({})): Stored<ReplicaRecord>[] {
+function waiting(
+  count: number,
+  fields: (index: number) => Fields = () => ({}),
+): Stored<ReplicaRecord>[] {
   return Array.from({ length: count }, (_, index) => ({
     value: create(ReplicaRecordSchema, {
       id: `web-${index}`,
@@ -50,7 +66,10 @@ describe('replicas that may run anywhere', () => {
     const decision = decideAny(roomFor(1, 1), request, waiting(6), 4);
     const why = 'no node fits: cpu: 2 of 2 nodes';
     expect(outcomes(decision)).toEqual(['n1', 'n2', why, why, why, why]);
-    expect(decision).toMatchObject({ asOne: false, refusal: 'no node fits 4 replicas: cpu: 2 of 2 nodes' });
+    expect(decision).toMatchObject({
+      asOne: false,
+      refusal: 'no node fits 4 replicas: cpu: 2 of 2 nodes',
+    });
   });
 
   it('are decided as many at once as one commit takes while there is room', () => {
@@ -64,7 +83,11 @@ describe('replicas that are for one node', () => {
   it('go there or nowhere, and the reason names the node', () => {
     const replicas = waiting(3, (index) => ({ onlyNodeId: ['n2', 'n1', 'n9'][index]! }));
     const decision = decideBound(roomFor(0, 5), request, replicas);
-    expect(outcomes(decision)).toEqual(['n2', 'node n1 does not fit: cpu', 'node n9 is not in the cluster']);
+    expect(outcomes(decision)).toEqual([
+      'n2',
+      'node n1 does not fit: cpu',
+      'node n9 is not in the cluster',
+    ]);
     expect(decision.refusal).toBe(
       '2 replicas cannot be placed each on its node: node n1 does not fit: cpu; node n9 is not in the cluster',
     );
@@ -73,34 +96,52 @@ describe('replicas that are for one node', () => {
   it('are named in an event up to five', () => {
     const replicas = waiting(7, (index) => ({ onlyNodeId: `n${index + 1}` }));
     const { refusal } = decideBound(roomFor(0, 0, 0, 0, 0, 0, 0), request, replicas);
-    expect(refusal).toMatch(/^7 replicas cannot .*: node n1 .*; node n5 does not fit: cpu; and 2 more$/);
+    expect(refusal).toMatch(
+      /^7 replicas cannot .*: node n1 .*; node n5 does not fit: cpu; and 2 more$/,
+    );
   });
 });
 
 describe('a new set', () => {
   it('is placed as a whole, however many it has', () => {
-    const decision = decideWhole(roomFor(60, 60), request, waiting(100), { size: 100, missing: 100, complete: true });
+    const decision = decideWhole(roomFor(60, 60), request, waiting(100), {
+      size: 100,
+      missing: 100,
+      complete: true,
+    });
     expect(outcomes(decision).filter((id) => id === 'n1' || id === 'n2')).toHaveLength(100);
     expect(decision).toMatchObject({ asOne: true });
     expect(decision.refusal).toBeUndefined();
   });
 
   it('gets nothing when a part finds no node, and says how large that part is', () => {
-    const why = 'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 3 of 3 nodes';
-    const decision = decideWhole(roomFor(1, 1, 1), request, waiting(5), { size: 5, missing: 5, complete: true });
+    const why =
+      'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 3 of 3 nodes';
+    const decision = decideWhole(roomFor(1, 1, 1), request, waiting(5), {
+      size: 5,
+      missing: 5,
+      complete: true,
+    });
     expect(outcomes(decision)).toEqual(Array(5).fill(why));
     expect(decision.refusal).toBe(why);
   });
 
   it('counts those that are still to be created', () => {
-    const decision = decideWhole(roomFor(3), request, waiting(2), { size: 6, missing: 4, complete: true });
+    const decision = decideWhole(roomFor(3), request, waiting(2), {
+      size: 6,
+      missing: 4,
+      complete: true,
+    });
     expect(outcomes(decision)[0]).toBe(
       'the new set of 6 replicas is placed as a whole, and 1 of them finds no node: cpu: 1 of 1 nodes',
     );
   });
 
   it('waits without a word until its first replicas are all there', () => {
-    expect(decideWhole(roomFor(9), request, waiting(2), { size: 5, missing: 5, complete: false }).decided).toEqual([]);
+    expect(
+      decideWhole(roomFor(9), request, waiting(2), { size: 5, missing: 5, complete: false })
+        .decided,
+    ).toEqual([]);
   });
 });
 
@@ -119,10 +160,15 @@ describe('which replicas are a new set', () => {
       version: 2,
       spec: { replicas: 3, restart: { policy: Restart.ON_FAILURE } },
     });
-    const control = create(ControlRecordSchema, { uid: 'web', activeVersion: active, rollout: { strategy } });
+    const control = create(ControlRecordSchema, {
+      uid: 'web',
+      activeVersion: active,
+      rollout: { strategy },
+    });
     const view = {
       control: () => ({ value: control, revision: 1n }),
-      version: (_uid: string, version: number) => create(VersionRecordSchema, { version, sameAs: version === 2 ? sameAs : 0 }),
+      version: (_uid: string, version: number) =>
+        create(VersionRecordSchema, { version, sameAs: version === 2 ? sameAs : 0 }),
       replicasOf: () => replicas.flatMap((fields) => waiting(1, () => ({ version: 2, ...fields }))),
     } as Partial<ClusterView> as ClusterView;
     return newSetOf(view, workload, 2);
@@ -134,15 +180,31 @@ describe('which replicas are a new set', () => {
     { name: 'nor those of the first deployment', active: 0, expected: undefined },
     { name: 'nor those of the version that serves', active: 2, expected: undefined },
     { name: 'nor those of an equal version', sameAs: 1, expected: undefined },
-    { name: 'all of it', replicas: [{}, {}, {}], expected: { size: 3, missing: 3, complete: true } },
-    { name: 'its beginning', replicas: [{}, {}], expected: { size: 3, missing: 3, complete: false } },
+    {
+      name: 'all of it',
+      replicas: [{}, {}, {}],
+      expected: { size: 3, missing: 3, complete: true },
+    },
+    {
+      name: 'its beginning',
+      replicas: [{}, {}],
+      expected: { size: 3, missing: 3, complete: false },
+    },
     {
       name: 'beside the serving one',
       replicas: [{}, {}, {}, { ...placed, version: 1 }],
       expected: { size: 3, missing: 3, complete: true },
     },
-    { name: 'a replacement', replicas: [placed, placed, {}], expected: { size: 3, missing: 1, complete: true } },
-    { name: 'one of two replacements', replicas: [placed, {}], expected: { size: 3, missing: 2, complete: true } },
+    {
+      name: 'a replacement',
+      replicas: [placed, placed, {}],
+      expected: { size: 3, missing: 1, complete: true },
+    },
+    {
+      name: 'one of two replacements',
+      replicas: [placed, {}],
+      expected: { size: 3, missing: 2, complete: true },
+    },
     {
       name: 'one that is lost, and one that leaves, have to be replaced',
       replicas: [placed, { ...placed, lost: true }, { ...placed, desiredRunning: false }, {}, {}],

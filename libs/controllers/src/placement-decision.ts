@@ -15,7 +15,8 @@ import { stillWanted } from './workload-pass.js';
 /** What was decided for one replica: a node, or why it gets none. */
 export interface Decided {
   readonly replica: Stored<ReplicaRecord>;
-  readonly outcome: { readonly nodeId: string; readonly score: number } | { readonly reason: string };
+  readonly outcome:
+    { readonly nodeId: string; readonly score: number } | { readonly reason: string };
 }
 
 /** One look at the replicas of a batch. */
@@ -38,11 +39,16 @@ export function decideAny(
   const placements = cluster.place(request, Math.min(replicas.length, most));
   const refused = placements.find((placement) => !placement.placed);
   // What is refused to one is refused to all after it, also to those beyond this commit.
-  const answers = refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused);
+  const answers =
+    refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused);
   const decided = together(replicas, answers, (why) => `no node fits: ${why}`);
   if (refused === undefined) return { decided, asOne: false };
   const placed = placements.filter((placement) => placement.placed).length;
-  return { decided, asOne: false, refusal: `no node fits ${countOf(replicas.length - placed)}: ${whyOf(refused)}` };
+  return {
+    decided,
+    asOne: false,
+    refusal: `no node fits ${countOf(replicas.length - placed)}: ${whyOf(refused)}`,
+  };
 }
 
 /** How many nodes an event names. */
@@ -86,18 +92,28 @@ export function decideWhole(
   const placements = cluster.place(request, missing);
   const refused = placements.filter((placement) => !placement.placed);
   const [first] = refused;
-  if (first === undefined) return { decided: together(replicas, placements, (why) => why), asOne: true };
+  if (first === undefined)
+    return { decided: together(replicas, placements, (why) => why), asOne: true };
   const reason =
     `the new set of ${countOf(size)} is placed as a whole, and ${refused.length} of them ` +
     `${refused.length === 1 ? 'finds' : 'find'} no node: ${whyOf(first)}`;
-  return { decided: replicas.map((replica) => ({ replica, outcome: { reason } })), asOne: true, refusal: reason };
+  return {
+    decided: replicas.map((replica) => ({ replica, outcome: { reason } })),
+    asOne: true,
+    refusal: reason,
+  };
 }
 
 /**
- * The new set that replicas of a version belong to: of a workload whose rollout is a blue/green one, and not of the version that
- * serves. Undefined for all others, the first deployment too: beside nothing, a part is better than none.
+ * The new set that replicas of a version belong to: of a workload whose rollout is a blue/green
+ * one, and not of the version that serves. Undefined for all others, the first deployment too:
+ * beside nothing, a part is better than none.
  */
-export function newSetOf(view: ClusterView, workload: WorkloadRecord, version: number): NewSet | undefined {
+export function newSetOf(
+  view: ClusterView,
+  workload: WorkloadRecord,
+  version: number,
+): NewSet | undefined {
   const { uid } = workload;
   const control = view.control(uid)?.value;
   const serving = control?.activeVersion ?? 0;
@@ -107,11 +123,19 @@ export function newSetOf(view: ClusterView, workload: WorkloadRecord, version: n
   const replicas = [...view.replicasOf(uid)].map(({ value }) => value);
   const size = stillWanted(view, workload, replicas, workload.spec?.replicas ?? 1);
   const ofSet = replicas.filter(
-    (replica) => replica.desiredRunning && !replica.lost && isLive(replica) && canonical(replica.version) === canonical(version),
+    (replica) =>
+      replica.desiredRunning &&
+      !replica.lost &&
+      isLive(replica) &&
+      canonical(replica.version) === canonical(version),
   );
   const waiting = ofSet.filter(({ nodeId }) => nodeId === '').length;
   const placed = ofSet.length - waiting;
-  return { size, missing: Math.max(waiting, size - placed), complete: placed > 0 || waiting >= size };
+  return {
+    size,
+    missing: Math.max(waiting, size - placed),
+    complete: placed > 0 || waiting >= size,
+  };
 }
 
 /** Each replica with its placement. */
@@ -124,7 +148,12 @@ function together(
     const placement = placements[index];
     if (placement === undefined) return [];
     if (!placement.placed)
-      return [{ replica, outcome: { reason: toReason(whyOf(placement), replica.value, placement.reasons) } }];
+      return [
+        {
+          replica,
+          outcome: { reason: toReason(whyOf(placement), replica.value, placement.reasons) },
+        },
+      ];
     return [{ replica, outcome: { nodeId: placement.nodeId, score: placement.score } }];
   });
 }
@@ -133,7 +162,11 @@ function whyOf(placement: Placement): string {
   return placement.placed ? '' : describeReasons(placement.reasons);
 }
 
-function whyNotOn(_why: string, { onlyNodeId }: ReplicaRecord, [reason]: readonly PlacementReason[]): string {
+function whyNotOn(
+  _why: string,
+  { onlyNodeId }: ReplicaRecord,
+  [reason]: readonly PlacementReason[],
+): string {
   return reason === undefined
     ? `node ${onlyNodeId} is not in the cluster`
     : `node ${onlyNodeId} does not fit: ${describeFailure(reason)}`;

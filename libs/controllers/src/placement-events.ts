@@ -45,7 +45,11 @@ export function unplacedEvent(facts: DecisionFacts, told: readonly ReplicaRecord
   };
 }
 
-function about({ view, workload, decisionId }: DecisionFacts, replicas: readonly ReplicaRecord[], why: string) {
+function about(
+  { view, workload, decisionId }: DecisionFacts,
+  replicas: readonly ReplicaRecord[],
+  why: string,
+) {
   const [first] = replicas;
   return {
     category: Category.SCHEDULING,
@@ -62,7 +66,9 @@ function about({ view, workload, decisionId }: DecisionFacts, replicas: readonly
 function whyThere(placed: readonly PlacedReplica[]): string {
   const [first] = placed;
   const scores = placed.map(({ score }) => score);
-  const [lowest, highest] = [Math.min(...scores), Math.max(...scores)].map((score) => score.toFixed(3));
+  const [lowest, highest] = [Math.min(...scores), Math.max(...scores)].map((score) =>
+    score.toFixed(3),
+  );
   if (first === undefined) return '';
   if (first.replica.onlyNodeId !== '')
     return `each goes to the one node that it is for, which fits; scores from ${lowest} to ${highest}`;

@@ -1,5 +1,10 @@
 import { Rollout_Strategy as Strategy, ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import type { ControlRecord, NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type {
+  ControlRecord,
+  NodeRecord,
+  ReplicaRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
 import {
   WorkQueue,
   logFailure,
@@ -26,8 +31,20 @@ import type { Cluster, PlacementRequest } from '@cloudless/scheduler';
 import { isOver } from './commit.js';
 import type { NodeDirectory } from './node-directory.js';
 import { PendingBatches, type PendingBatch } from './pending-batches.js';
-import { decideAny, decideBound, decideWhole, newSetOf, type Decided, type PlacementDecision } from './placement-decision.js';
-import { placedEvent, unplacedEvent, type DecisionFacts, type PlacedReplica } from './placement-events.js';
+import {
+  decideAny,
+  decideBound,
+  decideWhole,
+  newSetOf,
+  type Decided,
+  type PlacementDecision,
+} from './placement-decision.js';
+import {
+  placedEvent,
+  unplacedEvent,
+  type DecisionFacts,
+  type PlacedReplica,
+} from './placement-events.js';
 import { toPlacementRequest } from './scheduler-input.js';
 
 /** What {@link Placer} works with. */
@@ -42,12 +59,16 @@ export interface PlacerDeps {
   readonly tracer?: Tracer;
 }
 
-/** A replica and an event each fit twice into a transaction of 100; more at once only makes a conflict dearer. */
+/**
+ * A replica and an event each fit twice into a transaction of 100; more at once only makes a
+ * conflict dearer.
+ */
 const MAX_PLACED_PER_COMMIT = 45;
 
 /**
- * Gives every replica that waits for a node one, the highest priority first, and tells the others why not. Woken by
- * whatever could change an answer: a new replica, a node that joined or changed, a reservation that was released.
+ * Gives every replica that waits for a node one, the highest priority first, and tells the others
+ * why not. Woken by whatever could change an answer: a new replica, a node that joined or changed,
+ * a reservation that was released.
  */
 export class Placer {
   private readonly queue: WorkQueue<'place'>;
@@ -92,7 +113,8 @@ export class Placer {
     this.pending.beginRound();
     for (let batch = this.pending.next(); batch !== undefined; batch = this.pending.next()) {
       const moved = await this.placeTraced(batch);
-      if (moved === 'conflict') return { kind: 'again' }; // the view shows by now what it conflicted with
+      // the view shows by now what it conflicted with
+      if (moved === 'conflict') return { kind: 'again' };
       if (moved === 'over') return { kind: 'done' };
       if (moved === 'none') this.pending.setAside(batch);
     }
@@ -112,7 +134,13 @@ export class Placer {
     if (workload === undefined || template === undefined) return 'none';
     const replicas = [...batch.replicaIds].flatMap((id) => view.replica(id) ?? []);
     replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence));
-    const decision = this.decide(view, batch, workload, toPlacementRequest(workload, template), replicas);
+    const decision = this.decide(
+      view,
+      batch,
+      workload,
+      toPlacementRequest(workload, template),
+      replicas,
+    );
     const changes = decision.decided.filter(
       ({ replica, outcome }) => !('reason' in outcome) || outcome.reason !== replica.value.reason,
     );
@@ -166,7 +194,11 @@ export class Placer {
     }
     this.placed.add(placed.length, { result: 'placed' });
     this.placed.add(told.length, { result: 'unplaced' });
-    log.info('replicas placed', { workloadId: workload.uid, placed: placed.length, unplaced: told.length });
+    log.info('replicas placed', {
+      workloadId: workload.uid,
+      placed: placed.length,
+      unplaced: told.length,
+    });
     return 'some';
   }
 }
@@ -179,32 +211,57 @@ interface PlacementRound extends DecisionFacts {
   readonly refusal: string;
 }
 
-function roundOf(view: ClusterView, workload: WorkloadRecord, { decided, refusal = '' }: PlacementDecision): PlacementRound {
+function roundOf(
+  view: ClusterView,
+  workload: WorkloadRecord,
+  { decided, refusal = '' }: PlacementDecision,
+): PlacementRound {
   const nodes = new Map<string, Stored<NodeRecord>>();
   for (const { outcome } of decided) {
     const node = 'reason' in outcome ? undefined : view.node(outcome.nodeId);
     if (node !== undefined) nodes.set(node.value.id, node);
   }
-  return { view, workload, nodes, refusal, decisionId: `schedule/${workload.uid}@${view.revision}` };
+  return {
+    view,
+    workload,
+    nodes,
+    refusal,
+    decisionId: `schedule/${workload.uid}@${view.revision}`,
+  };
 }
 
 /** What came of a batch: `none` when nothing could be changed. */
 type Moved = 'some' | 'none' | 'conflict' | 'over';
 
 /** The replica with its node, or with the reason why it has none. */
-function afterDecision(replica: ReplicaRecord, outcome: Decided['outcome'], revision: bigint): ReplicaRecord {
+function afterDecision(
+  replica: ReplicaRecord,
+  outcome: Decided['outcome'],
+  revision: bigint,
+): ReplicaRecord {
   if ('reason' in outcome) return copyReplica(replica, { reason: outcome.reason });
-  return copyReplica(replica, { nodeId: outcome.nodeId, phase: Phase.ASSIGNED, reason: '', orderRevision: revision });
+  return copyReplica(replica, {
+    nodeId: outcome.nodeId,
+    phase: Phase.ASSIGNED,
+    reason: '',
+    orderRevision: revision,
+  });
 }
 
 function changesPlacement({ kind, before, after }: RecordChange): boolean {
   if (kind === 'node' || kind === 'meta') return true;
-  if (kind === 'workload') return wantsOtherSet(before as WorkloadRecord | undefined, after as WorkloadRecord | undefined);
-  if (kind === 'control') return servesOther(before as ControlRecord | undefined, after as ControlRecord | undefined);
+  if (kind === 'workload')
+    return wantsOtherSet(before as WorkloadRecord | undefined, after as WorkloadRecord | undefined);
+  if (kind === 'control')
+    return servesOther(before as ControlRecord | undefined, after as ControlRecord | undefined);
   if (kind !== 'replica') return false;
   const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
   if (was === undefined || is === undefined) return true;
-  return was.nodeId !== is.nodeId || was.desiredRunning !== is.desiredRunning || holdsResources(was) !== holdsResources(is);
+  return (
+    was.nodeId !== is.nodeId ||
+    was.desiredRunning !== is.desiredRunning ||
+    holdsResources(was) !== holdsResources(is)
+  );
 }
 
 /** The set that is placed as a whole may be complete by now: it has another size. */
@@ -215,5 +272,7 @@ function wantsOtherSet(was: WorkloadRecord | undefined, is: WorkloadRecord | und
 
 /** Then another version is the one that is placed as a whole. */
 function servesOther(was: ControlRecord | undefined, is: ControlRecord | undefined): boolean {
-  return was?.activeVersion !== is?.activeVersion || was?.rollout?.strategy !== is?.rollout?.strategy;
+  return (
+    was?.activeVersion !== is?.activeVersion || was?.rollout?.strategy !== is?.rollout?.strategy
+  );
 }

@@ -3,11 +3,19 @@ import { WorkloadSpecSchema } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { canonicalVersion } from '@cloudless/cluster-state';
 import type { RolloutObserved } from '@cloudless/rollout';
-import { decideAny, decideBound, decideWhole, type PlacementDecision } from './placement-decision.js';
+import {
+  decideAny,
+  decideBound,
+  decideWhole,
+  type PlacementDecision,
+} from './placement-decision.js';
 import { toPlacementRequest } from './scheduler-input.js';
 import type { WorldAhead } from './world-ahead.js';
 
-/** The places of a workload's new replicas in a world that is planned, by the placer's own decisions. */
+/**
+ * The places of a workload's new replicas in a world that is planned, by the placer's own
+ * decisions.
+ */
 export class PlacesAhead {
   readonly placements: { readonly nodeId: string; readonly score: number }[] = [];
   /** There or made, and without a node so far. */
@@ -48,15 +56,27 @@ export class PlacesAhead {
     return placed;
   }
 
-  private decide(version: number, group: readonly ReplicaRecord[], { strategy, want }: RolloutObserved): PlacementDecision {
+  private decide(
+    version: number,
+    group: readonly ReplicaRecord[],
+    { strategy, want }: RolloutObserved,
+  ): PlacementDecision {
     const { cluster, view } = this.world;
     const { uid, spec } = this.workload;
-    const request = toPlacementRequest(this.workload, view.version(uid, version)?.template ?? spec ?? create(WorkloadSpecSchema));
+    const request = toPlacementRequest(
+      this.workload,
+      view.version(uid, version)?.template ?? spec ?? create(WorkloadSpecSchema),
+    );
     const replicas = group.map((value) => ({ value, revision: 0n }));
-    if (group.some(({ onlyNodeId }) => onlyNodeId !== '')) return decideBound(cluster, request, replicas);
+    if (group.some(({ onlyNodeId }) => onlyNodeId !== ''))
+      return decideBound(cluster, request, replicas);
     const isNewSet = strategy?.kind === 'blueGreen' && version !== strategy.activeVersion;
     return isNewSet
-      ? decideWhole(cluster, request, replicas, { size: want, missing: group.length, complete: true })
+      ? decideWhole(cluster, request, replicas, {
+          size: want,
+          missing: group.length,
+          complete: true,
+        })
       : decideAny(cluster, request, replicas, group.length);
   }
 }

@@ -10,7 +10,12 @@ import {
   type WorkloadSpec,
   isRolledOut,
 } from '@cloudless/api';
-import { WorkloadRecordSchema, type ControlRecord, type NodeRecord, type WorkloadRecord } from '@cloudless/api/store';
+import {
+  WorkloadRecordSchema,
+  type ControlRecord,
+  type NodeRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
 import { versionRecordOf, type ClusterState } from '@cloudless/cluster-state';
 import { effectiveNode } from './effective-node.js';
@@ -25,7 +30,10 @@ export interface PlanAheadDeps extends WorldAheadDeps {
   readonly clock: Clock;
 }
 
-/** What a plan is about: the workload as it is (absent when it would be created) and the spec it would have. */
+/**
+ * What a plan is about: the workload as it is (absent when it would be created) and the spec it
+ * would have.
+ */
 export interface PlanSubject {
   readonly namespace: string;
   readonly name: string;
@@ -33,7 +41,10 @@ export interface PlanSubject {
   readonly spec: WorkloadSpec;
 }
 
-/** Plans changes one after the other: each in the world that those before it would have left. Changes nothing. */
+/**
+ * Plans changes one after the other: each in the world that those before it would have left.
+ * Changes nothing.
+ */
 export class PlanAhead {
   private readonly world: WorldAhead;
 
@@ -41,19 +52,29 @@ export class PlanAhead {
     this.world = new WorldAhead(deps);
   }
 
-  /** The difference, the moves in order with the ready count each leaves, where new replicas would go, and what would not fit. */
+  /**
+   * The difference, the moves in order with the ready count each leaves, where new replicas would
+   * go, and what would not fit.
+   */
   change(subject: PlanSubject): WorkloadPlan {
     const { current } = subject;
     const before = current?.spec ?? create(WorkloadSpecSchema);
     const changes = diffSpecs(before, subject.spec);
-    const newVersion = current === undefined || !equals(WorkloadSpecSchema, toTemplate(before), toTemplate(subject.spec));
+    const newVersion =
+      current === undefined ||
+      !equals(WorkloadSpecSchema, toTemplate(before), toTemplate(subject.spec));
     const control = current === undefined ? undefined : this.world.controlOf(current.uid);
     const planned = this.enter(subject, newVersion, changes.length > 0);
     const moves = takeMoves(this.world, this.deps, planned);
     return create(WorkloadPlanSchema, {
       ...this.describe(planned, moves),
-      action: current === undefined ? Action.CREATE : changes.length > 0 ? Action.UPDATE : Action.NOTHING,
-      changes: changes.map(({ path, before: was, after: is }) => ({ path, before: jsonOf(was), after: jsonOf(is) })),
+      action:
+        current === undefined ? Action.CREATE : changes.length > 0 ? Action.UPDATE : Action.NOTHING,
+      changes: changes.map(({ path, before: was, after: is }) => ({
+        path,
+        before: jsonOf(was),
+        after: jsonOf(is),
+      })),
       newVersion,
       generation: current?.generation ?? 0n,
       warnings: [
@@ -70,7 +91,8 @@ export class PlanAhead {
    */
   drain(node: NodeRecord): readonly WorkloadPlan[] {
     this.world.putNode(node);
-    const byName = (a: WorkloadRecord, b: WorkloadRecord): number => (nameOf(a) < nameOf(b) ? -1 : 1);
+    const byName = (a: WorkloadRecord, b: WorkloadRecord): number =>
+      nameOf(a) < nameOf(b) ? -1 : 1;
     return this.world
       .workloadsOn(node.id)
       .flatMap((uid) => this.world.view.workload(uid)?.value ?? [])
@@ -85,18 +107,27 @@ export class PlanAhead {
     const why = `the drain of ${id} would not finish`;
     const below =
       drain?.force === true && lowestReady < minAvailable
-        ? [`the drain is forced: as few as ${lowestReady} would be ready, and min_available is ${minAvailable}`]
+        ? [
+            `the drain is forced: as few as ${lowestReady} would be ready, and min_available is ${minAvailable}`,
+          ]
         : [];
     return create(WorkloadPlanSchema, {
       ...this.describe(workload, moves),
       action: Action.MOVE,
       generation: workload.generation,
-      warnings: [...below, ...restWarnings(moves, `${why}: ${counted(moves.unplaced)} would find no node`)],
+      warnings: [
+        ...below,
+        ...restWarnings(moves, `${why}: ${counted(moves.unplaced)} would find no node`),
+      ],
     });
   }
 
   /** Enters the workload as the change would leave it. */
-  private enter({ namespace, name, current, spec }: PlanSubject, newVersion: boolean, changed: boolean): WorkloadRecord {
+  private enter(
+    { namespace, name, current, spec }: PlanSubject,
+    newVersion: boolean,
+    changed: boolean,
+  ): WorkloadRecord {
     const planned =
       current === undefined
         ? create(WorkloadRecordSchema, { uid: `planned/${namespace}/${name}`, namespace, name })
@@ -107,16 +138,24 @@ export class PlanAhead {
     const { uid, version } = planned;
     const nowMs = this.deps.clock.wallTime();
     const earlier = this.deps.state.view().versions(uid);
-    this.world.putWorkload(planned, newVersion ? versionRecordOf(spec, { version, nowMs, earlier }) : undefined);
+    this.world.putWorkload(
+      planned,
+      newVersion ? versionRecordOf(spec, { version, nowMs, earlier }) : undefined,
+    );
     return planned;
   }
 
   private describe({ namespace, name }: WorkloadRecord, moves: MovesAhead) {
-    const { steps, placements, unplaced, unplacedReason, lowestReady, highestLive, minAvailable } = moves;
+    const { steps, placements, unplaced, unplacedReason, lowestReady, highestLive, minAvailable } =
+      moves;
     return {
       namespace,
       name,
-      placements: placements.map(({ nodeId, score }) => ({ nodeId, zone: this.zoneOf(nodeId), score })),
+      placements: placements.map(({ nodeId, score }) => ({
+        nodeId,
+        zone: this.zoneOf(nodeId),
+        score,
+      })),
       totalPlacements: placements.length,
       unplaced,
       unplacedReason,
@@ -136,10 +175,15 @@ export class PlanAhead {
 
 /** What is missing in the plan itself. */
 function notWorkedOut({ unknown }: MovesAhead): readonly string[] {
-  return unknown === 0 ? [] : [`where ${counted(unknown)} more would go was not worked out: the plan is too large`];
+  return unknown === 0
+    ? []
+    : [`where ${counted(unknown)} more would go was not worked out: the plan is too large`];
 }
 
-/** Why it would not come to its end by itself. What finds no node holds the rest up, so that one reason is enough. */
+/**
+ * Why it would not come to its end by itself. What finds no node holds the rest up, so that one
+ * reason is enough.
+ */
 function restWarnings(moves: MovesAhead, noNode: string): readonly string[] {
   const { unplaced, unplacedReason, stuck } = moves;
   if (unplaced > 0) return [...notWorkedOut(moves), `${noNode}: ${unplacedReason}`];

@@ -47,11 +47,14 @@ export class Planner {
     const served = seats && servedOf(seats, replicas);
     const verdicts = cluster
       .explain(toPlacementRequest(record, template))
-      .map((verdict) => (served?.has(verdict.nodeId) === true ? { ...verdict, fits: true as const } : verdict));
+      .map((verdict) =>
+        served?.has(verdict.nodeId) === true ? { ...verdict, fits: true as const } : verdict,
+      );
     const shown = reader.read(record, true);
     const fitting = verdicts.filter(({ fits }) => fits).length;
     const status = shown.status;
-    const roomFor = served === undefined ? 'would take one more' : 'have their one or would take it';
+    const roomFor =
+      served === undefined ? 'would take one more' : 'have their one or would take it';
     return create(ExplainWorkloadResponseSchema, {
       namespace: record.namespace,
       name: record.name,

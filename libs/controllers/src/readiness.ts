@@ -4,8 +4,9 @@ import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import type { NodeDirectory } from './node-directory.js';
 
 /**
- * Knows since when each replica has been ready, on our own monotonic clock: no wall clock of any machine is trusted with
- * it. After a restart of the coordinator the count starts anew, which only makes voluntary stops wait.
+ * Knows since when each replica has been ready, on our own monotonic clock: no wall clock of any
+ * machine is trusted with it. After a restart of the coordinator the count starts anew, which only
+ * makes voluntary stops wait.
  */
 export class Readiness {
   private readonly since = new Map<string, number>();
@@ -25,10 +26,14 @@ export class Readiness {
     this.unsubscribe();
   }
 
-  /** How long it has been ready, milliseconds; undefined when it is not, or when nobody can say because its node is silent. */
+  /**
+   * How long it has been ready, milliseconds; undefined when it is not, or when nobody can say
+   * because its node is silent.
+   */
   readyForMs(replica: ReplicaRecord): number | undefined {
     const since = this.since.get(replica.id);
-    if (since === undefined || !replica.desiredRunning || !this.nodes.isAlive(replica.nodeId)) return undefined;
+    if (since === undefined || !replica.desiredRunning || !this.nodes.isAlive(replica.nodeId))
+      return undefined;
     return this.clock.now() - since;
   }
 
@@ -39,7 +44,8 @@ export class Readiness {
 
   private apply(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
-      if (kind === 'replica') this.note(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
+      if (kind === 'replica')
+        this.note(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
     }
   }
 
@@ -48,7 +54,8 @@ export class Readiness {
     if (after === undefined) this.lastReady.delete(id);
     if (after === undefined || !after.ready) {
       const since = this.since.get(id);
-      if (since !== undefined && after !== undefined) this.lastReady.set(id, this.clock.now() - since);
+      if (since !== undefined && after !== undefined)
+        this.lastReady.set(id, this.clock.now() - since);
       this.since.delete(id);
       return;
     }

@@ -20,10 +20,26 @@ const idsOf = (records: readonly Removable[]): readonly string[] => records.map(
 describe('planRemovals', () => {
   it.each([
     { name: 'removes nothing within the bounds', limits: {}, removed: [] },
-    { name: 'removes what is older than its time', limits: { maxMs: 2 * HOUR_MS }, removed: ['a0', 'a1'] },
-    { name: 'takes the oldest of the largest share first', limits: { maxBytes: 40 }, removed: ['a0'] },
-    { name: 'takes from shares of equal size by turns', limits: { maxBytes: 20 }, removed: ['a0', 'a1', 'b2'] },
-    { name: 'can remove everything', limits: { maxBytes: 0 }, removed: ['a0', 'a1', 'b2', 'a3', 'b4'] },
+    {
+      name: 'removes what is older than its time',
+      limits: { maxMs: 2 * HOUR_MS },
+      removed: ['a0', 'a1'],
+    },
+    {
+      name: 'takes the oldest of the largest share first',
+      limits: { maxBytes: 40 },
+      removed: ['a0'],
+    },
+    {
+      name: 'takes from shares of equal size by turns',
+      limits: { maxBytes: 20 },
+      removed: ['a0', 'a1', 'b2'],
+    },
+    {
+      name: 'can remove everything',
+      limits: { maxBytes: 0 },
+      removed: ['a0', 'a1', 'b2', 'a3', 'b4'],
+    },
   ])('$name', ({ limits, removed }) => {
     const records = recordsOf('a', 'a', 'b', 'a', 'b');
     expect(idsOf(planRemovals(records, { ...ample, ...limits }, NOW))).toEqual(removed);
@@ -36,13 +52,17 @@ describe('planRemovals', () => {
 
   it('stays within the bytes, and removes nothing of a share below the equal part', () => {
     const arbRecords = fc.array(
-      fc.record({ share: fc.constantFrom('a', 'b', 'c', 'd'), bytes: fc.integer({ min: 1, max: 50 }) }),
+      fc.record({
+        share: fc.constantFrom('a', 'b', 'c', 'd'),
+        bytes: fc.integer({ min: 1, max: 50 }),
+      }),
     );
     fc.assert(
       fc.property(arbRecords, fc.integer({ min: 0, max: 2_000 }), (made, maxBytes) => {
         const records = made.map((record, index) => ({ ...record, id: `${index}`, atMs: NOW }));
         const removed = new Set(planRemovals(records, { ...ample, maxBytes }, NOW));
-        const bytesOf = (some: readonly Removable[]): number => some.reduce((sum, { bytes }) => sum + bytes, 0);
+        const bytesOf = (some: readonly Removable[]): number =>
+          some.reduce((sum, { bytes }) => sum + bytes, 0);
         const kept = records.filter((record) => !removed.has(record));
         expect(bytesOf(kept)).toBeLessThanOrEqual(maxBytes);
         const shares = [...new Set(records.map(({ share }) => share))];
@@ -59,7 +79,9 @@ describe('planRemovals', () => {
     const records = recordsOf(...Array.from({ length: 60 }, (_, index) => 'abc'[index % 3] ?? 'a'));
     const removed = new Set(planRemovals(records, { maxMs: 100 * HOUR_MS, maxBytes: 200 }, NOW));
     for (const share of ['a', 'b', 'c']) {
-      const own = records.filter((record) => record.share === share).map((record) => removed.has(record));
+      const own = records
+        .filter((record) => record.share === share)
+        .map((record) => removed.has(record));
       expect(own).toEqual([...own].sort((a, b) => Number(b) - Number(a)));
     }
   });

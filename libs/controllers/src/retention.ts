@@ -67,7 +67,9 @@ export function planRemovals<Record extends Removable>(
     shares.set(record.share, share);
   }
   while (total > limits.maxBytes) {
-    const largest = [...shares.values()].reduce((most, share) => (share.bytes > most.bytes ? share : most));
+    const largest = [...shares.values()].reduce((most, share) =>
+      share.bytes > most.bytes ? share : most,
+    );
     const oldest = largest.records[largest.next];
     if (oldest === undefined) break;
     removed.add(oldest);
@@ -80,7 +82,9 @@ export function planRemovals<Record extends Removable>(
 
 /** The share of an event: of audit records caller and method, of other events the category. */
 export function shareOf({ audit, category }: Event): string {
-  return audit === undefined ? `category ${category}` : `${audit.principal} ${audit.address} ${audit.rpc}`;
+  return audit === undefined
+    ? `category ${category}`
+    : `${audit.principal} ${audit.address} ${audit.rpc}`;
 }
 
 /** An audit record, which has limits of its own. */

@@ -1,6 +1,10 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { ReplicaStatus_Phase as Phase, RolloutFailureSchema, type RolloutFailure } from '@cloudless/api';
+import {
+  ReplicaStatus_Phase as Phase,
+  RolloutFailureSchema,
+  type RolloutFailure,
+} from '@cloudless/api';
 import type { ReplicaRecord, RolloutRecord } from '@cloudless/api/store';
 import { canonicalVersion, type ClusterView } from '@cloudless/cluster-state';
 
@@ -11,15 +15,18 @@ export interface FailureSources {
 }
 
 /**
- * How often a new replica that the present rollout has made has failed: each restart, and its end. What goes with its node does not
- * count, nor does what replaces replicas of the version before.
+ * How often a new replica that the present rollout has made has failed: each restart, and its end.
+ * What goes with its node does not count, nor does what replaces replicas of the version before.
  */
 export function failuresOf(sources: FailureSources, replica: ReplicaRecord): number {
   if (!isNew(sources, replica)) return 0;
   return replica.restarts + (replica.phase === Phase.FAILED && !replica.lost ? 1 : 0);
 }
 
-function isNew({ view, rollout }: FailureSources, { uid, sequence, version }: ReplicaRecord): boolean {
+function isNew(
+  { view, rollout }: FailureSources,
+  { uid, sequence, version }: ReplicaRecord,
+): boolean {
   if (rollout === undefined || sequence < rollout.firstSequence) return false;
   return canonicalVersion(view, uid, version) === canonicalVersion(view, uid, rollout.version);
 }
@@ -34,7 +41,10 @@ export function toRolloutFailure(
   const why = worst === undefined ? '' : worst.lastEndReason || worst.reason;
   const { version, nowMs } = about;
   return create(RolloutFailureSchema, {
-    reason: worst === undefined || about.reason.includes(why) ? about.reason : `${about.reason}; replica ${worst.id}: ${why}`,
+    reason:
+      worst === undefined || about.reason.includes(why)
+        ? about.reason
+        : `${about.reason}; replica ${worst.id}: ${why}`,
     replicaId: worst?.id ?? '',
     nodeId: worst?.nodeId ?? '',
     ...(worst?.lastExitCode === undefined ? {} : { exitCode: worst.lastExitCode }),
@@ -44,10 +54,19 @@ export function toRolloutFailure(
   });
 }
 
-/** Of the new ones: the one that failed most, else one that does not become ready; the newest of equals. */
-function worstOf(sources: FailureSources, replicas: readonly ReplicaRecord[]): ReplicaRecord | undefined {
+/**
+ * Of the new ones: the one that failed most, else one that does not become ready; the newest of
+ * equals.
+ */
+function worstOf(
+  sources: FailureSources,
+  replicas: readonly ReplicaRecord[],
+): ReplicaRecord | undefined {
   const failures = (replica: ReplicaRecord): number => failuresOf(sources, replica);
   return replicas
-    .filter((replica) => isNew(sources, replica) && !replica.lost && (!replica.ready || failures(replica) > 0))
+    .filter(
+      (replica) =>
+        isNew(sources, replica) && !replica.lost && (!replica.ready || failures(replica) > 0),
+    )
     .sort((a, b) => failures(b) - failures(a) || Number(b.sequence - a.sequence))[0];
 }

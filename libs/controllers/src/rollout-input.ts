@@ -9,7 +9,12 @@ import {
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { toReplicaId } from '@cloudless/base';
 import { canonicalVersion, isLive, type ClusterView } from '@cloudless/cluster-state';
-import { resolveLimits, type RolloutLimits, type RolloutObserved, type RolloutReplica } from '@cloudless/rollout';
+import {
+  resolveLimits,
+  type RolloutLimits,
+  type RolloutObserved,
+  type RolloutReplica,
+} from '@cloudless/rollout';
 import { movingOf } from './moving.js';
 import type { NodeDirectory } from './node-directory.js';
 import type { Readiness } from './readiness.js';
@@ -21,8 +26,8 @@ import { isFormerFinal, WAITS_FOR_A_NODE } from './workload-pass.js';
 export interface RolloutInput {
   readonly observed: RolloutObserved;
   /**
-   * Milliseconds until the next ready replica has been ready for min_ready_duration, or one has to leave its node by time alone;
-   * undefined when none is waited for.
+   * Milliseconds until the next ready replica has been ready for min_ready_duration, or one has to
+   * leave its node by time alone; undefined when none is waited for.
    */
   readonly nextFreshMs: number | undefined;
 }
@@ -45,7 +50,10 @@ export function limitsOf(spec: WorkloadSpec, desired: number): RolloutLimits {
   });
 }
 
-/** @param desired - Replicas that are wanted now: 0 while the workload is being deleted. A GLOBAL one has its seats instead. */
+/**
+ * @param desired - Replicas that are wanted now: 0 while the workload is being deleted. A GLOBAL
+ * one has its seats instead.
+ */
 export function toRolloutInput(
   sources: RolloutSources,
   workload: WorkloadRecord,
@@ -62,26 +70,35 @@ export function toRolloutInput(
       nextFreshMs = Math.min(nextFreshMs ?? Number.POSITIVE_INFINITY, minReadyMs - readyForMs);
     }
     const moving = movingOf(sources.view, replica, nowMs);
-    if (moving.nextMs !== undefined) nextFreshMs = Math.min(nextFreshMs ?? Number.POSITIVE_INFINITY, moving.nextMs);
+    if (moving.nextMs !== undefined)
+      nextFreshMs = Math.min(nextFreshMs ?? Number.POSITIVE_INFINITY, moving.nextMs);
     return {
       id: toReplicaId(replica.id),
       version: canonicalVersion(sources.view, workload.uid, replica.version),
       // One that leaves counts against the batch as long as it still serves.
-      ready: replica.desiredRunning ? readyForMs !== undefined && readyForMs >= minReadyMs : replica.ready,
+      ready: replica.desiredRunning
+        ? readyForMs !== undefined && readyForMs >= minReadyMs
+        : replica.ready,
       desired: replica.desiredRunning ? 'running' : 'stopped',
       lost: replica.lost,
       draining: moving.draining,
       forced: moving.forced,
       // Ready for a moment only, or on a node that is silent: it serves, so it is not free to go.
-      unproven: readyForMs !== undefined || (replica.nodeId !== '' && !sources.nodes.isAlive(replica.nodeId)),
+      unproven:
+        readyForMs !== undefined ||
+        (replica.nodeId !== '' && !sources.nodes.isAlive(replica.nodeId)),
       createdSequence: Number(replica.sequence),
       nodeId: replica.nodeId === '' ? replica.onlyNodeId : replica.nodeId,
       ...(isRefused(replica) ? { unplaced: replica.reason } : {}),
     };
   };
   const version = canonicalVersion(sources.view, workload.uid, workload.version);
-  const seats = workload.deletionRequestedAt === undefined ? seatsOf(sources, workload, replicas) : undefined;
-  const seen = [...replicas.filter(isLive).map(toRolloutReplica), ...formerEnded(sources.view, workload, replicas)];
+  const seats =
+    workload.deletionRequestedAt === undefined ? seatsOf(sources, workload, replicas) : undefined;
+  const seen = [
+    ...replicas.filter(isLive).map(toRolloutReplica),
+    ...formerEnded(sources.view, workload, replicas),
+  ];
   const observed: RolloutObserved =
     seats === undefined
       ? { ...limitsOf(spec, desired), version, replicas: seen }
@@ -95,8 +112,9 @@ function isRefused({ nodeId, reason }: ReplicaRecord): boolean {
 }
 
 /**
- * Replicas of the active version that have run to their end, where the rollout of another one keeps replicas of that version: they
- * have their places in it as ready ones have. A plain update runs the new version for all, and need not know of them.
+ * Replicas of the active version that have run to their end, where the rollout of another one keeps
+ * replicas of that version: they have their places in it as ready ones have. A plain update runs
+ * the new version for all, and need not know of them.
  */
 function formerEnded(
   view: RolloutSources['view'],
@@ -125,12 +143,23 @@ function formerEnded(
     }));
 }
 
-/** The floor is for all that run; what the planner does not see of them, and serves, need not be kept by it. */
-function limitsOfSeats(spec: WorkloadSpec, seats: Seats, seen: readonly RolloutReplica[]): RolloutLimits {
+/**
+ * The floor is for all that run; what the planner does not see of them, and serves, need not be
+ * kept by it.
+ */
+function limitsOfSeats(
+  spec: WorkloadSpec,
+  seats: Seats,
+  seen: readonly RolloutReplica[],
+): RolloutLimits {
   const limits = limitsOf(spec, seats.nodeIds.length - seats.ended.length);
   const want = seats.open.length;
   const serving = seen.filter(({ id, ready }) => ready && seats.frozen.has(id)).length;
-  return { ...limits, want, minAvailable: Math.min(want, Math.max(0, limits.minAvailable - serving)) };
+  return {
+    ...limits,
+    want,
+    minAvailable: Math.min(want, Math.max(0, limits.minAvailable - serving)),
+  };
 }
 
 function withoutFrozen({ open, frozen }: Seats, seen: readonly RolloutReplica[]) {

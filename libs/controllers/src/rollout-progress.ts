@@ -1,8 +1,29 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
-import { Event_Category as Category, Event_Severity as Severity, WorkloadSpecSchema, type Event } from '@cloudless/api';
-import { ControlRecordSchema, VersionRecordSchema, type ControlRecord, type VersionRecord } from '@cloudless/api/store';
-import { canonicalVersion, putSpecChange, specOfVersion, versionKeyId, type EventInit } from '@cloudless/cluster-state';
-import { advanceRollout, type RolloutAdvance, type RolloutNews, type RolloutObserved } from '@cloudless/rollout';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  WorkloadSpecSchema,
+  type Event,
+} from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  VersionRecordSchema,
+  type ControlRecord,
+  type VersionRecord,
+} from '@cloudless/api/store';
+import {
+  canonicalVersion,
+  putSpecChange,
+  specOfVersion,
+  versionKeyId,
+  type EventInit,
+} from '@cloudless/cluster-state';
+import {
+  advanceRollout,
+  type RolloutAdvance,
+  type RolloutNews,
+  type RolloutObserved,
+} from '@cloudless/rollout';
 import { changeOf } from './causes.js';
 import { failuresOf, toRolloutFailure } from './rollout-failure.js';
 import { keepRolloutState, toRolloutState, toSettings } from './rollout-state.js';
@@ -11,15 +32,25 @@ import { MAX_PASS_WRITES, type WorkloadPass } from './workload-pass.js';
 /** Kept for undo. */
 const MAX_VERSIONS = 10;
 
-/** Asks what the rollout of the pass does next, and writes down how far it is; the steps are still to be taken. */
-export function advancePass(pass: WorkloadPass, observed: RolloutObserved, nowMs: number): RolloutAdvance {
+/**
+ * Asks what the rollout of the pass does next, and writes down how far it is; the steps are still
+ * to be taken.
+ */
+export function advancePass(
+  pass: WorkloadPass,
+  observed: RolloutObserved,
+  nowMs: number,
+): RolloutAdvance {
   const { next, workload, view } = pass;
   const { uid, version, generation, spec } = workload.value;
   const state = toRolloutState(next);
   const replicas = pass.replicas.map(({ value }) => value);
   const begins = state.version !== version;
   const sources = { view, rollout: next.rollout };
-  const failures = begins ? 0 : (next.rollout?.failedGone ?? 0) + sum(replicas.map((replica) => failuresOf(sources, replica)));
+  const failures = begins
+    ? 0
+    : (next.rollout?.failedGone ?? 0) +
+      sum(replicas.map((replica) => failuresOf(sources, replica)));
   const advance = advanceRollout(state, {
     settings: toSettings(spec ?? create(WorkloadSpecSchema)),
     version,
@@ -52,7 +83,9 @@ function keepFailure(
 ): void {
   if (next.rollout === undefined) return;
   // A rollback may begin and end in one pass: then it says so by its phase only.
-  const over = begins ? state.rollsBack === 0 && state.phase !== 'rolledBack' : state.phase === 'completed';
+  const over = begins
+    ? state.rollsBack === 0 && state.phase !== 'rolledBack'
+    : state.phase === 'completed';
   if (over) delete next.rollout.failure;
   if (!news.some(({ kind }) => kind === 'failed')) return;
   const values = replicas.map(({ value }) => value);
@@ -93,7 +126,9 @@ function rollBack(pass: WorkloadPass, version: number, nowMs: number): void {
   });
 }
 
-const told: Readonly<Record<RolloutNews['kind'], { readonly reason: string; readonly severity: Severity }>> = {
+const told: Readonly<
+  Record<RolloutNews['kind'], { readonly reason: string; readonly severity: Severity }>
+> = {
   started: { reason: 'RolloutStarted', severity: Severity.INFO },
   completed: { reason: 'RolloutCompleted', severity: Severity.INFO },
   failed: { reason: 'RolloutFailed', severity: Severity.ERROR },
@@ -119,7 +154,8 @@ function tell(pass: WorkloadPass, { kind, message }: RolloutNews): void {
 
 function causeOf({ view, workload }: WorkloadPass, kind: RolloutNews['kind']): Event | undefined {
   const { namespace, name } = workload.value;
-  const last = (...reasons: string[]) => view.lastEvent({ kind: 'workload', namespace, name }, reasons);
+  const last = (...reasons: string[]) =>
+    view.lastEvent({ kind: 'workload', namespace, name }, reasons);
   if (kind === 'started') return changeOf(view, workload.value);
   if (kind === 'resumed') return last('RolloutResumeRequested');
   if (kind === 'paused') return last('RolloutPauseRequested');
@@ -131,13 +167,20 @@ function about({ workload }: WorkloadPass): Pick<EventInit, 'category' | 'namesp
   return { category: Category.ROLLOUT, namespace, workload: name };
 }
 
-/** Keeps the newest versions, the one that is active, and those that replicas still run. @param versions - Ascending. */
-export function pruneVersions({ workload, replicas, transaction, next }: WorkloadPass, versions: readonly VersionRecord[]): void {
+/**
+ * Keeps the newest versions, the one that is active, and those that replicas still run. @param
+ * versions - Ascending.
+ */
+export function pruneVersions(
+  { workload, replicas, transaction, next }: WorkloadPass,
+  versions: readonly VersionRecord[],
+): void {
   const inUse = new Set(replicas.map(({ value }) => value.version));
   for (const number of [next.activeVersion, next.rollout?.fromVersion ?? 0]) inUse.add(number);
   for (const { version } of versions.slice(0, Math.max(0, versions.length - MAX_VERSIONS))) {
     if (transaction.size >= MAX_PASS_WRITES) return;
-    if (!inUse.has(version)) transaction.delete('version', versionKeyId(workload.value.uid, version));
+    if (!inUse.has(version))
+      transaction.delete('version', versionKeyId(workload.value.uid, version));
   }
 }
 
@@ -146,4 +189,5 @@ export function sameControl(a: ControlRecord, b: ControlRecord): boolean {
   return equals(ControlRecordSchema, a, b);
 }
 
-const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0);
+const sum = (numbers: readonly number[]): number =>
+  numbers.reduce((total, number) => total + number, 0);

@@ -10,7 +10,13 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import { RolloutRecordSchema, type ControlRecord } from '@cloudless/api/store';
-import { NO_ROLLOUT, type RolloutPhase, type RolloutSettings, type RolloutStage, type RolloutState } from '@cloudless/rollout';
+import {
+  NO_ROLLOUT,
+  type RolloutPhase,
+  type RolloutSettings,
+  type RolloutStage,
+  type RolloutState,
+} from '@cloudless/rollout';
 import { msOf } from './scheduler-input.js';
 
 const strategies: Record<Strategy, RolloutState['strategy']> = {
@@ -68,7 +74,9 @@ export function toRolloutState(control: ControlRecord): RolloutState {
   if (rollout === undefined) {
     // A record of a version before this one: what it knew has been rolled out.
     const { activeVersion } = control;
-    return activeVersion === 0 ? NO_ROLLOUT : { ...NO_ROLLOUT, version: activeVersion, activeVersion, phase: 'completed' };
+    return activeVersion === 0
+      ? NO_ROLLOUT
+      : { ...NO_ROLLOUT, version: activeVersion, activeVersion, phase: 'completed' };
   }
   const time = <Key extends string>(key: Key, at: Timestamp | undefined) =>
     (at === undefined ? {} : { [key]: timestampMs(at) }) as { readonly [K in Key]?: number };
@@ -94,7 +102,10 @@ export function toRolloutState(control: ControlRecord): RolloutState {
   };
 }
 
-/** Writes a state into a control record, which is changed in place; what the state does not speak of stays. */
+/**
+ * Writes a state into a control record, which is changed in place; what the state does not speak of
+ * stays.
+ */
 export function keepRolloutState(control: ControlRecord, state: RolloutState): void {
   const { failure, failedNew = 0, failedGone = 0, firstSequence = 0n } = control.rollout ?? {};
   control.rolloutPhase = phaseNumbers[state.phase];
@@ -116,8 +127,12 @@ export function keepRolloutState(control: ControlRecord, state: RolloutState): v
     failedNew,
     failedGone,
     firstSequence,
-    ...(state.stageReachedAtMs === undefined ? {} : { stepReachedAt: timestampFromMs(state.stageReachedAtMs) }),
-    ...(state.switchedAtMs === undefined ? {} : { switchedAt: timestampFromMs(state.switchedAtMs) }),
+    ...(state.stageReachedAtMs === undefined
+      ? {}
+      : { stepReachedAt: timestampFromMs(state.stageReachedAtMs) }),
+    ...(state.switchedAtMs === undefined
+      ? {}
+      : { switchedAt: timestampFromMs(state.switchedAtMs) }),
     ...(state.untilMs === undefined ? {} : { until: timestampFromMs(state.untilMs) }),
     ...(failure === undefined ? {} : { failure }),
   });

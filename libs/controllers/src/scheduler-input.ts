@@ -82,7 +82,10 @@ export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): Sched
 }
 
 /** What one replica of the workload needs, from its replica template. */
-export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadSpec): PlacementRequest {
+export function toPlacementRequest(
+  workload: WorkloadRecord,
+  template: WorkloadSpec,
+): PlacementRequest {
   const { placement } = template;
   const spread = placement?.spread;
   return {
@@ -115,8 +118,14 @@ export function toPlacementRequest(workload: WorkloadRecord, template: WorkloadS
   };
 }
 
-/** What a node must be for a replica to stay there: a taint that is tolerated for a time is tolerated. */
-export function toStayingRequest(workload: WorkloadRecord, template: WorkloadSpec): PlacementRequest {
+/**
+ * What a node must be for a replica to stay there: a taint that is tolerated for a time is
+ * tolerated.
+ */
+export function toStayingRequest(
+  workload: WorkloadRecord,
+  template: WorkloadSpec,
+): PlacementRequest {
   return {
     ...toPlacementRequest(workload, template),
     tolerations: (template.placement?.tolerations ?? []).map(toToleration),
@@ -147,7 +156,10 @@ function toRequests(template: WorkloadSpec): ResourceAmounts {
   return { cpuMillis: requests?.cpuMillis ?? 0, memoryBytes: Number(requests?.memoryBytes ?? 0n) };
 }
 
-/** What an agent says of its machine is outside input: figures that cannot be are taken for the nearest that can. */
+/**
+ * What an agent says of its machine is outside input: figures that cannot be are taken for the
+ * nearest that can.
+ */
 function toAmounts(capacity: NodeCapacity | undefined): ResourceAmounts {
   return {
     cpuMillis: toAmount(capacity?.cpuMillis),
@@ -176,8 +188,8 @@ export function toTaint(taint: ApiTaint): Taint {
 }
 
 /**
- * Under a NO_EXECUTE taint that is tolerated for a time only, what is there may stay for that time and nothing new comes: it would
- * have to go again.
+ * Under a NO_EXECUTE taint that is tolerated for a time only, what is there may stay for that time
+ * and nothing new comes: it would have to go again.
  */
 function toPlacingTolerations(toleration: ApiToleration): readonly Toleration[] {
   const tolerated = toToleration(toleration);
@@ -202,7 +214,9 @@ function toRequirement({ key, operator, values }: ApiRequirement): LabelRequirem
   return { key, operator: operators[operator], ...(values.length > 0 ? { values } : {}) };
 }
 
-function toRule(weight: number): { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number } {
+function toRule(
+  weight: number,
+): { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number } {
   return weight === 0 ? { mode: 'required' } : { mode: 'preferred', weight };
 }
 

@@ -1,5 +1,9 @@
 import { create } from '@bufbuild/protobuf';
-import { ReplicaStatus_Phase as Phase, RestartPolicy_Policy as Restart, WorkloadSpec_Mode as Mode } from '@cloudless/api';
+import {
+  ReplicaStatus_Phase as Phase,
+  RestartPolicy_Policy as Restart,
+  WorkloadSpec_Mode as Mode,
+} from '@cloudless/api';
 import {
   NodeRecordSchema,
   ReplicaRecordSchema,
@@ -19,7 +23,9 @@ interface Node {
   readonly draining?: boolean;
 }
 
-type Replica = Partial<Pick<ReplicaRecord, 'nodeId' | 'onlyNodeId' | 'version' | 'phase' | 'lost' | 'desiredRunning'>>;
+type Replica = Partial<
+  Pick<ReplicaRecord, 'nodeId' | 'onlyNodeId' | 'version' | 'phase' | 'lost' | 'desiredRunning'>
+>;
 
 const running: Replica = { desiredRunning: true, phase: Phase.RUNNING, version: 2 };
 
@@ -40,7 +46,8 @@ function look(nodes: readonly Node[], replicas: readonly Replica[], mode = Mode.
       return { value: create(NodeRecordSchema, { id, draining }), revision: 1n };
     },
     // Version 3 is an undo to version 1.
-    version: (_uid: string, version: number) => create(VersionRecordSchema, { version, sameAs: version === 3 ? 1 : 0 }),
+    version: (_uid: string, version: number) =>
+      create(VersionRecordSchema, { version, sameAs: version === 3 ? 1 : 0 }),
   };
   const spec = { command: ['a'], mode, restart: { policy: Restart.NEVER } };
   const workload = create(WorkloadRecordSchema, { uid: 'w', version: 2, spec });
@@ -61,7 +68,12 @@ describe('the seats of a GLOBAL workload', () => {
     ended?: readonly string[];
     frozen?: readonly string[];
   }>([
-    { name: 'are the fitting nodes, full or not', nodes: [{ id: 'b' }, { id: 'a' }], replicas: [], nodeIds: ['a', 'b'] },
+    {
+      name: 'are the fitting nodes, full or not',
+      nodes: [{ id: 'b' }, { id: 'a' }],
+      replicas: [],
+      nodeIds: ['a', 'b'],
+    },
     {
       name: 'are not on a closed node without a replica, nor for one that only waits for it',
       nodes: [{ id: 'a' }, { id: 'b', closed: 'cordoned' }],
@@ -147,7 +159,11 @@ describe('the seats of a GLOBAL workload', () => {
 
   it('are served where a replica is, also one that has ended', () => {
     const nodes = ['a', 'b', 'c'].map((id) => ({ id }));
-    const { seats, records } = look(nodes, [{ nodeId: 'a' }, { nodeId: 'b', phase: Phase.SUCCEEDED }, { onlyNodeId: 'c' }]);
+    const { seats, records } = look(nodes, [
+      { nodeId: 'a' },
+      { nodeId: 'b', phase: Phase.SUCCEEDED },
+      { onlyNodeId: 'c' },
+    ]);
     expect([...servedOf(seats!, records)]).toEqual(['a', 'b']);
   });
 });

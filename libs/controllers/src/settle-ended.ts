@@ -1,4 +1,8 @@
-import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { copyReplica, isLive, isTombstone, type Stored } from '@cloudless/cluster-state';
 import { failuresOf } from './rollout-failure.js';
@@ -6,11 +10,15 @@ import type { SlotBackoffs } from './slot-backoff.js';
 import { isFinal, isFormerFinal, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /**
- * Removes what was asked to stop and has, and retires what failed. Adds at most {@link MAX_REPLICA_WRITES} writes; what is
- * left is for the next pass.
+ * Removes what was asked to stop and has, and retires what failed. Adds at most {@link
+ * MAX_REPLICA_WRITES} writes; what is left is for the next pass.
  * @param readyForMs - How long a replica had been ready at last.
  */
-export function settleEnded(pass: WorkloadPass, backoffs: SlotBackoffs, readyForMs: (replicaId: string) => number): void {
+export function settleEnded(
+  pass: WorkloadPass,
+  backoffs: SlotBackoffs,
+  readyForMs: (replicaId: string) => number,
+): void {
   const { transaction, deleting } = pass;
   const newestFailed = newestFailedBySlot(pass);
   for (const replica of pass.replicas) {
@@ -26,7 +34,10 @@ export function settleEnded(pass: WorkloadPass, backoffs: SlotBackoffs, readyFor
       forget(pass, replica);
     } else if (value.phase === Phase.FAILED && value.desiredRunning && !final) {
       backoffs.failed(value.slot, readyForMs(value.id));
-      transaction.updateReplica(replica, copyReplica(value, { desiredRunning: false, stopReason: value.reason }));
+      transaction.updateReplica(
+        replica,
+        copyReplica(value, { desiredRunning: false, stopReason: value.reason }),
+      );
       transaction.event(failedEvent(pass, value));
     } else if (final ? !value.desiredRunning : isForgettable(value, newestFailed)) {
       forget(pass, replica);
@@ -34,16 +45,23 @@ export function settleEnded(pass: WorkloadPass, backoffs: SlotBackoffs, readyFor
   }
 }
 
-/** Removes the record of a replica, whose failures go on counting against the rollout that made it. */
+/**
+ * Removes the record of a replica, whose failures go on counting against the rollout that made it.
+ */
 function forget({ transaction, next, view }: WorkloadPass, replica: Stored<ReplicaRecord>): void {
   const { rollout } = next;
   if (rollout !== undefined) rollout.failedGone += failuresOf({ view, rollout }, replica.value);
   transaction.deleteReplica(replica);
 }
 
-/** An ended replica is kept as long as somebody may want to know: the newest failed one of each slot. */
+/**
+ * An ended replica is kept as long as somebody may want to know: the newest failed one of each
+ * slot.
+ */
 function isForgettable(replica: ReplicaRecord, newestFailed: ReadonlyMap<number, bigint>): boolean {
-  return replica.phase === Phase.SUCCEEDED || replica.sequence < (newestFailed.get(replica.slot) ?? 0n);
+  return (
+    replica.phase === Phase.SUCCEEDED || replica.sequence < (newestFailed.get(replica.slot) ?? 0n)
+  );
 }
 
 function newestFailedBySlot({ replicas }: WorkloadPass): ReadonlyMap<number, bigint> {

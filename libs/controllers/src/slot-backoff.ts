@@ -8,7 +8,10 @@ const POLICY: BackoffPolicy = { firstMs: 1_000, maxMs: 300_000 };
 /** A replica that was ready this long had not failed at its start: the count begins anew. */
 const RESET_AFTER_READY_MS = 600_000;
 
-/** When the next replica of each slot may be created. Kept in the control record, so that a restart forgets nothing. */
+/**
+ * When the next replica of each slot may be created. Kept in the control record, so that a restart
+ * forgets nothing.
+ */
 export class SlotBackoffs {
   /** @param control - Changed in place. */
   constructor(
@@ -18,12 +21,16 @@ export class SlotBackoffs {
 
   /** Counts a failure. @param readyForMs - How long the replica had been ready at last. */
   failed(slot: number, readyForMs: number): void {
-    const failures = (readyForMs >= RESET_AFTER_READY_MS ? 0 : (this.control.backoff[slot]?.failures ?? 0)) + 1;
+    const failures =
+      (readyForMs >= RESET_AFTER_READY_MS ? 0 : (this.control.backoff[slot]?.failures ?? 0)) + 1;
     const notBefore = timestampFromMs(this.wallTimeMs + backoffDelayMs(POLICY, failures - 1));
     this.control.backoff[slot] = create(SlotBackoffSchema, { failures, notBefore });
   }
 
-  /** Milliseconds until the slot may be filled again; a clock that went back never makes it longer than the longest delay. */
+  /**
+   * Milliseconds until the slot may be filled again; a clock that went back never makes it longer
+   * than the longest delay.
+   */
   waitMs(slot: number): number {
     const notBefore = this.control.backoff[slot]?.notBefore;
     if (notBefore === undefined) return 0;

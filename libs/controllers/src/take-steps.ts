@@ -8,7 +8,12 @@ import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
 import { toDisconnectFields } from './follow-disconnect.js';
 import type { SlotBackoffs } from './slot-backoff.js';
 import type { StepsTaken } from './step-events.js';
-import { isFinal, MAX_REPLICA_WRITES, WAITS_FOR_A_NODE, type WorkloadPass } from './workload-pass.js';
+import {
+  isFinal,
+  MAX_REPLICA_WRITES,
+  WAITS_FOR_A_NODE,
+  type WorkloadPass,
+} from './workload-pass.js';
 
 /** What became of the steps of a decision. */
 export interface TakenSteps extends StepsTaken {
@@ -23,9 +28,14 @@ export function takeSteps(
   backoffs: SlotBackoffs,
   now: { readonly wallTimeMs: number; readonly revision: bigint },
 ): TakenSteps {
-  const byId = new Map<string, Stored<ReplicaRecord>>(pass.replicas.map((replica) => [replica.value.id, replica]));
+  const byId = new Map<string, Stored<ReplicaRecord>>(
+    pass.replicas.map((replica) => [replica.value.id, replica]),
+  );
   const ownSlots = slotsOfNodes(pass, steps);
-  const slots = new FreeSlots(pass.replicas.map(({ value }) => value).filter(takesSlot(pass)), new Set(ownSlots.values()));
+  const slots = new FreeSlots(
+    pass.replicas.map(({ value }) => value).filter(takesSlot(pass)),
+    new Set(ownSlots.values()),
+  );
   const created: ReplicaRecord[] = [];
   const stopped: ReplicaRecord[] = [];
   let delayMs: number | undefined;
@@ -50,15 +60,24 @@ export function takeSteps(
 }
 
 /**
- * Makes what rests on ready replicas hold only while none of them has stopped being so: a report that takes one down at the same
- * moment makes the pass plan anew. That is each stop of one that serves or may serve, the switch to a new set, and the end of a rollout.
+ * Makes what rests on ready replicas hold only while none of them has stopped being so: a report
+ * that takes one down at the same moment makes the pass plan anew. That is each stop of one that
+ * serves or may serve, the switch to a new set, and the end of a rollout.
  */
-export function requireEvidence(pass: WorkloadPass, observed: RolloutObserved, steps: readonly RolloutStep[]): void {
+export function requireEvidence(
+  pass: WorkloadPass,
+  observed: RolloutObserved,
+  steps: readonly RolloutStep[],
+): void {
   const serving = observed.replicas.filter((replica) => replica.ready || replica.unproven === true);
   const ids = new Set<string>(serving.map(({ id }) => id));
-  const rests = steps.some((step) => step.kind === 'switchVersion' || (step.kind === 'stopReplica' && ids.has(step.replicaId)));
+  const rests = steps.some(
+    (step) =>
+      step.kind === 'switchVersion' || (step.kind === 'stopReplica' && ids.has(step.replicaId)),
+  );
   const becomesActive = pass.next.activeVersion !== pass.control.value.activeVersion;
-  if (rests || becomesActive) pass.transaction.require('evidence', pass.workload.value.uid, pass.evidence);
+  if (rests || becomesActive)
+    pass.transaction.require('evidence', pass.workload.value.uid, pass.evidence);
 }
 
 function createReplica(
@@ -87,7 +106,10 @@ function createReplica(
   return replica;
 }
 
-/** The planner speaks of the oldest version with the same template, whose record may be gone; the one that is wanted, or active, is kept. */
+/**
+ * The planner speaks of the oldest version with the same template, whose record may be gone; the
+ * one that is wanted, or active, is kept.
+ */
 function namedVersion({ view, next, workload }: WorkloadPass, version: number): number {
   const { uid } = workload.value;
   const kept = [workload.value.version, next.activeVersion];
@@ -106,13 +128,20 @@ function stopReplica(
   }
   const stopReason = deleting
     ? 'the workload is being deleted'
-    : canonicalVersion(view, value.uid, value.version) === canonicalVersion(view, value.uid, workload.value.version)
+    : canonicalVersion(view, value.uid, value.version) ===
+        canonicalVersion(view, value.uid, workload.value.version)
       ? 'scaled down or moved'
       : 'replaced by another version';
-  transaction.updateReplica(replica, copyReplica(value, { desiredRunning: false, stopReason, orderRevision: revision }));
+  transaction.updateReplica(
+    replica,
+    copyReplica(value, { desiredRunning: false, stopReason, orderRevision: revision }),
+  );
 }
 
-/** A leaving replica gives its slot away at once, but in EXCLUSIVE mode, where only one per slot may ever run, when it has ended. */
+/**
+ * A leaving replica gives its slot away at once, but in EXCLUSIVE mode, where only one per slot may
+ * ever run, when it has ended.
+ */
 function takesSlot({ workload, view }: WorkloadPass): (replica: ReplicaRecord) => boolean {
   const exclusive = disconnectTimesOf(workload.value.spec).stopAfterMs !== undefined;
   return (replica) =>
@@ -120,11 +149,20 @@ function takesSlot({ workload, view }: WorkloadPass): (replica: ReplicaRecord) =
     (isLive(replica) && !replica.lost && (exclusive || replica.stopAfter !== undefined));
 }
 
-/** Where a replica is for one node, it takes the slot of the last one there: so the back-off of a node that fails is its own. */
-function slotsOfNodes({ replicas }: WorkloadPass, steps: readonly RolloutStep[]): ReadonlyMap<string, number> {
-  const wanted = new Set(steps.map((step) => (step.kind === 'createReplica' ? step.nodeId : undefined)));
+/**
+ * Where a replica is for one node, it takes the slot of the last one there: so the back-off of a
+ * node that fails is its own.
+ */
+function slotsOfNodes(
+  { replicas }: WorkloadPass,
+  steps: readonly RolloutStep[],
+): ReadonlyMap<string, number> {
+  const wanted = new Set(
+    steps.map((step) => (step.kind === 'createReplica' ? step.nodeId : undefined)),
+  );
   const slots = new Map<string, number>();
-  for (const { value } of replicas) if (wanted.has(value.onlyNodeId)) slots.set(value.onlyNodeId, value.slot);
+  for (const { value } of replicas)
+    if (wanted.has(value.onlyNodeId)) slots.set(value.onlyNodeId, value.slot);
   return slots;
 }
 

@@ -1,6 +1,11 @@
 import { create } from '@bufbuild/protobuf';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { ControlRecordSchema, ReplicaRecordSchema, WorkloadRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import {
+  ControlRecordSchema,
+  ReplicaRecordSchema,
+  WorkloadRecordSchema,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
 import { toReplicaId } from '@cloudless/base';
 import { Transaction, type Stored } from '@cloudless/cluster-state';
 import { resolveLimits } from '@cloudless/rollout';
@@ -13,10 +18,23 @@ const NOW = { wallTimeMs: 0, revision: 9n };
 /** What a store takes in one transaction. */
 const MAX_WRITES = 100;
 
-function passOver(count: number, fields: Partial<Pick<ReplicaRecord, 'phase' | 'ready'>>): WorkloadPass {
+function passOver(
+  count: number,
+  fields: Partial<Pick<ReplicaRecord, 'phase' | 'ready'>>,
+): WorkloadPass {
   const replicas = Array.from({ length: count }, (_, index): Stored<ReplicaRecord> => {
-    const place = { id: `w-${index}`, uid: 'w', sequence: BigInt(index), slot: index, nodeId: 'node-1', version: 1 };
-    return { value: create(ReplicaRecordSchema, { ...place, desiredRunning: true, ...fields }), revision: BigInt(index + 1) };
+    const place = {
+      id: `w-${index}`,
+      uid: 'w',
+      sequence: BigInt(index),
+      slot: index,
+      nodeId: 'node-1',
+      version: 1,
+    };
+    return {
+      value: create(ReplicaRecordSchema, { ...place, desiredRunning: true, ...fields }),
+      revision: BigInt(index + 1),
+    };
   });
   const control = create(ControlRecordSchema, { uid: 'w', nextSequence: BigInt(count) });
   return {
@@ -48,12 +66,20 @@ describe('a pass', () => {
 
   it('fits into one transaction, however many are wanted', () => {
     const pass = passOver(0, {});
-    const steps = Array.from({ length: 500 }, () => ({ kind: 'createReplica', version: 1 }) as const);
-    expect(takeSteps(pass, steps, new SlotBackoffs(pass.next, 0), NOW).created.length).toBe(pass.transaction.size);
+    const steps = Array.from(
+      { length: 500 },
+      () => ({ kind: 'createReplica', version: 1 }) as const,
+    );
+    expect(takeSteps(pass, steps, new SlotBackoffs(pass.next, 0), NOW).created.length).toBe(
+      pass.transaction.size,
+    );
     expect(pass.transaction.size).toBeLessThanOrEqual(MAX_WRITES - 10);
   });
 
-  const observedOf = (pass: WorkloadPass, facts: { readonly ready: boolean; readonly unproven?: boolean }) => ({
+  const observedOf = (
+    pass: WorkloadPass,
+    facts: { readonly ready: boolean; readonly unproven?: boolean },
+  ) => ({
     ...resolveLimits({ desired: 2 }),
     version: 1,
     replicas: pass.replicas.map(({ value }) => ({
@@ -70,13 +96,33 @@ describe('a pass', () => {
 
   it.each([
     { name: 'the stop of a ready replica', facts: { ready: true }, steps: stop, rests: true },
-    { name: 'the stop of one that may serve', facts: { ready: false, unproven: true }, steps: stop, rests: true },
+    {
+      name: 'the stop of one that may serve',
+      facts: { ready: false, unproven: true },
+      steps: stop,
+      rests: true,
+    },
     { name: 'the stop of an unready one', facts: { ready: false }, steps: stop, rests: false },
-    { name: 'a switch', facts: { ready: true }, steps: [{ kind: 'switchVersion', version: 2 } as const], rests: true },
-    { name: 'a creation', facts: { ready: true }, steps: [{ kind: 'createReplica', version: 1 } as const], rests: false },
-  ])('$name holds only while no replica has stopped being ready: $rests', ({ facts, steps, rests }) => {
-    const pass = passOver(3, { phase: Phase.RUNNING, ready: facts.ready });
-    requireEvidence(pass, observedOf(pass, facts), steps);
-    expect(pass.transaction.compares()).toEqual(rests ? [{ key: '/evidence/w', is: 'absent' }] : []);
-  });
+    {
+      name: 'a switch',
+      facts: { ready: true },
+      steps: [{ kind: 'switchVersion', version: 2 } as const],
+      rests: true,
+    },
+    {
+      name: 'a creation',
+      facts: { ready: true },
+      steps: [{ kind: 'createReplica', version: 1 } as const],
+      rests: false,
+    },
+  ])(
+    '$name holds only while no replica has stopped being ready: $rests',
+    ({ facts, steps, rests }) => {
+      const pass = passOver(3, { phase: Phase.RUNNING, ready: facts.ready });
+      requireEvidence(pass, observedOf(pass, facts), steps);
+      expect(pass.transaction.compares()).toEqual(
+        rests ? [{ key: '/evidence/w', is: 'absent' }] : [],
+      );
+    },
+  );
 });

@@ -1,6 +1,17 @@
 import { ReplicaStatus_Phase as Phase, RestartPolicy_Policy as RestartMode } from '@cloudless/api';
-import type { ControlRecord, EvidenceRecord, ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
-import { canonicalVersion, type ClusterView, type Stored, type Transaction } from '@cloudless/cluster-state';
+import type {
+  ControlRecord,
+  EvidenceRecord,
+  ReplicaRecord,
+  VersionRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
+import {
+  canonicalVersion,
+  type ClusterView,
+  type Stored,
+  type Transaction,
+} from '@cloudless/cluster-state';
 import type { CauseView } from './causes.js';
 
 /** What one pass over a workload reads, and what it is going to commit. */
@@ -21,7 +32,10 @@ export interface WorkloadPass {
   readonly deleting: boolean;
 }
 
-/** A pass stops adding replicas here, so that events, versions and the control record still fit into the 100 of a transaction. */
+/**
+ * A pass stops adding replicas here, so that events, versions and the control record still fit into
+ * the 100 of a transaction.
+ */
 export const MAX_REPLICA_WRITES = 60;
 /** All writes of a pass but the last few: events and the control record. */
 export const MAX_PASS_WRITES = 90;
@@ -30,13 +44,17 @@ export const MAX_PASS_WRITES = 90;
 export const WAITS_FOR_A_NODE = 'waits for a node';
 
 /** It has run to its end for good: it counts as one of the wanted replicas and is not replaced. */
-export function isFinal(view: Pick<ClusterView, 'version'>, workload: WorkloadRecord, replica: ReplicaRecord): boolean {
+export function isFinal(
+  view: Pick<ClusterView, 'version'>,
+  workload: WorkloadRecord,
+  replica: ReplicaRecord,
+): boolean {
   return hasEnded(view, workload, workload.version, replica);
 }
 
 /**
- * It has run to its end with the version that is active while another one is rolled out: where that rollout keeps replicas of the
- * active version, it counts as one of them and is not run again.
+ * It has run to its end with the version that is active while another one is rolled out: where that
+ * rollout keeps replicas of the active version, it counts as one of them and is not run again.
  */
 export function isFormerFinal(
   view: Pick<ClusterView, 'version'>,
@@ -58,7 +76,11 @@ function hasEnded(
   version: number,
   replica: ReplicaRecord,
 ): boolean {
-  if (replica.lost || canonicalVersion(view, uid, replica.version) !== canonicalVersion(view, uid, version)) return false;
+  if (
+    replica.lost ||
+    canonicalVersion(view, uid, replica.version) !== canonicalVersion(view, uid, version)
+  )
+    return false;
   const never = spec?.restart?.policy === RestartMode.NEVER;
   return replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && never);
 }
@@ -70,6 +92,8 @@ export function stillWanted(
   replicas: readonly ReplicaRecord[],
   wanted: number,
 ): number {
-  const final = replicas.filter((replica) => replica.desiredRunning && isFinal(view, workload, replica));
+  const final = replicas.filter(
+    (replica) => replica.desiredRunning && isFinal(view, workload, replica),
+  );
   return Math.max(0, wanted - final.length);
 }

@@ -17,8 +17,20 @@ import {
   type Workload,
   type WorkloadSpec,
 } from '@cloudless/api';
-import type { ControlRecord, ReplicaRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
-import { canonicalVersion, isLive, isTombstone, servesOf, type ClusterState, type ClusterView } from '@cloudless/cluster-state';
+import type {
+  ControlRecord,
+  ReplicaRecord,
+  VersionRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
+import {
+  canonicalVersion,
+  isLive,
+  isTombstone,
+  servesOf,
+  type ClusterState,
+  type ClusterView,
+} from '@cloudless/cluster-state';
 import { askedFor, isUnderWay } from './asked-for.js';
 import { zoneOf } from './effective-node.js';
 import type { NodeDirectory } from './node-directory.js';
@@ -40,7 +52,9 @@ export class WorkloadReader {
     const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value).sort(byAge);
     const control = view.control(record.uid)?.value;
     const versions = full
-      ? view.versions(record.uid).map((version) => toVersionInfo(version, control?.activeVersion || record.version))
+      ? view
+          .versions(record.uid)
+          .map((version) => toVersionInfo(version, control?.activeVersion || record.version))
       : [];
     const seats = seatsOf({ ...this.placing, view }, record, replicas);
     return create(WorkloadSchema, {
@@ -50,7 +64,9 @@ export class WorkloadReader {
       spec: record.spec ?? create(WorkloadSpecSchema),
       generation: record.generation,
       ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
-      ...(record.deletionRequestedAt === undefined ? {} : { deletionRequestedAt: record.deletionRequestedAt }),
+      ...(record.deletionRequestedAt === undefined
+        ? {}
+        : { deletionRequestedAt: record.deletionRequestedAt }),
       status: {
         ...statusOf(view, record, control, replicas, seats),
         replicas: full ? replicas.map((replica) => this.readReplica(replica)) : [],
@@ -77,7 +93,9 @@ export class WorkloadReader {
       stale: replica.nodeId !== '' && !this.nodes.isAlive(replica.nodeId),
       leaving: !replica.desiredRunning && isLive(replica),
       ...(replica.createdAt === undefined ? {} : { createdAt: replica.createdAt }),
-      ...(replica.readySince === undefined || !replica.ready ? {} : { readySince: replica.readySince }),
+      ...(replica.readySince === undefined || !replica.ready
+        ? {}
+        : { readySince: replica.readySince }),
       ...(replica.lastExitCode === undefined ? {} : { lastExitCode: replica.lastExitCode }),
       lastEndReason: replica.lastEndReason,
       lastLines: replica.lastLines,
@@ -112,8 +130,22 @@ function statusOf(
   const updated = serving.filter(isWanted).length;
   const ended = replicas.filter((replica) => isWanted(replica) && replica.desiredRunning);
   const succeeded = ended.filter(({ phase }) => phase === ReplicaPhase.SUCCEEDED).length;
-  const failed = ended.filter(({ phase }) => phase === ReplicaPhase.FAILED && spec.restart?.policy === RestartMode.NEVER);
-  const facts = { record, control, desired, live, serving, ready, updated, succeeded, failed, replicas, seats };
+  const failed = ended.filter(
+    ({ phase }) => phase === ReplicaPhase.FAILED && spec.restart?.policy === RestartMode.NEVER,
+  );
+  const facts = {
+    record,
+    control,
+    desired,
+    live,
+    serving,
+    ready,
+    updated,
+    succeeded,
+    failed,
+    replicas,
+    seats,
+  };
   return create(WorkloadStatusSchema, {
     phase: phaseOf(facts),
     observedGeneration: control?.observedGeneration ?? 0n,
@@ -131,7 +163,10 @@ function statusOf(
 }
 
 /** Whether a replica has the template that is wanted now. */
-function isOfVersion(view: ClusterView, { uid, version }: WorkloadRecord): (replica: ReplicaRecord) => boolean {
+function isOfVersion(
+  view: ClusterView,
+  { uid, version }: WorkloadRecord,
+): (replica: ReplicaRecord) => boolean {
   const wanted = canonicalVersion(view, uid, version);
   return (replica) => canonicalVersion(view, uid, replica.version) === wanted;
 }
@@ -145,7 +180,12 @@ function rolloutStatusOf(
   const rollout = control?.rollout;
   const fromVersion = control?.activeVersion ?? 0;
   if (control === undefined || rollout?.version !== version)
-    return create(RolloutStatusSchema, { phase: RolloutPhase.STARTING, version, fromVersion, ...counts });
+    return create(RolloutStatusSchema, {
+      phase: RolloutPhase.STARTING,
+      version,
+      fromVersion,
+      ...counts,
+    });
   const steps = spec?.rollout?.steps.length ?? 0;
   return create(RolloutStatusSchema, {
     ...counts,
@@ -155,7 +195,10 @@ function rolloutStatusOf(
     ...askedFor(control, rollout),
     version,
     fromVersion: rollout.fromVersion,
-    step: rollout.stepsDone < steps && isUnderWay(control) && rollout.fromVersion !== 0 ? rollout.stepsDone + 1 : 0,
+    step:
+      rollout.stepsDone < steps && isUnderWay(control) && rollout.fromVersion !== 0
+        ? rollout.stepsDone + 1
+        : 0,
     steps,
     pausedByUser: control.pausedVersion === version && isUnderWay(control),
     failedNew: rollout.failedNew,
@@ -181,7 +224,16 @@ interface Facts {
   readonly seats: Seats | undefined;
 }
 
-function phaseOf({ record, control, desired, live, serving, updated, succeeded, failed }: Facts): Phase {
+function phaseOf({
+  record,
+  control,
+  desired,
+  live,
+  serving,
+  updated,
+  succeeded,
+  failed,
+}: Facts): Phase {
   if (record.deletionRequestedAt !== undefined) return Phase.TERMINATING;
   if (succeeded > 0 && succeeded >= desired && live.length === 0) return Phase.SUCCEEDED;
   if (failed.length > 0) return Phase.FAILED;
@@ -189,12 +241,24 @@ function phaseOf({ record, control, desired, live, serving, updated, succeeded, 
   if (unplaced > 0) return unplaced === serving.length ? Phase.PENDING : Phase.SCHEDULING;
   if (desired > 0 && serving.length === 0 && succeeded === 0) return Phase.PENDING;
   const settled = control?.observedGeneration === record.generation;
-  const exact = live.length === serving.length && serving.length + succeeded === desired && updated === serving.length;
+  const exact =
+    live.length === serving.length &&
+    serving.length + succeeded === desired &&
+    updated === serving.length;
   return settled && exact ? Phase.RUNNING : Phase.UPDATING;
 }
 
 /** Why it is not where it should be; what blocks most comes first. */
-function reasonOf({ serving, ready, desired, succeeded, failed, replicas, control, seats }: Facts): string {
+function reasonOf({
+  serving,
+  ready,
+  desired,
+  succeeded,
+  failed,
+  replicas,
+  control,
+  seats,
+}: Facts): string {
   const unplaced = serving.filter(({ nodeId }) => nodeId === '');
   if (unplaced.length > 0) {
     const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? WAITS_FOR_A_NODE;
@@ -202,11 +266,14 @@ function reasonOf({ serving, ready, desired, succeeded, failed, replicas, contro
   }
   const broken = failed[0];
   if (broken !== undefined) return `replica ${broken.id} failed: ${broken.reason}`;
-  if (ready + succeeded >= desired) return seats === undefined ? '' : reasonOfSeats(seats, replicas);
+  if (ready + succeeded >= desired)
+    return seats === undefined ? '' : reasonOfSeats(seats, replicas);
   const unready = serving.find((replica) => !replica.ready && replica.reason !== '');
-  if (unready !== undefined) return `${ready} of ${desired} ready: replica ${unready.id}: ${unready.reason}`;
+  if (unready !== undefined)
+    return `${ready} of ${desired} ready: replica ${unready.id}: ${unready.reason}`;
   const retired = replicas.findLast(({ phase, lost }) => phase === ReplicaPhase.FAILED && !lost);
-  if (retired !== undefined) return `${ready} of ${desired} ready: replica ${retired.id} failed: ${retired.reason}`;
+  if (retired !== undefined)
+    return `${ready} of ${desired} ready: replica ${retired.id} failed: ${retired.reason}`;
   return control?.rolloutReason ?? '';
 }
 
@@ -216,11 +283,16 @@ function reasonOfSeats({ nodeIds, frozen }: Seats, replicas: readonly ReplicaRec
   const nodes = replicas.filter(({ id }) => frozen.has(id)).map(({ nodeId }) => nodeId);
   if (nodes.length === 0) return '';
   const [what, where] =
-    nodes.length === 1 ? ['1 replica stays', 'its node takes'] : [`${nodes.length} replicas stay`, 'their nodes take'];
+    nodes.length === 1
+      ? ['1 replica stays', 'its node takes']
+      : [`${nodes.length} replicas stay`, 'their nodes take'];
   return `${what} at another version as ${where} nothing new: ${nodes.sort().join(', ')}`;
 }
 
-function toVersionInfo({ version, template, createdAt, sameAs, cause }: VersionRecord, active: number): VersionInfo {
+function toVersionInfo(
+  { version, template, createdAt, sameAs, cause }: VersionRecord,
+  active: number,
+): VersionInfo {
   return create(VersionInfoSchema, {
     version,
     sameAs,

@@ -52,8 +52,9 @@ export interface WorkloadReconcilerDeps {
 }
 
 /**
- * Brings every workload to what its spec says: creates and stops replicas as the rollout planner decides, replaces those
- * that failed, and removes what has ended. Level-triggered: a pass may run for any reason, as often as it likes.
+ * Brings every workload to what its spec says: creates and stops replicas as the rollout planner
+ * decides, replaces those that failed, and removes what has ended. Level-triggered: a pass may run
+ * for any reason, as often as it likes.
  */
 export class WorkloadReconciler {
   private readonly queue: WorkQueue<string>;
@@ -67,8 +68,11 @@ export class WorkloadReconciler {
       random: deps.random,
       metrics: { meter: deps.meter ?? noMeter, loop: 'workload' },
       handle: (uid) =>
-        (deps.tracer ?? noTracer).follow(uid, 'reconcile workload', { workloadId: uid }, () => this.reconcile(uid)),
-      onError: (uid, reason) => logFailure(deps.log, 'reconcile failed', reason, { workloadId: uid }),
+        (deps.tracer ?? noTracer).follow(uid, 'reconcile workload', { workloadId: uid }, () =>
+          this.reconcile(uid),
+        ),
+      onError: (uid, reason) =>
+        logFailure(deps.log, 'reconcile failed', reason, { workloadId: uid }),
       backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
       concurrency: 16,
     });
@@ -92,7 +96,9 @@ export class WorkloadReconciler {
     const view = state.view();
     const workload = view.workload(uid);
     const control = view.control(uid);
-    const replicas = [...view.replicasOf(uid)].sort((a, b) => Number(a.value.sequence - b.value.sequence));
+    const replicas = [...view.replicasOf(uid)].sort((a, b) =>
+      Number(a.value.sequence - b.value.sequence),
+    );
     if (workload === undefined || control === undefined) return this.dropEnded(replicas);
     const pass: WorkloadPass = {
       view,
@@ -105,7 +111,9 @@ export class WorkloadReconciler {
       next: clone(ControlRecordSchema, control.value),
       deleting: workload.value.deletionRequestedAt !== undefined,
     };
-    settleEnded(pass, new SlotBackoffs(pass.next, clock.wallTime()), (id) => readiness.lastReadyForMs(id));
+    settleEnded(pass, new SlotBackoffs(pass.next, clock.wallTime()), (id) =>
+      readiness.lastReadyForMs(id),
+    );
     followDisconnect(pass, view.revision);
     if (pass.transaction.size > 0) return this.commit(pass);
     return this.advance(pass);
@@ -142,7 +150,9 @@ export class WorkloadReconciler {
 
   /** The workload is gone: what its replicas left behind goes when their nodes have confirmed. */
   private async dropEnded(replicas: readonly Stored<ReplicaRecord>[]): Promise<WorkResult> {
-    const ended = replicas.filter(({ value }) => !isTombstone(value) && !isLive(value)).slice(0, MAX_PASS_WRITES);
+    const ended = replicas
+      .filter(({ value }) => !isTombstone(value) && !isLive(value))
+      .slice(0, MAX_PASS_WRITES);
     if (ended.length === 0) return { kind: 'done' };
     const transaction = this.deps.state.transaction();
     for (const replica of ended) transaction.deleteReplica(replica);
@@ -157,28 +167,52 @@ export class WorkloadReconciler {
     if (next.observedGeneration !== workload.value.generation) next.backoff = {};
     if (deleting) next.observedGeneration = workload.value.generation;
     const values = pass.replicas.map(({ value }) => value);
-    const wanted = deleting ? 0 : stillWanted(view, workload.value, values, workload.value.spec?.replicas ?? 1);
+    const wanted = deleting
+      ? 0
+      : stillWanted(view, workload.value, values, workload.value.spec?.replicas ?? 1);
     const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
-    const input = toRolloutInput({ view, nodes, readiness, cluster, clock }, workload.value, values, wanted);
+    const input = toRolloutInput(
+      { view, nodes, readiness, cluster, clock },
+      workload.value,
+      values,
+      wanted,
+    );
     const { nextFreshMs } = input;
     const advance = deleting ? undefined : advancePass(pass, input.observed, now.wallTimeMs);
-    const { observed, decision } = advance ?? { observed: input.observed, decision: nextSteps(input.observed) };
+    const { observed, decision } = advance ?? {
+      observed: input.observed,
+      decision: nextSteps(input.observed),
+    };
     if (deleting && decision.kind === 'converged') return this.removeWorkload(pass);
     const steps = decision.kind === 'steps' ? decision.steps : [];
-    const { created, stopped, delayMs } = takeSteps(pass, steps, new SlotBackoffs(next, now.wallTimeMs), now);
+    const { created, stopped, delayMs } = takeSteps(
+      pass,
+      steps,
+      new SlotBackoffs(next, now.wallTimeMs),
+      now,
+    );
     noteSteps(pass, observed, { created, stopped });
     requireEvidence(pass, observed, steps);
     pruneVersions(pass, pass.versions);
     if (!sameControl(pass.control.value, next) || transaction.size > 0) return this.commit(pass);
     const dueMs = advance?.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
-    const wakeMs = Math.min(...[nextFreshMs, delayMs, dueMs].map((ms) => ms ?? Number.POSITIVE_INFINITY));
+    const wakeMs = Math.min(
+      ...[nextFreshMs, delayMs, dueMs].map((ms) => ms ?? Number.POSITIVE_INFINITY),
+    );
     return Number.isFinite(wakeMs) ? { kind: 'after', delayMs: wakeMs } : { kind: 'done' };
   }
 
-  private async removeWorkload({ workload, control, transaction, view, replicas }: WorkloadPass): Promise<WorkResult> {
+  private async removeWorkload({
+    workload,
+    control,
+    transaction,
+    view,
+    replicas,
+  }: WorkloadPass): Promise<WorkResult> {
     const { uid, namespace, name } = workload.value;
     const versions = this.deps.state.view().versions(uid);
-    for (const { version } of versions.slice(0, MAX_PASS_WRITES)) transaction.delete('version', versionKeyId(uid, version));
+    for (const { version } of versions.slice(0, MAX_PASS_WRITES))
+      transaction.delete('version', versionKeyId(uid, version));
     transaction.require('workload', uid, workload).require('control', uid, control);
     if (versions.length <= MAX_PASS_WRITES) {
       transaction
@@ -199,14 +233,21 @@ export class WorkloadReconciler {
     return commitOrPlanAgain(this.deps.state, transaction);
   }
 
-  /** Whatever creates or stops replicas compares and rewrites the control record: so all share one account. */
+  /**
+   * Whatever creates or stops replicas compares and rewrites the control record: so all share one
+   * account.
+   */
   private async commit(pass: WorkloadPass): Promise<WorkResult> {
     const { workload, control, transaction, next } = pass;
     const { uid, requestId } = workload.value;
     const { state, log } = this.deps;
-    transaction.require('control', uid, control).put('control', uid, next).require('workload', uid, workload);
+    transaction
+      .require('control', uid, control)
+      .put('control', uid, next)
+      .require('workload', uid, workload);
     const writes = transaction.size;
-    const decisionId = decisionIdOf(pass); // as its events have it: the view goes on with the commit
+    // as its events have it: the view goes on with the commit
+    const decisionId = decisionIdOf(pass);
     const result = await commitOrPlanAgain(state, transaction);
     const request = requestId === '' ? {} : { requestId };
     log.info('workload advanced', { workloadId: uid, writes, decisionId, ...request });
@@ -214,7 +255,10 @@ export class WorkloadReconciler {
   }
 }
 
-/** Message and replicas of the event of a deletion; the replicas are those that may still run on lost nodes. */
+/**
+ * Message and replicas of the event of a deletion; the replicas are those that may still run on
+ * lost nodes.
+ */
 function describeRemoval(
   { namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>,
   replicas: readonly Stored<ReplicaRecord>[],

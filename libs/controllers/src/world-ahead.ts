@@ -10,7 +10,14 @@ import {
   type WorkloadRecord,
 } from '@cloudless/api/store';
 import { replicaIdOf, toReplicaId, toWorkloadId } from '@cloudless/base';
-import { copyReplica, holdsResources, isLive, type ClusterState, type ClusterView, type Stored } from '@cloudless/cluster-state';
+import {
+  copyReplica,
+  holdsResources,
+  isLive,
+  type ClusterState,
+  type ClusterView,
+  type Stored,
+} from '@cloudless/cluster-state';
 import type { Cluster } from '@cloudless/scheduler';
 import type { NodeDirectory } from './node-directory.js';
 import type { Readiness } from './readiness.js';
@@ -24,15 +31,18 @@ export interface WorldAheadDeps {
   readonly cluster: Cluster;
 }
 
-/** Nodes that one plan looks at to place replicas, each time anew: some 0.1 s, for which all else waits. */
+/**
+ * Nodes that one plan looks at to place replicas, each time anew: some 0.1 s, for which all else
+ * waits.
+ */
 const MAX_LOOKS = 20_000;
 
 /** What is read of a world that is planned. */
 export type PlannedView = Pick<ClusterView, 'workload' | 'control' | 'version' | 'node'>;
 
 /**
- * The cluster as it would be after what was planned so far: the records of the state with planned ones over them, and a copy of the
- * scheduler's model. Nothing of the state is touched.
+ * The cluster as it would be after what was planned so far: the records of the state with planned
+ * ones over them, and a copy of the scheduler's model. Nothing of the state is touched.
  */
 export class WorldAhead {
   readonly cluster: Cluster;
@@ -62,7 +72,9 @@ export class WorldAhead {
   /** Of replicas that are there, and of those that were planned. */
   readonly readiness: Pick<Readiness, 'readyForMs'> = {
     readyForMs: (replica) =>
-      this.plannedReady.has(replica.id) ? Number.POSITIVE_INFINITY : this.deps.readiness.readyForMs(replica),
+      this.plannedReady.has(replica.id)
+        ? Number.POSITIVE_INFINITY
+        : this.deps.readiness.readyForMs(replica),
   };
 
   /** Enters a workload as a change would leave it. */
@@ -81,7 +93,9 @@ export class WorldAhead {
   /** The control record, to be changed and put. */
   controlOf(uid: string): ControlRecord {
     const control = this.view.control(uid)?.value;
-    return control === undefined ? create(ControlRecordSchema, { uid, nextSequence: 1n }) : clone(ControlRecordSchema, control);
+    return control === undefined
+      ? create(ControlRecordSchema, { uid, nextSequence: 1n })
+      : clone(ControlRecordSchema, control);
   }
 
   /** Enters a node as a change would leave it. */
@@ -97,13 +111,19 @@ export class WorldAhead {
 
   /** Workloads with replicas that a node holds and that are not leaving. */
   workloadsOn(nodeId: string): readonly string[] {
-    const candidates = new Set([...[...this.base.replicasOn(nodeId)].map(({ value }) => value.uid), ...this.replicas.keys()]);
+    const candidates = new Set([
+      ...[...this.base.replicasOn(nodeId)].map(({ value }) => value.uid),
+      ...this.replicas.keys(),
+    ]);
     const staysThere = (replica: ReplicaRecord): boolean =>
       replica.nodeId === nodeId && replica.desiredRunning && holdsResources(replica);
     return [...candidates].filter((uid) => this.replicasOf(uid).some(staysThere));
   }
 
-  /** A replica is asked to stop: it holds its resources still, and no longer counts where the workload is spread. */
+  /**
+   * A replica is asked to stop: it holds its resources still, and no longer counts where the
+   * workload is spread.
+   */
   leave(workload: WorkloadRecord, replica: ReplicaRecord): void {
     const template = this.view.version(workload.uid, replica.version)?.template;
     if (replica.nodeId === '' || template === undefined) return;
@@ -121,32 +141,49 @@ export class WorldAhead {
     return this.looks <= MAX_LOOKS;
   }
 
-  /** A replica that would be made; it has no node yet. @param onlyNodeId - Empty: it may run anywhere. */
+  /**
+   * A replica that would be made; it has no node yet. @param onlyNodeId - Empty: it may run
+   * anywhere.
+   */
   makeReplica(workload: WorkloadRecord, version: number, onlyNodeId: string): ReplicaRecord {
     const { uid } = workload;
     const sequence = this.sequences.get(uid) ?? this.view.control(uid)?.value.nextSequence ?? 1n;
     this.sequences.set(uid, sequence + 1n);
     const id = replicaIdOf(toWorkloadId(uid), Number(sequence));
-    const init = { id, uid, sequence, version, onlyNodeId, desiredRunning: true, phase: Phase.PENDING };
+    const init = {
+      id,
+      uid,
+      sequence,
+      version,
+      onlyNodeId,
+      desiredRunning: true,
+      phase: Phase.PENDING,
+    };
     const made = create(ReplicaRecordSchema, init);
     this.made.add(made);
     return made;
   }
 
-  /** The replica on its node, where it holds its resources from now on. @param nodeId - Empty: on one that is not known. */
+  /**
+   * The replica on its node, where it holds its resources from now on. @param nodeId - Empty: on
+   * one that is not known.
+   */
   placeReplica(workload: WorkloadRecord, replica: ReplicaRecord, nodeId: string): ReplicaRecord {
     // One of our own is in no view: it need not be copied.
     const placed = this.made.has(replica) ? replica : clone(ReplicaRecordSchema, replica);
     Object.assign(placed, { nodeId, phase: Phase.RUNNING, ready: true });
     const template = this.view.version(workload.uid, replica.version)?.template;
-    if (nodeId !== '' && template !== undefined) this.cluster.reserve(toReservation(workload, placed, template));
+    if (nodeId !== '' && template !== undefined)
+      this.cluster.reserve(toReservation(workload, placed, template));
     return placed;
   }
 
   /** Enters replicas of a workload that are new or have another state now. */
   put(uid: string, replicas: readonly ReplicaRecord[]): void {
     if (replicas.length === 0) return;
-    const byId = new Map([...this.replicasOf(uid), ...replicas].map((replica) => [replica.id, replica]));
+    const byId = new Map(
+      [...this.replicasOf(uid), ...replicas].map((replica) => [replica.id, replica]),
+    );
     this.replicas.set(uid, [...byId.values()]);
   }
 
@@ -163,7 +200,11 @@ export class WorldAhead {
         this.release(replica.id);
         return [];
       }
-      return [replica.ready || replica.nodeId === '' ? replica : copyReplica(replica, { phase: Phase.RUNNING, ready: true })];
+      return [
+        replica.ready || replica.nodeId === ''
+          ? replica
+          : copyReplica(replica, { phase: Phase.RUNNING, ready: true }),
+      ];
     });
     const replicas = [...settled, ...put].sort((a, b) => Number(a.sequence - b.sequence));
     this.replicas.set(uid, replicas);
@@ -173,8 +214,10 @@ export class WorldAhead {
   private overlay(): PlannedView {
     const { base } = this;
     const stored = <Value>(value: Value): Stored<Value> => ({ value, revision: base.revision });
-    const over = <Value>(planned: Value | undefined, otherwise: () => Stored<Value> | undefined): Stored<Value> | undefined =>
-      planned === undefined ? otherwise() : stored(planned);
+    const over = <Value>(
+      planned: Value | undefined,
+      otherwise: () => Stored<Value> | undefined,
+    ): Stored<Value> | undefined => (planned === undefined ? otherwise() : stored(planned));
     return {
       workload: (uid) => over(this.workloads.get(uid), () => base.workload(uid)),
       control: (uid) => over(this.controls.get(uid), () => base.control(uid)),

@@ -1,5 +1,11 @@
 import fc from 'fast-check';
-import { checkHostHeader, checkOrigin, isLoopbackHost, principalOf, requireLoopback } from './index.js';
+import {
+  checkHostHeader,
+  checkOrigin,
+  isLoopbackHost,
+  principalOf,
+  requireLoopback,
+} from './index.js';
 
 describe('requireLoopback', () => {
   it.each([
@@ -37,17 +43,26 @@ describe('requireLoopback', () => {
   });
 
   it('takes of all IPv4 addresses just those of 127.0.0.0/8', () => {
-    fc.assert(fc.property(fc.ipV4(), (address) => expect(isLoopbackHost(address)).toBe(address.startsWith('127.'))));
+    fc.assert(
+      fc.property(fc.ipV4(), (address) =>
+        expect(isLoopbackHost(address)).toBe(address.startsWith('127.')),
+      ),
+    );
   });
 });
 
 describe('checkHostHeader', () => {
-  it.each(['localhost', 'localhost:8080', 'LOCALHOST:1', '127.0.0.1', '127.0.0.1:65535', '[::1]', '[::1]:8080'])(
-    'allows %s',
-    (host) => {
-      expect(checkHostHeader(host)).toEqual({ allowed: true });
-    },
-  );
+  it.each([
+    'localhost',
+    'localhost:8080',
+    'LOCALHOST:1',
+    '127.0.0.1',
+    '127.0.0.1:65535',
+    '[::1]',
+    '[::1]:8080',
+  ])('allows %s', (host) => {
+    expect(checkHostHeader(host)).toEqual({ allowed: true });
+  });
 
   it.each([
     undefined,
@@ -71,7 +86,15 @@ describe('checkHostHeader', () => {
 
   it('allows only what a URL also reads as this machine', () => {
     const noise = fc.string({ unit: fc.constantFrom(...'az09.:@#/[]?\\%- '), maxLength: 4 });
-    const name = fc.constantFrom('localhost', 'LOCALHOST', '127.0.0.1', '127.1', '[::1]', '::1', 'evil.example');
+    const name = fc.constantFrom(
+      'localhost',
+      'LOCALHOST',
+      '127.0.0.1',
+      '127.1',
+      '[::1]',
+      '::1',
+      'evil.example',
+    );
     const arbHost = fc.tuple(
       fc.oneof(fc.constant(''), noise),
       name,
@@ -127,21 +150,30 @@ describe('checkOrigin', () => {
   });
 
   it('allows what is listed, to the letter', () => {
-    expect(checkOrigin('https://console.example', ['https://console.example'])).toEqual({ allowed: true });
-    expect(checkOrigin('https://console.example:444', ['https://console.example'])).toMatchObject({ allowed: false });
+    expect(checkOrigin('https://console.example', ['https://console.example'])).toEqual({
+      allowed: true,
+    });
+    expect(checkOrigin('https://console.example:444', ['https://console.example'])).toMatchObject({
+      allowed: false,
+    });
   });
 });
 
 describe('principalOf', () => {
-  it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1'])('is anonymous for a call from %s', (remoteAddress) => {
-    expect(principalOf({ remoteAddress })).toEqual({
-      kind: 'anonymous-loopback',
-      name: 'anonymous@loopback',
-      address: remoteAddress,
-    });
-  });
+  it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1'])(
+    'is anonymous for a call from %s',
+    (remoteAddress) => {
+      expect(principalOf({ remoteAddress })).toEqual({
+        kind: 'anonymous-loopback',
+        name: 'anonymous@loopback',
+        address: remoteAddress,
+      });
+    },
+  );
 
   it.each(['', '10.0.0.1', '::ffff:10.0.0.1'])('refuses a call from %j', (remoteAddress) => {
-    expect(() => principalOf({ remoteAddress })).toThrow(expect.objectContaining({ kind: 'unauthenticated' }));
+    expect(() => principalOf({ remoteAddress })).toThrow(
+      expect.objectContaining({ kind: 'unauthenticated' }),
+    );
   });
 });

@@ -7,7 +7,8 @@ loopback.addAddress('::1', 'ipv6');
 
 /**
  * Says whether an address literal can only reach, or only come from, this machine.
- * @param address - IPv4 or IPv6 text without brackets or zone; `::ffff:127.0.0.1` counts, names do not.
+ * @param address - IPv4 or IPv6 text without brackets or zone; `::ffff:127.0.0.1` counts, names do
+ *   not.
  */
 export function isLoopbackAddress(address: string): boolean {
   if (isIPv4(address)) return loopback.check(address, 'ipv4');
@@ -15,8 +16,9 @@ export function isLoopbackAddress(address: string): boolean {
 }
 
 /**
- * Says whether a host, as people write it, is this machine and nothing else: `localhost` in any case, an address in 127.0.0.0/8, `::1` with
- * or without brackets. Every other name is refused, also one that resolves to such an address: what it resolves to is for others to decide.
+ * Says whether a host, as people write it, is this machine and nothing else: `localhost` in any
+ * case, an address in 127.0.0.0/8, `::1` with or without brackets. Every other name is refused,
+ * also one that resolves to such an address: what it resolves to is for others to decide.
  */
 export function isLoopbackHost(host: string): boolean {
   return host.toLowerCase() === 'localhost' || isLoopbackAddress(withoutBrackets(host));
@@ -28,7 +30,8 @@ export function isLoopbackHost(host: string): boolean {
  * @throws CloudlessError `precondition` when the host is not a loopback one.
  */
 export function requireLoopback(host: string): string {
-  if (isLoopbackHost(host)) return host.toLowerCase() === 'localhost' ? '127.0.0.1' : withoutBrackets(host);
+  if (isLoopbackHost(host))
+    return host.toLowerCase() === 'localhost' ? '127.0.0.1' : withoutBrackets(host);
   throw new CloudlessError(
     'precondition',
     `refusing to listen on ${host === '' ? 'every address' : host} without TLS; identities are not available in this version, ` +

@@ -16,12 +16,16 @@ export interface AnonymousPrincipal {
 /**
  * Who is at the other end of a connection.
  * @param connection - The remote address as the socket gives it; IPv4 may come in its IPv6 form.
- * @throws CloudlessError `unauthenticated` when it comes from elsewhere: a listener on loopback never sees that, so something is wrong.
+ * @throws CloudlessError `unauthenticated` when it comes from elsewhere: a listener on loopback
+ *   never sees that, so something is wrong.
  */
 export function principalOf(connection: { readonly remoteAddress: string }): Principal {
   const { remoteAddress } = connection;
   if (!isLoopbackAddress(remoteAddress)) {
-    throw new CloudlessError('unauthenticated', `a call from ${remoteAddress || 'an unknown address'} carries no identity`);
+    throw new CloudlessError(
+      'unauthenticated',
+      `a call from ${remoteAddress || 'an unknown address'} carries no identity`,
+    );
   }
   return { kind: 'anonymous-loopback', name: 'anonymous@loopback', address: remoteAddress };
 }

@@ -1,5 +1,12 @@
 export { createMembership } from './membership.js';
-export type { LossCause, Membership, MembershipOptions, NodeState, Renewal, Transition } from './membership.js';
+export type {
+  LossCause,
+  Membership,
+  MembershipOptions,
+  NodeState,
+  Renewal,
+  Transition,
+} from './membership.js';
 export { createReplacementBrake } from './replacement-brake.js';
 export type { BrakeOptions, BrakeState, ReplacementBrake } from './replacement-brake.js';
 export { createQuarantine } from './quarantine.js';

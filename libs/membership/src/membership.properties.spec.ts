@@ -4,7 +4,18 @@ import { createMembership } from './index.js';
 
 const NODES = 7;
 const arbAction = fc.record({
-  what: fc.constantFrom('join', 'renew', 'renew', 'renew', 'reset', 'leave', 'sweep', 'sweep', 'freeze', 'fresh'),
+  what: fc.constantFrom(
+    'join',
+    'renew',
+    'renew',
+    'renew',
+    'reset',
+    'leave',
+    'sweep',
+    'sweep',
+    'freeze',
+    'fresh',
+  ),
   who: fc.nat(NODES - 1).map((index) => toNodeId(`n${index}`)),
   afterMs: fc.nat(900),
   lagMs: fc.nat(400),
@@ -16,7 +27,9 @@ describe('Membership, whatever happens', () => {
       fc.property(fc.array(arbAction, { maxLength: 120, size: 'max' }), (actions) => {
         const membership = createMembership();
         let nowMs = 0;
-        /** When each node was last heard, with every lag since added; only those that are trusted. */
+        /**
+         * When each node was last heard, with every lag since added; only those that are trusted.
+         */
         const heard = new Map<NodeId, number>();
         const reset = new Set<NodeId>();
         const told = new Map<NodeId, string>();
@@ -44,12 +57,15 @@ describe('Membership, whatever happens', () => {
             for (const [nodeId, at] of heard) heard.set(nodeId, at + lagMs);
           } else if (what === 'fresh') {
             membership.startAllFresh(nowMs);
-            for (const nodeId of heard.keys()) heard.set(nodeId, Math.max(nowMs, heard.get(nodeId) ?? 0));
+            for (const nodeId of heard.keys())
+              heard.set(nodeId, Math.max(nowMs, heard.get(nodeId) ?? 0));
             reset.clear();
           } else {
             const due = membership.nextDeadline();
             const transitions = membership.sweep(nowMs);
-            expect(transitions.some((t) => t.kind === 'lost')).toBe(due !== undefined && due <= nowMs);
+            expect(transitions.some((t) => t.kind === 'lost')).toBe(
+              due !== undefined && due <= nowMs,
+            );
             for (const transition of transitions) {
               const { nodeId, kind } = transition;
               if (kind === 'lost') {
@@ -65,7 +81,9 @@ describe('Membership, whatever happens', () => {
           }
           const { expected, connected, reconnecting, lost } = membership.counts();
           expect(expected + connected + reconnecting).toBe(heard.size);
-          expect(lost).toBe([...told.values()].filter((kind) => kind === 'lost').length - rejoined(told, heard));
+          expect(lost).toBe(
+            [...told.values()].filter((kind) => kind === 'lost').length - rejoined(told, heard),
+          );
         }
       }),
       { numRuns: 600 },

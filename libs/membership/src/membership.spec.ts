@@ -5,7 +5,9 @@ const a = toNodeId('a');
 const some = (count: number) => Array.from({ length: count }, (_, index) => toNodeId(`n${index}`));
 /** `alive a`, `lost a silence`. */
 const sweep = (membership: Membership, nowMs: number) =>
-  membership.sweep(nowMs).map((t) => (t.kind === 'alive' ? `alive ${t.nodeId}` : `lost ${t.nodeId} ${t.cause}`));
+  membership
+    .sweep(nowMs)
+    .map((t) => (t.kind === 'alive' ? `alive ${t.nodeId}` : `lost ${t.nodeId} ${t.cause}`));
 
 function joined(count: number): Membership {
   const membership = createMembership();
@@ -191,7 +193,9 @@ describe('the example of the README', () => {
     expect(membership.renew(a, 900)).toBe('renewed');
     membership.connectionLost(a, 1_000, session);
     expect(membership.nextDeadline()).toBe(1_250);
-    expect(membership.sweep(1_250)).toEqual([{ kind: 'lost', nodeId: a, atMs: 1_250, cause: 'reset' }]);
+    expect(membership.sweep(1_250)).toEqual([
+      { kind: 'lost', nodeId: a, atMs: 1_250, cause: 'reset' },
+    ]);
     expect(membership.renew(a, 1_300)).toBe('lost');
   });
 });

@@ -5,7 +5,10 @@ const a = toNodeId('a');
 const MINUTE = 60_000;
 
 /** Three losses at once, at `atMinute`; gives the end of the quarantine in minutes. */
-function flap(quarantine: ReturnType<typeof createQuarantine>, atMinute: number): number | undefined {
+function flap(
+  quarantine: ReturnType<typeof createQuarantine>,
+  atMinute: number,
+): number | undefined {
   for (let count = 0; count < 3; count += 1) quarantine.recordLoss(a, atMinute * MINUTE);
   const until = quarantine.quarantinedUntil(a, atMinute * MINUTE);
   return until === undefined ? undefined : until / MINUTE;
@@ -21,7 +24,9 @@ describe('Quarantine', () => {
     const quarantine = createQuarantine();
     for (const minute of lossesAt) quarantine.recordLoss(a, minute * MINUTE);
     const last = (lossesAt.at(-1) ?? 0) * MINUTE;
-    expect(quarantine.quarantinedUntil(a, last)).toBe(until === undefined ? undefined : until * MINUTE);
+    expect(quarantine.quarantinedUntil(a, last)).toBe(
+      until === undefined ? undefined : until * MINUTE,
+    );
   });
 
   it('ends by itself, doubles when it comes again, and begins anew after a calm as long as the last', () => {

@@ -1,6 +1,8 @@
 import { backoffDelayMs, type NodeId } from '@cloudless/base';
 
-/** When a node counts as flapping, and for how long it gets nothing new. Milliseconds and counts. */
+/**
+ * When a node counts as flapping, and for how long it gets nothing new. Milliseconds and counts.
+ */
 export interface QuarantineOptions {
   /** So many losses within `windowMs` quarantine a node. Default 3. */
   readonly losses?: number;
@@ -13,15 +15,19 @@ export interface QuarantineOptions {
 }
 
 /**
- * Keeps new replicas off nodes that come and go. It never delays the replacement of what such a node has lost.
- * A node that is not lost for as long as its last quarantine took, counted from its end, begins anew with the first length.
+ * Keeps new replicas off nodes that come and go. It never delays the replacement of what such a
+ * node has lost. A node that is not lost for as long as its last quarantine took, counted from its
+ * end, begins anew with the first length.
  */
 export interface Quarantine {
   /** The node was lost, for whatever cause. */
   recordLoss(nodeId: NodeId, nowMs: number): void;
   /** When the quarantine ends; undefined when there is none now. */
   quarantinedUntil(nodeId: NodeId, nowMs: number): number | undefined;
-  /** Ends a quarantine and forgets the losses, as when the node is removed or somebody has repaired it. */
+  /**
+   * Ends a quarantine and forgets the losses, as when the node is removed or somebody has repaired
+   * it.
+   */
   forget(nodeId: NodeId): void;
 }
 
@@ -39,9 +45,16 @@ export function createQuarantine(options: QuarantineOptions = {}): Quarantine {
   return {
     recordLoss(nodeId, nowMs) {
       let node = nodes.get(nodeId);
-      const calm = node !== undefined && nowMs - Math.max(node.untilMs, node.lastLossMs) >= node.lastLengthMs;
+      const calm =
+        node !== undefined && nowMs - Math.max(node.untilMs, node.lastLossMs) >= node.lastLengthMs;
       if (node === undefined || (node.quarantines > 0 && calm)) {
-        node = { losses: [], quarantines: 0, lastLengthMs: 0, untilMs: -Infinity, lastLossMs: nowMs };
+        node = {
+          losses: [],
+          quarantines: 0,
+          lastLengthMs: 0,
+          untilMs: -Infinity,
+          lastLossMs: nowMs,
+        };
         nodes.set(nodeId, node);
       }
       node.lastLossMs = nowMs;

@@ -83,7 +83,8 @@ describe('Reliability', () => {
     },
   ])('$name', ({ record, at, score }) => {
     const reliability = createReliability();
-    for (const [minute, ready] of record as [number, boolean][]) reliability.record(a, ready, minute * MINUTE);
+    for (const [minute, ready] of record as [number, boolean][])
+      reliability.record(a, ready, minute * MINUTE);
     expect(reliability.score(a, at * MINUTE)).toBe(score);
   });
 
@@ -126,7 +127,9 @@ describe('Reliability', () => {
             if (ready) readyMs += Math.max(0, at + forMs - Math.max(at, from));
             at += forMs;
           }
-          expect(reliability.score(a, nowMs)).toBe(Math.round((readyMs / (nowMs - from)) * 32) / 32);
+          expect(reliability.score(a, nowMs)).toBe(
+            Math.round((readyMs / (nowMs - from)) * 32) / 32,
+          );
         },
       ),
     );

@@ -1,12 +1,16 @@
 import type { NodeId } from '@cloudless/base';
 
 /**
- * How reliable each node is: the share of the last hour, or of the time since it joined when that is shorter, in which it was
- * Ready; 1 at first (CLD-REQ-021). The score is quantised to 1/32 and changes at most every 10 s, so that placements do not
- * chase noise and two coordinators that saw the same agree.
+ * How reliable each node is: the share of the last hour, or of the time since it joined when that
+ * is shorter, in which it was Ready; 1 at first (CLD-REQ-021). The score is quantised to 1/32 and
+ * changes at most every 10 s, so that placements do not chase noise and two coordinators that saw
+ * the same agree.
  */
 export interface Reliability {
-  /** The node is Ready, or not, from now on. The first record of a node is its join. Repeating the same changes nothing. */
+  /**
+   * The node is Ready, or not, from now on. The first record of a node is its join. Repeating the
+   * same changes nothing.
+   */
   record(nodeId: NodeId, ready: boolean, nowMs: number): void;
   /** 0 to 1 in steps of 1/32; 1 for a node never recorded. */
   score(nodeId: NodeId, nowMs: number): number;
@@ -19,7 +23,10 @@ const WINDOW_MS = 3_600_000;
 const HOLD_MS = 10_000;
 /** Steps between 0 and 1. */
 const STEPS = 32;
-/** More outages than this in an hour are merged, the oldest first, gap included; such a node is no better than that. */
+/**
+ * More outages than this in an hour are merged, the oldest first, gap included; such a node is no
+ * better than that.
+ */
 const MAX_OUTAGES = 128;
 
 interface Outage {
@@ -40,7 +47,11 @@ export function createReliability(): Reliability {
   return {
     record(nodeId, ready, nowMs) {
       let node = nodes.get(nodeId);
-      if (node === undefined) nodes.set(nodeId, (node = { joinedAt: nowMs, outages: [], score: 1, changedAt: -Infinity }));
+      if (node === undefined)
+        nodes.set(
+          nodeId,
+          (node = { joinedAt: nowMs, outages: [], score: 1, changedAt: -Infinity }),
+        );
       const last = node.outages.at(-1);
       const isOut = last?.to === Infinity;
       if (ready && isOut) last.to = nowMs;
@@ -66,7 +77,10 @@ export function createReliability(): Reliability {
 function readyShare({ joinedAt, outages }: History, nowMs: number): number {
   const from = Math.max(joinedAt, nowMs - WINDOW_MS);
   if (nowMs <= from) return 1;
-  const outMs = outages.reduce((sum, outage) => sum + Math.max(0, Math.min(outage.to, nowMs) - Math.max(outage.from, from)), 0);
+  const outMs = outages.reduce(
+    (sum, outage) => sum + Math.max(0, Math.min(outage.to, nowMs) - Math.max(outage.from, from)),
+    0,
+  );
   return 1 - outMs / (nowMs - from);
 }
 

@@ -4,14 +4,25 @@ import { createReplacementBrake, type LossCause, type Transition } from './index
 
 const node = (index: number) => toNodeId(`n${index}`);
 const lost = (count: number, atMs: number, cause: LossCause = 'silence', from = 0): Transition[] =>
-  Array.from({ length: count }, (_, index) => ({ kind: 'lost', nodeId: node(from + index), atMs, cause }));
+  Array.from({ length: count }, (_, index) => ({
+    kind: 'lost',
+    nodeId: node(from + index),
+    atMs,
+    cause,
+  }));
 const alive = (count: number, atMs: number): Transition[] =>
   Array.from({ length: count }, (_, index) => ({ kind: 'alive', nodeId: node(index), atMs }));
 
 function braked() {
   const brake = createReplacementBrake();
   brake.apply(lost(6, 0));
-  expect(brake.check(0, 4)).toMatchObject({ kind: 'holding', sinceMs: 0, untilMs: 300_000, silent: 6, of: 10 });
+  expect(brake.check(0, 4)).toMatchObject({
+    kind: 'holding',
+    sinceMs: 0,
+    untilMs: 300_000,
+    silent: 6,
+    of: 10,
+  });
   return brake;
 }
 
@@ -80,7 +91,12 @@ describe('ReplacementBrake', () => {
   it('holds on for nodes that fall silent meanwhile, however late', () => {
     const brake = braked();
     brake.apply(lost(2, 100_000, 'silence', 6));
-    expect(brake.check(100_000, 2)).toMatchObject({ kind: 'holding', sinceMs: 0, silent: 8, of: 10 });
+    expect(brake.check(100_000, 2)).toMatchObject({
+      kind: 'holding',
+      sinceMs: 0,
+      silent: 8,
+      of: 10,
+    });
   });
 
   it('never holds longer than 5 minutes on end, whatever is lost and found', () => {
@@ -95,7 +111,9 @@ describe('ReplacementBrake', () => {
           if (step.up !== up.has(step.node)) {
             const nodeId = node(step.node);
             brake.apply([
-              step.up ? { kind: 'alive', nodeId, atMs: nowMs } : { kind: 'lost', nodeId, atMs: nowMs, cause: 'silence' },
+              step.up
+                ? { kind: 'alive', nodeId, atMs: nowMs }
+                : { kind: 'lost', nodeId, atMs: nowMs, cause: 'silence' },
             ]);
             if (step.up) up.add(step.node);
             else up.delete(step.node);

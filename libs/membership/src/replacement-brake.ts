@@ -24,19 +24,24 @@ export type BrakeState =
     };
 
 /**
- * Holds replacement back when more than half of the nodes fall silent together: then it is likelier that the coordinator is
- * cut off than that they all died, and the survivors could not take the load anyway. Losses by reset do not count: a reset
- * is an answer of the other machine, silence is none.
+ * Holds replacement back when more than half of the nodes fall silent together: then it is likelier
+ * that the coordinator is cut off than that they all died, and the survivors could not take the
+ * load anyway. Losses by reset do not count: a reset is an answer of the other machine, silence is
+ * none.
  */
 export interface ReplacementBrake {
   /** Takes in what a sweep of the membership said. */
   apply(transitions: readonly Transition[]): void;
   /**
-   * Judges anew. Ends the hold when the silent are half or fewer, or after its longest time; those lost then do not brake again.
+   * Judges anew. Ends the hold when the silent are half or fewer, or after its longest time; those
+   * lost then do not brake again.
    * @param aliveCount - Nodes trusted now.
    */
   check(nowMs: number, aliveCount: number): BrakeState;
-  /** Somebody has made sure that these nodes are dead; without an argument, all that are silent. They count no more. */
+  /**
+   * Somebody has made sure that these nodes are dead; without an argument, all that are silent.
+   * They count no more.
+   */
   confirmLost(nodeIds?: Iterable<NodeId>): void;
 }
 
@@ -51,7 +56,8 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
   return {
     apply(transitions) {
       for (const transition of transitions) {
-        if (transition.kind === 'lost' && transition.cause === 'silence') silent.set(transition.nodeId, transition.atMs);
+        if (transition.kind === 'lost' && transition.cause === 'silence')
+          silent.set(transition.nodeId, transition.atMs);
         else silent.delete(transition.nodeId);
       }
     },
@@ -71,7 +77,14 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
       }
       if (sinceMs === undefined) return { kind: 'released' };
       const reason = `${silent.size} of ${of} nodes fell silent together`;
-      return { kind: 'holding', sinceMs, untilMs: sinceMs + holdMs, silent: silent.size, of, reason };
+      return {
+        kind: 'holding',
+        sinceMs,
+        untilMs: sinceMs + holdMs,
+        silent: silent.size,
+        of,
+        reason,
+      };
     },
     confirmLost,
   };

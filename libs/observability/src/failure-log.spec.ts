@@ -14,7 +14,9 @@ describe('createFailureLog', () => {
   it('writes a line with the cause of a failure', () => {
     const { lines, failed } = aFailureLog();
     failed('Get', new Error('disk', { cause: new Error('full') }));
-    expect(lines).toEqual([{ rpc: 'Get', error: 'disk', errorName: 'Error', causes: ['Error: full'] }]);
+    expect(lines).toEqual([
+      { rpc: 'Get', error: 'disk', errorName: 'Error', causes: ['Error: full'] },
+    ]);
   });
 
   it('writes five lines of one RPC in a row, then one each 10 s with the number of failures in between', async () => {

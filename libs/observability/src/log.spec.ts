@@ -11,7 +11,14 @@ const AT = Date.UTC(2026, 0, 2, 10, 20, 30, 400);
 
 function aLog(options: Partial<LogOptions> = {}) {
   const stream = new PassThrough();
-  const log = createLog({ level: 'debug', format: 'json', component: 'coordinator', stream, wallTime: () => AT, ...options });
+  const log = createLog({
+    level: 'debug',
+    format: 'json',
+    component: 'coordinator',
+    stream,
+    wallTime: () => AT,
+    ...options,
+  });
   const text = (): string => (stream.read() as Buffer | null)?.toString() ?? '';
   return {
     log,
@@ -35,7 +42,11 @@ describe('createLog', () => {
   });
 
   it.each([
-    { name: 'a child replaces the field of its parent', fields: { component: 'child' }, expected: { component: 'child' } },
+    {
+      name: 'a child replaces the field of its parent',
+      fields: { component: 'child' },
+      expected: { component: 'child' },
+    },
     {
       name: 'a field called message does not touch the message',
       fields: { message: 'field' },
@@ -49,7 +60,10 @@ describe('createLog', () => {
     {
       name: 'an error keeps its name and causes',
       fields: { reason: new TypeError('outer', { cause: new Error('inner') }) },
-      expected: { message: 'done', reason: { error: 'outer', errorName: 'TypeError', causes: ['Error: inner'] } },
+      expected: {
+        message: 'done',
+        reason: { error: 'outer', errorName: 'TypeError', causes: ['Error: inner'] },
+      },
     },
     { name: 'big integers are texts', fields: { revision: 12n }, expected: { revision: '12' } },
     { name: 'undefined is left out', fields: { a: undefined, b: null }, expected: { b: null } },
@@ -79,14 +93,19 @@ describe('createLog', () => {
   it('is one line of readable text in the pretty format, whatever the values hold', () => {
     const { log, text } = aLog({ format: 'pretty' });
     log.info('node joined', { nodeId: 'n-1', note: 'two\nlines \u001b[31m', list: [1] });
-    expect(text()).toBe('10:20:30.400 INFO  [coordinator] node joined nodeId=n-1 note="two\\nlines \\u001b[31m" list=[1]\n');
+    expect(text()).toBe(
+      '10:20:30.400 INFO  [coordinator] node joined nodeId=n-1 note="two\\nlines \\u001b[31m" list=[1]\n',
+    );
   });
 
   it('writes one JSON line for any fields', () => {
     const { log, text } = aLog();
     fc.assert(
       fc.property(
-        fc.dictionary(fc.string(), fc.anything({ withBigInt: true, withMap: true, withSet: true, withDate: true })),
+        fc.dictionary(
+          fc.string(),
+          fc.anything({ withBigInt: true, withMap: true, withSet: true, withDate: true }),
+        ),
         (fields) => {
           log.info('line', fields);
           const written = text();
@@ -100,7 +119,8 @@ describe('createLog', () => {
 
   it('survives a stream that fails', async () => {
     const broken = new Writable({
-      write: (_chunk, _encoding, done) => done(Object.assign(new Error('closed'), { code: 'EPIPE' })),
+      write: (_chunk, _encoding, done) =>
+        done(Object.assign(new Error('closed'), { code: 'EPIPE' })),
     });
     const log = createLog({ level: 'info', format: 'json', component: 'x', stream: broken });
     log.info('first');
@@ -117,7 +137,14 @@ describe('createLog', () => {
       log.info('ready');
       process.on('message', () => { for (let i = 0; i < 1000; i += 1) log.info('nobody reads this'); setImmediate(() => process.exit(7)); });
     `;
-    const args = ['--import', 'tsx', '--conditions=@cloudless/source', '--input-type=module', '-e', script];
+    const args = [
+      '--import',
+      'tsx',
+      '--conditions=@cloudless/source',
+      '--input-type=module',
+      '-e',
+      script,
+    ];
     const child = spawn(process.execPath, args, {
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
       env: { PATH: process.env['PATH'] },
@@ -134,7 +161,14 @@ describe('createLog', () => {
     const folder = mkdtempSync(join(tmpdir(), 'log-'));
     try {
       const file = join(folder, 'deep', 'log.jsonl');
-      const log = createLog({ level: 'info', format: 'pretty', component: 'agent', stream: null, file, wallTime: () => AT });
+      const log = createLog({
+        level: 'info',
+        format: 'pretty',
+        component: 'agent',
+        stream: null,
+        file,
+        wallTime: () => AT,
+      });
       for (let index = 0; index < 500; index += 1) log.info('line', { index });
       await log.close();
       const indexes = readFileSync(file, 'utf8')
@@ -149,8 +183,19 @@ describe('createLog', () => {
   });
 
   it('says at once when its file cannot be written', () => {
-    expect(() => createLog({ level: 'info', format: 'json', component: 'x', stream: null, file: '/dev/null/log' })).toThrow(
-      expect.objectContaining({ kind: 'precondition', message: expect.stringContaining('/dev/null/log') }),
+    expect(() =>
+      createLog({
+        level: 'info',
+        format: 'json',
+        component: 'x',
+        stream: null,
+        file: '/dev/null/log',
+      }),
+    ).toThrow(
+      expect.objectContaining({
+        kind: 'precondition',
+        message: expect.stringContaining('/dev/null/log'),
+      }),
     );
   });
 });

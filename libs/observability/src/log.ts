@@ -19,7 +19,10 @@ export interface LogOptions {
   readonly file?: string;
   /** Milliseconds since the Unix epoch, for `time`; default the machine's clock. */
   readonly wallTime?: () => number;
-  /** Fields of every line, asked for when it is written, as the trace that runs then; those of the line win. */
+  /**
+   * Fields of every line, asked for when it is written, as the trace that runs then; those of the
+   * line win.
+   */
   readonly moment?: () => LogFields;
 }
 
@@ -33,20 +36,35 @@ const MAX_FILE_BYTES = 10 * 1024 * 1024;
 const MAX_FILES = 6;
 
 /**
- * Creates a log on winston. A child's field replaces the parent's of the same name, a line's those of both; a field may have any name, also
- * `message`; errors among the fields keep their causes; secrets are left out (`toSafeFields`).
- * A stream or file that fails, as standard output does when its reader has gone, loses its lines and nothing else.
+ * Creates a log on winston. A child's field replaces the parent's of the same name, a line's those
+ * of both; a field may have any name, also `message`; errors among the fields keep their causes;
+ * secrets are left out (`toSafeFields`). A stream or file that fails, as standard output does when
+ * its reader has gone, loses its lines and nothing else.
  * @throws CloudlessError `precondition` when the file cannot be opened.
  */
 export function createLog(options: LogOptions): ClosableLog {
-  const { level, format, component, stream = process.stdout, file, wallTime = Date.now, moment = () => ({}) } = options;
+  const {
+    level,
+    format,
+    component,
+    stream = process.stdout,
+    file,
+    wallTime = Date.now,
+    moment = () => ({}),
+  } = options;
   const transports: winston.transport[] = [];
   if (stream !== null) transports.push(streamTransport(stream, format));
   if (file !== undefined) transports.push(fileTransport(file));
-  const logger = winston.createLogger({ level, levels: LEVELS, transports, silent: transports.length === 0 });
+  const logger = winston.createLogger({
+    level,
+    levels: LEVELS,
+    transports,
+    silent: transports.length === 0,
+  });
   logger.on('error', ignore);
   const write = (line: LogLine): void => {
-    // The fields travel as one value, and each transport's format unfolds them: winston never sees their names.
+    // The fields travel as one value, and each transport's format unfolds them: winston never sees
+    // their names.
     if (!logger.writableEnded && logger.isLevelEnabled(line.level))
       logger.log({ level: line.level, message: line.message, line });
   };
@@ -54,7 +72,10 @@ export function createLog(options: LogOptions): ClosableLog {
     if (logger.writableEnded) return;
     const finished = new Promise<void>((resolve) => logger.once('finish', () => resolve()));
     const flushed = transports.map(
-      (transport) => new Promise<void>((resolve) => transport.once('finish', () => resolve()).once('error', () => resolve())),
+      (transport) =>
+        new Promise<void>((resolve) =>
+          transport.once('finish', () => resolve()).once('error', () => resolve()),
+        ),
     );
     logger.end();
     await Promise.all([finished, ...flushed]);
@@ -94,7 +115,12 @@ class WinstonLog implements Log {
   }
 
   private put(level: LogLevel, message: string, fields: LogFields = {}): void {
-    this.write({ level, message, timeMs: this.wallTime(), fields: { ...this.moment(), ...this.base, ...fields } });
+    this.write({
+      level,
+      message,
+      timeMs: this.wallTime(),
+      fields: { ...this.moment(), ...this.base, ...fields },
+    });
   }
 }
 
@@ -110,9 +136,16 @@ function formatWith(toText: (line: LogLine) => string): winston.Logform.Format {
   })();
 }
 
-function streamTransport(stream: NodeJS.WritableStream, format: 'json' | 'pretty'): winston.transport {
+function streamTransport(
+  stream: NodeJS.WritableStream,
+  format: 'json' | 'pretty',
+): winston.transport {
   stream.on('error', ignore); // EPIPE of a closed standard output would end the process
-  return new winston.transports.Stream({ stream, eol: '\n', format: formatWith(format === 'json' ? toJsonLine : toPrettyLine) });
+  return new winston.transports.Stream({
+    stream,
+    eol: '\n',
+    format: formatWith(format === 'json' ? toJsonLine : toPrettyLine),
+  });
 }
 
 function fileTransport(file: string): winston.transport {
@@ -120,9 +153,13 @@ function fileTransport(file: string): winston.transport {
     makeDirectorySync(dirname(file), 0o700);
     closeSync(openSync(file, 'a', 0o600));
   } catch (cause) {
-    throw new CloudlessError('precondition', `cannot write the log file ${file}; choose another or make its folder writable`, {
-      cause,
-    });
+    throw new CloudlessError(
+      'precondition',
+      `cannot write the log file ${file}; choose another or make its folder writable`,
+      {
+        cause,
+      },
+    );
   }
   const options = { flags: 'a', mode: 0o600 };
   const transport = new winston.transports.File({

@@ -1,9 +1,14 @@
 import type { Clock } from '@cloudless/base';
 import type { Metrics } from './metrics.js';
 
-/** Measures how late this process runs what is due: while it lags, silence of others proves nothing. */
+/**
+ * Measures how late this process runs what is due: while it lags, silence of others proves nothing.
+ */
 export interface LoopLagMeter {
-  /** The longest delay of a timer since the last call, in milliseconds, 0 or more; one that is late right now counts too. */
+  /**
+   * The longest delay of a timer since the last call, in milliseconds, 0 or more; one that is late
+   * right now counts too.
+   */
   takeMaxMs(): number;
   /** Stops measuring; later calls answer 0. */
   close(): void;
@@ -13,9 +18,10 @@ export interface LoopLagMeter {
 const SAMPLE_MS = 20;
 
 /**
- * Starts to measure. (Node's own `monitorEventLoopDelay` forgets when it last looked each time it is reset, so it misses the very delay that
- * follows.)
- * @param metrics - When given, `cloudless_event_loop_lag_seconds` shows the longest delay between two scrapes, by its own measure.
+ * Starts to measure. (Node's own `monitorEventLoopDelay` forgets when it last looked each time it
+ * is reset, so it misses the very delay that follows.)
+ * @param metrics - When given, `cloudless_event_loop_lag_seconds` shows the longest delay between
+ *   two scrapes, by its own measure.
  */
 export function startLoopLagMeter(clock: Clock, metrics?: Metrics): LoopLagMeter {
   const meter = measure(clock);
@@ -54,7 +60,8 @@ function measure(clock: Clock): LoopLagMeter {
       look();
       const taken = maxMs;
       maxMs = 0;
-      dueAt = Math.max(dueAt, clock.now()); // what was taken is not counted again when the late timer fires
+      // what was taken is not counted again when the late timer fires
+      dueAt = Math.max(dueAt, clock.now());
       return taken;
     },
     close: () => {

@@ -4,14 +4,22 @@ import { MAX_SERIES } from './metrics.js';
 describe('createMetrics', () => {
   it('writes what the README shows', async () => {
     const metrics = createMetrics();
-    const commits = metrics.counter({ name: 'cloudless_commits_total', help: 'Commits.', labels: ['result'] });
+    const commits = metrics.counter({
+      name: 'cloudless_commits_total',
+      help: 'Commits.',
+      labels: ['result'],
+    });
     commits.add(2, { result: 'done' });
     metrics.gauge({ name: 'cloudless_nodes', help: 'Nodes.' }).set(3);
-    metrics.histogram({ name: 'cloudless_pass_seconds', help: 'Passes.', buckets: [0.1, 1] }).observe(0.5);
+    metrics
+      .histogram({ name: 'cloudless_pass_seconds', help: 'Passes.', buckets: [0.1, 1] })
+      .observe(0.5);
     const text = await metrics.expose();
     expect(text).toContain('cloudless_commits_total{result="done"} 2\n');
     expect(text).toContain('cloudless_nodes 3\n');
-    expect(text).toContain('cloudless_pass_seconds_bucket{le="0.1"} 0\ncloudless_pass_seconds_bucket{le="1"} 1\n');
+    expect(text).toContain(
+      'cloudless_pass_seconds_bucket{le="0.1"} 0\ncloudless_pass_seconds_bucket{le="1"} 1\n',
+    );
   });
 
   it('keeps registries apart, and gives the same metric for the same name', async () => {
@@ -27,7 +35,9 @@ describe('createMetrics', () => {
   it('refuses a name that is taken by another kind, and a counter without _total', () => {
     const metrics = createMetrics();
     metrics.counter({ name: 'cloudless_x_total', help: 'X.' });
-    expect(() => metrics.gauge({ name: 'cloudless_x_total', help: 'X.' })).toThrow('already been registered');
+    expect(() => metrics.gauge({ name: 'cloudless_x_total', help: 'X.' })).toThrow(
+      'already been registered',
+    );
     expect(() => metrics.counter({ name: 'cloudless_x', help: 'X.' })).toThrow('ends in _total');
   });
 
@@ -36,7 +46,9 @@ describe('createMetrics', () => {
     const gauge = metrics.gauge({ name: 'cloudless_g', help: 'G.', labels: ['id'] });
     for (let id = 0; id <= MAX_SERIES; id += 1) gauge.set(1, { id: `n${id}` });
     expect(await metrics.expose()).not.toContain(`n${MAX_SERIES}"`);
-    expect(await metrics.expose()).toContain('cloudless_metrics_dropped_total{metric="cloudless_g"} 1\n');
+    expect(await metrics.expose()).toContain(
+      'cloudless_metrics_dropped_total{metric="cloudless_g"} 1\n',
+    );
     gauge.remove({ id: 'n0' });
     gauge.set(5, { id: 'late' });
     expect(await metrics.expose()).toContain('cloudless_g{id="late"} 5\n');

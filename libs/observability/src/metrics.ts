@@ -3,7 +3,10 @@ import * as prom from 'prom-client';
 
 /** Metrics of one process or, in tests, of one part of it. */
 export interface Metrics extends Meter {
-  /** Everything in the Prometheus text format, version 0.0.4. A collector that fails loses its own values only. */
+  /**
+   * Everything in the Prometheus text format, version 0.0.4. A collector that fails loses its own
+   * values only.
+   */
   expose(): Promise<string>;
   /** What was asked for so far, without the metrics of the process itself. */
   registered(): readonly RegisteredMetric[];
@@ -20,7 +23,10 @@ export interface MetricsOptions {
   readonly process?: boolean;
 }
 
-/** Label sets that one metric keeps. More mean that a label takes its values from users: the memory of it would grow without end. */
+/**
+ * Label sets that one metric keeps. More mean that a label takes its values from users: the memory
+ * of it would grow without end.
+ */
 export const MAX_SERIES = 2_000;
 
 /** Creates metrics with a registry of their own. */
@@ -43,7 +49,11 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     registers: [registry],
   });
 
-  const once = <Metric>(kind: RegisteredMetric['kind'], spec: MetricSpec, create: () => Metric): Metric => {
+  const once = <Metric>(
+    kind: RegisteredMetric['kind'],
+    spec: MetricSpec,
+    create: () => Metric,
+  ): Metric => {
     const key = `${kind} ${spec.name}`;
     const found = known.get(key) as Metric | undefined;
     if (found !== undefined) return found;
@@ -54,7 +64,8 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   };
   const boundedSeries = (name: string) => {
     const seen = new Set<string>();
-    const keyOf = (labels: Labels): string => JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
+    const keyOf = (labels: Labels): string =>
+      JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
     const fits = (labels: Labels): boolean => {
       const key = keyOf(labels);
       const room = seen.has(key) || seen.size < MAX_SERIES;
@@ -93,9 +104,16 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
       }),
     histogram: (spec) =>
       once('histogram', spec, () => {
-        const metric = new prom.Histogram({ ...toConfig(spec), buckets: [...spec.buckets], registers: [registry] });
+        const metric = new prom.Histogram({
+          ...toConfig(spec),
+          buckets: [...spec.buckets],
+          registers: [registry],
+        });
         const { fits } = boundedSeries(spec.name);
-        return { observe: (value, labels = {}) => (fits(labels) ? metric.observe(labels, value) : undefined) };
+        return {
+          observe: (value, labels = {}) =>
+            fits(labels) ? metric.observe(labels, value) : undefined,
+        };
       }),
     onExpose: (collect) => {
       const own = async (): Promise<void> => collect();

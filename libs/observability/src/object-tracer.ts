@@ -1,4 +1,10 @@
-import { errorMessageOf, type Clock, type OpenSpan, type SpanAttributes, type Tracer } from '@cloudless/base';
+import {
+  errorMessageOf,
+  type Clock,
+  type OpenSpan,
+  type SpanAttributes,
+  type Tracer,
+} from '@cloudless/base';
 import {
   ROOT_CONTEXT,
   SpanStatusCode,
@@ -23,10 +29,16 @@ export class ObjectTracer implements Tracer {
     private readonly clock: Clock,
   ) {}
 
-  run<Result>(name: string, attributes: SpanAttributes, work: () => Promise<Result>): Promise<Result> {
+  run<Result>(
+    name: string,
+    attributes: SpanAttributes,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
     const active = context.active();
     // A loop that a call has woken goes on in the call's context long after that has ended.
-    return isRecording(trace.getSpan(active)) ? this.within(active, name, attributes, work) : work();
+    return isRecording(trace.getSpan(active))
+      ? this.within(active, name, attributes, work)
+      : work();
   }
 
   mark(key: string): void {
@@ -34,14 +46,24 @@ export class ObjectTracer implements Tracer {
     const span = trace.getSpan(active);
     if (!isRecording(span)) return;
     this.marks.delete(key);
-    this.marks.set(key, { context: trace.setSpanContext(ROOT_CONTEXT, span.spanContext()), atMs: this.clock.now() });
+    this.marks.set(key, {
+      context: trace.setSpanContext(ROOT_CONTEXT, span.spanContext()),
+      atMs: this.clock.now(),
+    });
     const [oldest] = this.marks.keys();
     if (this.marks.size > MAX_MARKS && oldest !== undefined) this.marks.delete(oldest);
   }
 
-  follow<Result>(key: string, name: string, attributes: SpanAttributes, work: () => Promise<Result>): Promise<Result> {
+  follow<Result>(
+    key: string,
+    name: string,
+    attributes: SpanAttributes,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
     const marked = this.markOf(key);
-    return marked === undefined ? context.with(ROOT_CONTEXT, work) : this.within(marked, name, attributes, work);
+    return marked === undefined
+      ? context.with(ROOT_CONTEXT, work)
+      : this.within(marked, name, attributes, work);
   }
 
   begin(key: string, name: string, attributes: SpanAttributes): OpenSpan | undefined {
@@ -84,6 +106,7 @@ export function isRecording(span: Span | undefined): span is Span {
 /** Ends a span; one that has ended stays as it is. */
 export function endSpan(span: Span, failure?: unknown): void {
   if (!span.isRecording()) return;
-  if (failure !== undefined) span.setStatus({ code: SpanStatusCode.ERROR, message: errorMessageOf(failure) });
+  if (failure !== undefined)
+    span.setStatus({ code: SpanStatusCode.ERROR, message: errorMessageOf(failure) });
   span.end();
 }

@@ -10,13 +10,18 @@ export const otlpEndpointField: ConfigField<string | undefined> = {
     if (raw === '') return { value: undefined };
     const url = typeof raw === 'string' && URL.canParse(raw) ? new URL(raw) : undefined;
     if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.search !== '') {
-      return { problem: `"${String(raw)}" must be the base address of an OTLP receiver for HTTP, such as http://127.0.0.1:4318` };
+      return {
+        problem: `"${String(raw)}" must be the base address of an OTLP receiver for HTTP, such as http://127.0.0.1:4318`,
+      };
     }
     return { value: url.href.replace(/\/+$/, '') };
   },
 };
 
-/** What the environment says of traces to every program, as the layer below a program's own settings. */
+/**
+ * What the environment says of traces to every program, as the layer below a program's own
+ * settings.
+ */
 export function otlpLayer(env: Readonly<Record<string, string | undefined>>) {
   const endpoint = env[OTLP_ENDPOINT_VARIABLE];
   return {

@@ -18,7 +18,13 @@ function aServer() {
     (level: string) =>
     (message: string, fields: LogFields = {}) =>
       void lines.push({ level, message, fields });
-  const log = { error: put('error'), warn: put('warn'), info: put('info'), debug: put('debug'), child: () => log };
+  const log = {
+    error: put('error'),
+    warn: put('warn'),
+    info: put('info'),
+    debug: put('debug'),
+    child: () => log,
+  };
   let open: () => void = () => undefined;
   const gate = new Promise<void>((resolve) => (open = resolve));
   const observer = createRpcObserver({ clock, log, meter, addressOf: () => '127.0.0.1' });
@@ -50,14 +56,26 @@ describe('createRpcObserver', () => {
       { name: 'web', requestId: 'r1' },
       { headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-01` } },
     );
-    expect(await meter.read('cloudless_rpc_calls_total', { method: 'ScaleWorkload', code: 'ok' })).toBe(1);
+    expect(
+      await meter.read('cloudless_rpc_calls_total', { method: 'ScaleWorkload', code: 'ok' }),
+    ).toBe(1);
     expect(await meter.read('cloudless_rpc_duration_seconds', { method: 'ScaleWorkload' })).toBe(1);
-    const fields = { rpc: 'cloudless.api.CoordinatorService/ScaleWorkload', code: 'ok', durationMs: 250 };
+    const fields = {
+      rpc: 'cloudless.api.CoordinatorService/ScaleWorkload',
+      code: 'ok',
+      durationMs: 250,
+    };
     expect(lines).toEqual([
       {
         level: 'debug',
         message: 'call ended',
-        fields: { ...fields, principal: 'anonymous', address: '127.0.0.1', requestId: 'r1', traceId },
+        fields: {
+          ...fields,
+          principal: 'anonymous',
+          address: '127.0.0.1',
+          requestId: 'r1',
+          traceId,
+        },
       },
     ]);
   });

@@ -1,6 +1,19 @@
 import { codeName, traceIdOf } from '@cloudless/api';
-import { DURATION_BUCKETS, Throttle, noMeter, type Clock, type Log, type Meter } from '@cloudless/base';
-import { Code, ConnectError, type Interceptor, type StreamRequest, type UnaryRequest } from '@connectrpc/connect';
+import {
+  DURATION_BUCKETS,
+  Throttle,
+  noMeter,
+  type Clock,
+  type Log,
+  type Meter,
+} from '@cloudless/base';
+import {
+  Code,
+  ConnectError,
+  type Interceptor,
+  type StreamRequest,
+  type UnaryRequest,
+} from '@connectrpc/connect';
 
 /** Needs of {@link createRpcObserver}. */
 export interface RpcObserverOptions {
@@ -14,11 +27,22 @@ export interface RpcObserverOptions {
 
 /** There are no identities yet. */
 const PRINCIPAL = 'anonymous';
-/** Failures of one method with one code that are logged in a row, and from then on one each so many milliseconds. */
+/**
+ * Failures of one method with one code that are logged in a row, and from then on one each so many
+ * milliseconds.
+ */
 const WARNINGS = { burst: 5, everyMs: 10_000 };
 
-/** Counts, times and logs the calls that a server answers: one line each at debug, what failed at warn. Outermost but for traces. */
-export function createRpcObserver({ clock, log, meter = noMeter, addressOf }: RpcObserverOptions): Interceptor {
+/**
+ * Counts, times and logs the calls that a server answers: one line each at debug, what failed at
+ * warn. Outermost but for traces.
+ */
+export function createRpcObserver({
+  clock,
+  log,
+  meter = noMeter,
+  addressOf,
+}: RpcObserverOptions): Interceptor {
   const warnings = new Throttle({ clock, ...WARNINGS });
   const calls = meter.counter({
     name: 'cloudless_rpc_calls_total',
@@ -51,11 +75,18 @@ export function createRpcObserver({ clock, log, meter = noMeter, addressOf }: Rp
     calls.add(1, { method, code });
     const durationMs = Math.round((clock.now() - beganMs) * 1_000) / 1_000;
     if (!request.stream) duration.observe(durationMs / 1_000, { method });
-    const fields = { rpc: `${request.service.typeName}/${method}`, code, durationMs, ...callerOf(request, addressOf?.(request)) };
-    if (failure === undefined || code === codeName(Code.Canceled)) return log.debug('call ended', fields);
+    const fields = {
+      rpc: `${request.service.typeName}/${method}`,
+      code,
+      durationMs,
+      ...callerOf(request, addressOf?.(request)),
+    };
+    if (failure === undefined || code === codeName(Code.Canceled))
+      return log.debug('call ended', fields);
     const throttled = warnings.take(`${method} ${code}`);
     const reason = ConnectError.from(failure.reason).rawMessage;
-    if (throttled.passes) log.warn('call failed', { ...fields, reason, repeated: throttled.left?.count });
+    if (throttled.passes)
+      log.warn('call failed', { ...fields, reason, repeated: throttled.left?.count });
     else log.debug('call failed', { ...fields, reason });
   };
   return (next) => async (request) => {
@@ -81,7 +112,10 @@ export function createRpcObserver({ clock, log, meter = noMeter, addressOf }: Rp
 function callerOf(request: UnaryRequest | StreamRequest, address: string | undefined) {
   const traceId = traceIdOf(request.header);
   const message: unknown = request.stream ? {} : request.message;
-  const requestId = typeof message === 'object' && message !== null && 'requestId' in message ? message.requestId : '';
+  const requestId =
+    typeof message === 'object' && message !== null && 'requestId' in message
+      ? message.requestId
+      : '';
   return {
     principal: PRINCIPAL,
     ...(address === undefined || address === '' ? {} : { address }),

@@ -19,9 +19,12 @@ describe('toSafeFields', () => {
     expect(toSafeFields({ a: new Map([[key, 's3cr3t']]) })).toEqual({ a: { [key]: REDACTED } });
   });
 
-  it.each(['tokenId', 'secretName', 'tokenCount', 'nodeId', 'key', 'author'])('keeps the value of %s', (key) => {
-    expect(toSafeFields({ [key]: 'shown' })).toEqual({ [key]: 'shown' });
-  });
+  it.each(['tokenId', 'secretName', 'tokenCount', 'nodeId', 'key', 'author'])(
+    'keeps the value of %s',
+    (key) => {
+      expect(toSafeFields({ [key]: 'shown' })).toEqual({ [key]: 'shown' });
+    },
+  );
 
   it.each([
     {
@@ -30,20 +33,37 @@ describe('toSafeFields', () => {
       shown: `read ${REDACTED} done`,
     },
     { name: 'cut private keys', text: '-----BEGIN PRIVATE KEY-----\nMHc', shown: REDACTED },
-    { name: 'join tokens', text: 'used cl1.ab12.Zm9v_YmFy.0a1b, failed', shown: `used ${REDACTED}, failed` },
+    {
+      name: 'join tokens',
+      text: 'used cl1.ab12.Zm9v_YmFy.0a1b, failed',
+      shown: `used ${REDACTED}, failed`,
+    },
     { name: 'bearer tokens', text: 'Bearer abc.def-ghi= was sent', shown: `${REDACTED} was sent` },
-    { name: 'nothing else', text: 'cl1 is a prefix, a bearer is a person', shown: 'cl1 is a prefix, a bearer is a person' },
+    {
+      name: 'nothing else',
+      text: 'cl1 is a prefix, a bearer is a person',
+      shown: 'cl1 is a prefix, a bearer is a person',
+    },
   ])('finds $name in texts', ({ text, shown }) => {
-    expect(toSafeFields({ text, error: new Error(text) })).toEqual({ text: shown, error: { error: shown, errorName: 'Error' } });
+    expect(toSafeFields({ text, error: new Error(text) })).toEqual({
+      text: shown,
+      error: { error: shown, errorName: 'Error' },
+    });
   });
 
   it('cuts cycles, depth, bulk and long texts', () => {
     const cycle: Record<string, unknown> = {};
     cycle['self'] = cycle;
     expect(toSafeFields({ cycle })).toEqual({ cycle: { self: '[cycle]' } });
-    expect(JSON.stringify(toSafeFields({ a: { b: { c: { d: { e: { f: { g: 1 } } } } } } }))).toContain('[deep]');
+    expect(
+      JSON.stringify(toSafeFields({ a: { b: { c: { d: { e: { f: { g: 1 } } } } } } })),
+    ).toContain('[deep]');
     expect(toSafeFields({ bytes: new Uint8Array(9) })).toEqual({ bytes: '[9 bytes]' });
-    expect((toSafeFields({ list: Array.from({ length: 150 }, () => 0) })['list'] as unknown[]).at(-1)).toBe('[50 more]');
-    expect(String(toSafeFields({ text: 'x'.repeat(10_000) })['text'])).toHaveLength(8_192 + '... (10000 characters)'.length);
+    expect(
+      (toSafeFields({ list: Array.from({ length: 150 }, () => 0) })['list'] as unknown[]).at(-1),
+    ).toBe('[50 more]');
+    expect(String(toSafeFields({ text: 'x'.repeat(10_000) })['text'])).toHaveLength(
+      8_192 + '... (10000 characters)'.length,
+    );
   });
 });

@@ -3,34 +3,54 @@ import { errorFields, type LogFields } from '@cloudless/base';
 /** What stands where a secret was. */
 export const REDACTED = '[redacted]';
 
-/** Keys whose values are secrets, in any spelling; but the id, name or count of a secret is none. */
-const SECRET_KEY = /token|secret|passw(or)?d|passphrase|authorization|cookie|credential|private_?-?key|api_?-?key/i;
+/**
+ * Keys whose values are secrets, in any spelling; but the id, name or count of a secret is none.
+ */
+const SECRET_KEY =
+  /token|secret|passw(or)?d|passphrase|authorization|cookie|credential|private_?-?key|api_?-?key/i;
 const HARMLESS_KEY = /(id|ids|name|names|count|version|kind)$/i;
 
-/** Secrets that are known by their form: PEM private keys, join tokens (`cl1.<id>.<random>.<hash>`), bearer tokens. */
+/**
+ * Secrets that are known by their form: PEM private keys, join tokens (`cl1.<id>.<random>.<hash>`),
+ * bearer tokens.
+ */
 const SECRET_TEXT =
   /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)|\bcl1\.[\w.-]+|\bBearer\s+[\w.~+/=-]+/g;
 
-/** Deeper values, longer texts and longer lists are cut: a log line is read by people and kept by machines. */
+/**
+ * Deeper values, longer texts and longer lists are cut: a log line is read by people and kept by
+ * machines.
+ */
 const MAX_DEPTH = 6;
 const MAX_TEXT = 8_192;
 const MAX_ITEMS = 100;
 
-/** Fields of a log line as plain JSON values, without secrets: big integers as text, errors with their causes, cycles and bulk cut. */
+/**
+ * Fields of a log line as plain JSON values, without secrets: big integers as text, errors with
+ * their causes, cycles and bulk cut.
+ */
 export function toSafeFields(fields: LogFields): Record<string, unknown> {
   return safeObject(fields, []);
 }
 
 /** A text without the secrets that are known by their form. */
 export function redactText(text: string): string {
-  const shown = text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}... (${text.length} characters)` : text;
+  const shown =
+    text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}... (${text.length} characters)` : text;
   return shown.replace(SECRET_TEXT, REDACTED);
 }
 
 function safeObject(value: object, parents: readonly object[]): Record<string, unknown> {
   const entries = Object.entries(value).flatMap(([key, item]): [string, unknown][] => {
     if (item === undefined || typeof item === 'function') return [];
-    return [[key, SECRET_KEY.test(key) && !HARMLESS_KEY.test(key) ? REDACTED : safeValue(item, [...parents, value])]];
+    return [
+      [
+        key,
+        SECRET_KEY.test(key) && !HARMLESS_KEY.test(key)
+          ? REDACTED
+          : safeValue(item, [...parents, value]),
+      ],
+    ];
   });
   return Object.fromEntries(entries);
 }
@@ -43,11 +63,18 @@ function safeValue(value: unknown, parents: readonly object[]): unknown {
   if (parents.includes(value)) return '[cycle]';
   if (parents.length >= MAX_DEPTH) return '[deep]';
   if (value instanceof Error) return safeObject(errorFields(value), parents);
-  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString();
+  if (value instanceof Date)
+    return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString();
   if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
-  if (value instanceof Map) return safeValue(Object.fromEntries([...value].map(([key, item]) => [String(key), item])), parents);
+  if (value instanceof Map)
+    return safeValue(
+      Object.fromEntries([...value].map(([key, item]) => [String(key), item])),
+      parents,
+    );
   if (value instanceof Set) return safeValue([...value], parents);
   if (!Array.isArray(value)) return safeObject(value, parents);
-  const items = value.slice(0, MAX_ITEMS).map((item) => safeValue(item, [...parents, value]) ?? null);
+  const items = value
+    .slice(0, MAX_ITEMS)
+    .map((item) => safeValue(item, [...parents, value]) ?? null);
   return value.length > MAX_ITEMS ? [...items, `[${value.length - MAX_ITEMS} more]`] : items;
 }

@@ -1,7 +1,11 @@
 import { Throttle, sleep } from '@cloudless/base';
 import { DiagLogLevel, ROOT_CONTEXT, context, diag, propagation, trace } from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
-import { BatchSpanProcessor, NodeTracerProvider, type TracerConfig } from '@opentelemetry/sdk-trace-node';
+import {
+  BatchSpanProcessor,
+  NodeTracerProvider,
+  type TracerConfig,
+} from '@opentelemetry/sdk-trace-node';
 import { ObjectTracer, isRecording } from './object-tracer.js';
 import { createClientTracing, createServerTracing } from './trace-interceptors.js';
 import type { Tracing, TracingOptions } from './tracing.js';
@@ -20,11 +24,22 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
   const failures = new Throttle({ clock, burst: 1, everyMs: 60_000 });
   const failed = (message: string): void => {
     const throttled = failures.take('export');
-    if (throttled.passes) log.warn('traces not sent', { endpoint, reason: message, repeated: throttled.left?.count ?? 0 });
+    if (throttled.passes)
+      log.warn('traces not sent', {
+        endpoint,
+        reason: message,
+        repeated: throttled.left?.count ?? 0,
+      });
   };
   const ignore = (): void => undefined;
-  diag.setLogger({ error: failed, warn: failed, info: ignore, debug: ignore, verbose: ignore }, DiagLogLevel.WARN);
-  const exporter = new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, '')}/v1/traces`, timeoutMillis: EXPORT_TIMEOUT_MS });
+  diag.setLogger(
+    { error: failed, warn: failed, info: ignore, debug: ignore, verbose: ignore },
+    DiagLogLevel.WARN,
+  );
+  const exporter = new OTLPTraceExporter({
+    url: `${endpoint.replace(/\/+$/, '')}/v1/traces`,
+    timeoutMillis: EXPORT_TIMEOUT_MS,
+  });
   const provider = new NodeTracerProvider({
     resource: resourceOf(options),
     spanProcessors: [
@@ -51,7 +66,10 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
       context.with(ROOT_CONTEXT, async () => {
         const given = new AbortController();
         const limit = sleep(clock, CLOSE_WITHIN_MS, given.signal).catch(ignore);
-        await Promise.race([provider.shutdown().catch((reason: unknown) => failed(String(reason))), limit]);
+        await Promise.race([
+          provider.shutdown().catch((reason: unknown) => failed(String(reason))),
+          limit,
+        ]);
         given.abort();
         for (const part of [trace, context, propagation, diag]) part.disable();
       }),
@@ -59,11 +77,22 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
 }
 
 /** What every span says of its process (OpenTelemetry semantic conventions, "Service"). */
-function resourceOf({ service, version, instance }: TracingOptions): NonNullable<TracerConfig['resource']> {
-  const attributes = { 'service.name': service, 'service.version': version, 'service.instance.id': instance };
+function resourceOf({
+  service,
+  version,
+  instance,
+}: TracingOptions): NonNullable<TracerConfig['resource']> {
+  const attributes = {
+    'service.name': service,
+    'service.version': version,
+    'service.instance.id': instance,
+  };
   const resource: NonNullable<TracerConfig['resource']> = {
     attributes,
-    merge: (other) => (other === null ? resource : { ...resource, attributes: { ...attributes, ...other.attributes } }),
+    merge: (other) =>
+      other === null
+        ? resource
+        : { ...resource, attributes: { ...attributes, ...other.attributes } },
     getRawAttributes: () => Object.entries(attributes),
   };
   return resource;

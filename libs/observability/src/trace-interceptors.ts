@@ -1,15 +1,34 @@
 import { codeName } from '@cloudless/api';
-import { Code, ConnectError, type Interceptor, type StreamRequest, type UnaryRequest } from '@connectrpc/connect';
-import { ROOT_CONTEXT, SpanKind, context, propagation, trace, type Context, type Span, type Tracer } from '@opentelemetry/api';
+import {
+  Code,
+  ConnectError,
+  type Interceptor,
+  type StreamRequest,
+  type UnaryRequest,
+} from '@connectrpc/connect';
+import {
+  ROOT_CONTEXT,
+  SpanKind,
+  context,
+  propagation,
+  trace,
+  type Context,
+  type Span,
+  type Tracer,
+} from '@opentelemetry/api';
 import { endSpan } from './object-tracer.js';
 
-/** Agents' own: they last as long as the node is connected, speak all the time, or know of no trace. Their spans would say nothing. */
+/**
+ * Agents' own: they last as long as the node is connected, speak all the time, or know of no trace.
+ * Their spans would say nothing.
+ */
 const UNTRACED = new Set(['Session', 'Heartbeat', 'Tunnel']);
 
 /** Continues the trace that the caller names, or begins one, and runs the handler within it. */
 export function createServerTracing(tracer: Tracer): Interceptor {
   return (next) => async (request) => {
-    if (UNTRACED.has(request.method.name) || !request.service.typeName.startsWith('cloudless.')) return next(request);
+    if (UNTRACED.has(request.method.name) || !request.service.typeName.startsWith('cloudless.'))
+      return next(request);
     const caller = propagation.extract(ROOT_CONTEXT, request.header, {
       keys: (header) => [...header.keys()],
       get: (header, key) => header.get(key) ?? undefined,
@@ -26,7 +45,9 @@ export function createClientTracing(tracer: Tracer): Interceptor {
     const active = context.active();
     const span = startSpan(tracer, request, SpanKind.CLIENT, active);
     const within = trace.setSpan(active, span);
-    propagation.inject(within, request.header, { set: (header, key, value) => header.set(key, value) });
+    propagation.inject(within, request.header, {
+      set: (header, key, value) => header.set(key, value),
+    });
     return traced(span, within, () => next(request));
   };
 }
@@ -34,12 +55,24 @@ export function createClientTracing(tracer: Tracer): Interceptor {
 type AnyRequest = UnaryRequest | StreamRequest;
 
 /** OpenTelemetry semantic conventions, "RPC". */
-function startSpan(tracer: Tracer, { service, method }: AnyRequest, kind: SpanKind, parent: Context): Span {
-  const attributes = { 'rpc.system': 'connect_rpc', 'rpc.service': service.typeName, 'rpc.method': method.name };
+function startSpan(
+  tracer: Tracer,
+  { service, method }: AnyRequest,
+  kind: SpanKind,
+  parent: Context,
+): Span {
+  const attributes = {
+    'rpc.system': 'connect_rpc',
+    'rpc.service': service.typeName,
+    'rpc.method': method.name,
+  };
   return tracer.startSpan(`${service.typeName}/${method.name}`, { kind, attributes }, parent);
 }
 
-/** Ends the span with the call; that of a stream when its last message was read, or its reader went away. */
+/**
+ * Ends the span with the call; that of a stream when its last message was read, or its reader went
+ * away.
+ */
 async function traced<Response extends { readonly stream: boolean; readonly message: unknown }>(
   span: Span,
   within: Context,
@@ -51,14 +84,21 @@ async function traced<Response extends { readonly stream: boolean; readonly mess
       endSpan(span);
       return response;
     }
-    return { ...response, message: tracedStream(response.message as AsyncIterable<unknown>, span, within) };
+    return {
+      ...response,
+      message: tracedStream(response.message as AsyncIterable<unknown>, span, within),
+    };
   } catch (reason) {
     endFailed(span, reason);
     throw reason;
   }
 }
 
-function tracedStream<Item>(items: AsyncIterable<Item>, span: Span, within: Context): AsyncIterable<Item> {
+function tracedStream<Item>(
+  items: AsyncIterable<Item>,
+  span: Span,
+  within: Context,
+): AsyncIterable<Item> {
   return {
     [Symbol.asyncIterator]: () => {
       const iterator = items[Symbol.asyncIterator]();

@@ -15,7 +15,10 @@ const clock: Clock = {
   },
 };
 
-/** Takes what is sent and keeps the bytes: names and ids of spans can be found in them without the schema. */
+/**
+ * Takes what is sent and keeps the bytes: names and ids of spans can be found in them without the
+ * schema.
+ */
 class Receiver {
   readonly requests: { readonly path: string; readonly body: Buffer }[] = [];
   private readonly server: Server;
@@ -73,7 +76,9 @@ afterEach(async () => {
   for (const part of opened.splice(0).reverse()) await part.close();
 });
 
-async function aReceiver(status?: number): Promise<{ readonly receiver: Receiver; readonly endpoint: string }> {
+async function aReceiver(
+  status?: number,
+): Promise<{ readonly receiver: Receiver; readonly endpoint: string }> {
   const receiver = new Receiver(status);
   const endpoint = await receiver.listen();
   opened.push(receiver);
@@ -108,11 +113,19 @@ describe('startTracing', () => {
       expect(tracing.logFields()).toEqual({ traceId: TRACE });
       await tracing.tracer.run('commit', {}, async () => undefined);
     });
-    await tracing.tracer.follow('other', 'not shown', {}, () => tracing.tracer.run('not shown', {}, async () => undefined));
+    await tracing.tracer.follow('other', 'not shown', {}, () =>
+      tracing.tracer.run('not shown', {}, async () => undefined),
+    );
     tracing.tracer.begin('w1', 'order start', {})?.end();
     await tracing.close();
     expect(receiver.requests.map(({ path }) => path)).toEqual(['/v1/traces']);
-    for (const text of ['ScaleWorkload', 'commit', 'reconcile workload', 'order start', 'cloudless-test'])
+    for (const text of [
+      'ScaleWorkload',
+      'commit',
+      'reconcile workload',
+      'order start',
+      'cloudless-test',
+    ])
       expect(receiver.has(text)).toBe(true);
     expect(receiver.has(Buffer.from(TRACE, 'hex'))).toBe(true);
     expect(receiver.has('not shown')).toBe(false);
@@ -124,14 +137,17 @@ describe('startTracing', () => {
     const inner = createRouterTransport(
       (router) =>
         router.service(CoordinatorService, {
-          getServerInfo: (_request, { requestHeader }) => ((heard = requestHeader.get('traceparent')), {}),
+          getServerInfo: (_request, { requestHeader }) => (
+            (heard = requestHeader.get('traceparent')),
+            {}
+          ),
         }),
       { transport: { interceptors: [tracing.clientInterceptor] } },
     );
-    await clientOf(tracing, async () => void (await createClient(CoordinatorService, inner).getServerInfo({}))).scaleWorkload(
-      { name: 'web' },
-      traceparent,
-    );
+    await clientOf(
+      tracing,
+      async () => void (await createClient(CoordinatorService, inner).getServerInfo({})),
+    ).scaleWorkload({ name: 'web' }, traceparent);
     expect(heard).toMatch(new RegExp(`^00-${TRACE}-[0-9a-f]{16}-01$`));
   });
 

@@ -3,7 +3,10 @@ import type { Interceptor } from '@connectrpc/connect';
 
 /** Needs of {@link startTracing}. */
 export interface TracingOptions {
-  /** Base address of an OTLP receiver that takes HTTP with protobuf, as in `http://127.0.0.1:4318`; undefined: nothing is traced. */
+  /**
+   * Base address of an OTLP receiver that takes HTTP with protobuf, as in `http://127.0.0.1:4318`;
+   * undefined: nothing is traced.
+   */
   readonly endpoint: string | undefined;
   /** What this program is: `cloudless-coordinator`. */
   readonly service: string;
@@ -40,8 +43,9 @@ export const noTracing: Tracing = {
 };
 
 /**
- * Starts to send traces. What sends them is loaded only when there is an endpoint. Whatever becomes of them is logged and nothing
- * else: calls never wait for it, and what waits to be sent is bounded.
+ * Starts to send traces. What sends them is loaded only when there is an endpoint. Whatever becomes
+ * of them is logged and nothing else: calls never wait for it, and what waits to be sent is
+ * bounded.
  */
 export async function startTracing(options: TracingOptions): Promise<Tracing> {
   if (options.endpoint === undefined) return noTracing;

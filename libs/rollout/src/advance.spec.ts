@@ -46,7 +46,10 @@ class World {
   /** One decision, and what comes of it. */
   step(changes: Partial<RolloutSituation> = {}): RolloutAdvance {
     const canonical = (version: number): number => this.sameAs.get(version) ?? version;
-    this.replicas = this.replicas.map((replica) => ({ ...replica, ready: !this.broken.has(replica.version) }));
+    this.replicas = this.replicas.map((replica) => ({
+      ...replica,
+      ready: !this.broken.has(replica.version),
+    }));
     const advance = advanceRollout(this.state, {
       settings: this.settings,
       version: this.version,
@@ -75,7 +78,11 @@ class World {
       if (round > 1_000) throw new Error(`never rests: ${JSON.stringify(this.state)}`);
       const before = this.state;
       const advance = this.step();
-      if (advance.decision.kind !== 'steps' && JSON.stringify(before) === JSON.stringify(this.state)) return advance;
+      if (
+        advance.decision.kind !== 'steps' &&
+        JSON.stringify(before) === JSON.stringify(this.state)
+      )
+        return advance;
       if (advance.rollBackTo !== undefined) return advance;
     }
   }
@@ -102,14 +109,24 @@ class World {
   }
 
   private stop(replicaId: string): void {
-    this.replicas = this.replicas.map((replica) => (replica.id === replicaId ? { ...replica, desired: 'stopped' } : replica));
+    this.replicas = this.replicas.map((replica) =>
+      replica.id === replicaId ? { ...replica, desired: 'stopped' } : replica,
+    );
     if (!this.holdsStops) this.letStop();
   }
 
   private create(version: number): void {
     const createdSequence = (this.made += 1);
     const id = toReplicaId(`w-${createdSequence}`);
-    this.replicas.push({ id, version, ready: false, desired: 'running', lost: false, draining: false, createdSequence });
+    this.replicas.push({
+      id,
+      version,
+      ready: false,
+      desired: 'running',
+      lost: false,
+      draining: false,
+      createdSequence,
+    });
   }
 }
 
@@ -124,7 +141,9 @@ function running(settings: Partial<RolloutSettings> = {}, want = 4): World {
 describe('a rollout', () => {
   it('begins, and is completed when nothing of another version is left', () => {
     const world = running().update(2);
-    expect(world.step()).toMatchObject({ state: { phase: 'inProgress', version: 2, fromVersion: 1, activeVersion: 1 } });
+    expect(world.step()).toMatchObject({
+      state: { phase: 'inProgress', version: 2, fromVersion: 1, activeVersion: 1 },
+    });
     world.run();
     expect(world.state).toMatchObject({ phase: 'completed', activeVersion: 2, reason: '' });
     expect([world.versions, world.told]).toEqual([
@@ -141,7 +160,11 @@ describe('a rollout', () => {
     const made = world.replicas.length;
     world.run();
     expect(made).toBeGreaterThan(0);
-    expect([world.versions, world.state.activeVersion, world.told]).toEqual([[3, 3, 3, 3], 3, ['started', 'completed']]);
+    expect([world.versions, world.state.activeVersion, world.told]).toEqual([
+      [3, 3, 3, 3],
+      3,
+      ['started', 'completed'],
+    ]);
   });
 
   it('keeps replicas whose template is wanted again', () => {
@@ -165,7 +188,11 @@ describe('a failing rollout', () => {
     expect(world.run().state.phase).toBe('inProgress');
     world.failures = 3;
     const before = world.versions;
-    expect(world.run().state).toMatchObject({ phase: 'failed', reason: 'new replicas failed 3 times', activeVersion: 1 });
+    expect(world.run().state).toMatchObject({
+      phase: 'failed',
+      reason: 'new replicas failed 3 times',
+      activeVersion: 1,
+    });
     expect(world.versions).toEqual(before);
     expect(world.told.filter((kind) => kind === 'failed')).toHaveLength(1);
   });
@@ -298,12 +325,19 @@ describe('a canary', () => {
     const world = running({ stages }).update(2);
     const first = world.run();
     expect(first.state).toMatchObject({ phase: 'paused', waitsForPromotion: true, stagesDone: 0 });
-    expect(first.state.reason).toBe('step 1 of 2: 1 of 4 replicas run version 2; waits for a promotion');
+    expect(first.state.reason).toBe(
+      'step 1 of 2: 1 of 4 replicas run version 2; waits for a promotion',
+    );
     expect(world.versions).toEqual([1, 1, 1, 2]);
     expect(world.later(3_600_000).run().state.phase).toBe('paused'); // no deadline runs meanwhile
     world.state = { ...world.state, promoted: true };
     const second = world.run();
-    expect(second.state).toMatchObject({ phase: 'inProgress', stagesDone: 1, promoted: false, untilMs: world.nowMs + 5_000 });
+    expect(second.state).toMatchObject({
+      phase: 'inProgress',
+      stagesDone: 1,
+      promoted: false,
+      untilMs: world.nowMs + 5_000,
+    });
     expect([world.versions, second.wakeAtMs]).toEqual([[1, 1, 2, 2], world.nowMs + 5_000]);
     world.later(4_999).run();
     expect(world.state.stagesDone).toBe(1);
@@ -352,7 +386,9 @@ describe('a canary', () => {
     expect(world.versions).toEqual([1, 2, 2, 2]);
     world.later(1_000).run();
     expect([world.versions, world.state.stagesDone]).toEqual([[1, 2, 2, 2], 1]);
-    expect(world.state.reason).toBe('step 2 of 2: 3 of 4 replicas run version 2; waits for a promotion');
+    expect(world.state.reason).toBe(
+      'step 2 of 2: 3 of 4 replicas run version 2; waits for a promotion',
+    );
   });
 
   it('waits also at a step that covers all', () => {
@@ -380,7 +416,9 @@ describe('a canary', () => {
   it('goes on waiting while a replica of the version before is replaced', () => {
     const world = running({ stages }).update(2);
     world.run();
-    world.replicas = world.replicas.filter(({ version, id }) => version !== 1 || id !== world.replicas[0]?.id);
+    world.replicas = world.replicas.filter(
+      ({ version, id }) => version !== 1 || id !== world.replicas[0]?.id,
+    );
     const { state } = world.step();
     expect(state).toMatchObject({ phase: 'paused', waitsForPromotion: true });
     expect(world.run().state.phase).toBe('paused');
@@ -409,7 +447,10 @@ describe('a pause', () => {
 
   it('is what limits without a move come to, until they are changed', () => {
     const world = running().update(2);
-    const stuck = { ...resolveLimits({ desired: 4, minAvailable: 4, maxSurge: 0 }), replicas: world.replicas };
+    const stuck = {
+      ...resolveLimits({ desired: 4, minAvailable: 4, maxSurge: 0 }),
+      replicas: world.replicas,
+    };
     expect(world.step({ observed: stuck }).state).toMatchObject({
       phase: 'paused',
       reason: 'max_surge 0 and min_available 4 of 4 leave no possible move',
@@ -428,7 +469,11 @@ describe('blue/green', () => {
     expect([world.versions, world.state.activeVersion]).toEqual([[1, 1, 1, 1, 2, 2, 2, 2], 1]);
     world.broken.delete(2);
     world.run();
-    expect(world.state).toMatchObject({ phase: 'inProgress', activeVersion: 2, untilMs: world.nowMs + 30_000 });
+    expect(world.state).toMatchObject({
+      phase: 'inProgress',
+      activeVersion: 2,
+      untilMs: world.nowMs + 30_000,
+    });
     expect(world.versions).toEqual([1, 1, 1, 1, 2, 2, 2, 2]);
     world.later(30_000).run();
     expect([world.versions, world.state.phase]).toEqual([[2, 2, 2, 2], 'completed']);
@@ -437,7 +482,11 @@ describe('blue/green', () => {
 
   it('waits for a promotion where that is asked for', () => {
     const world = running({ ...blueGreen, manualSwitch: true }).update(2);
-    expect(world.run().state).toMatchObject({ phase: 'paused', waitsForPromotion: true, activeVersion: 1 });
+    expect(world.run().state).toMatchObject({
+      phase: 'paused',
+      waitsForPromotion: true,
+      activeVersion: 1,
+    });
     world.later(3_600_000).run();
     world.state = { ...world.state, promoted: true };
     expect(world.run().state).toMatchObject({ activeVersion: 2, waitsForPromotion: false });
@@ -446,17 +495,25 @@ describe('blue/green', () => {
   it.each([
     { when: 'while the former set is kept', progressDeadlineMs: 10_000, former: 3 },
     { when: 'and the former set has gone meanwhile', progressDeadlineMs: 40_000, former: 0 },
-  ])('fails, and goes back, when the new set stops being ready $when', ({ progressDeadlineMs, former }) => {
-    const world = running({ ...blueGreen, onFailure: 'rollback', progressDeadlineMs }, 3).update(2);
-    world.run();
-    expect(world.later(5_000).run().state).toMatchObject({ activeVersion: 2, phase: 'inProgress' });
-    world.broken.add(2);
-    world.run();
-    world.later(progressDeadlineMs - 1).run();
-    expect(world.state.phase).toBe('inProgress');
-    expect(world.later(1).run()).toMatchObject({ rollBackTo: 1 });
-    expect(world.versions.filter((version) => version === 1)).toHaveLength(former);
-  });
+  ])(
+    'fails, and goes back, when the new set stops being ready $when',
+    ({ progressDeadlineMs, former }) => {
+      const world = running({ ...blueGreen, onFailure: 'rollback', progressDeadlineMs }, 3).update(
+        2,
+      );
+      world.run();
+      expect(world.later(5_000).run().state).toMatchObject({
+        activeVersion: 2,
+        phase: 'inProgress',
+      });
+      world.broken.add(2);
+      world.run();
+      world.later(progressDeadlineMs - 1).run();
+      expect(world.state.phase).toBe('inProgress');
+      expect(world.later(1).run()).toMatchObject({ rollBackTo: 1 });
+      expect(world.versions.filter((version) => version === 1)).toHaveLength(former);
+    },
+  );
 
   it('is told once when it waits for a promotion, and not as a resumption when it does no more', () => {
     const world = running({ ...blueGreen, manualSwitch: true }).update(2);
@@ -487,7 +544,10 @@ describe('blue/green', () => {
     world.run();
     world.settings = { ...world.settings, strategy: 'rollingUpdate' };
     const leaving = world.step();
-    expect(leaving.observed).toMatchObject({ version: 1, strategy: { kind: 'blueGreen', activeVersion: 1 } });
+    expect(leaving.observed).toMatchObject({
+      version: 1,
+      strategy: { kind: 'blueGreen', activeVersion: 1 },
+    });
     world.run();
     expect(world.state.strategy).toBe('rollingUpdate');
     world.broken.delete(2);

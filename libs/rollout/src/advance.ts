@@ -1,12 +1,18 @@
 import { nextSteps, type RolloutDecision } from './next-steps.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
 import { NO_ROLLOUT, isFirst, isSettled, readyOf, textOfMs, without } from './rollout-state.js';
-import type { RolloutAdvance, RolloutNews, RolloutSituation, RolloutState } from './rollout-state.js';
+import type {
+  RolloutAdvance,
+  RolloutNews,
+  RolloutSituation,
+  RolloutState,
+} from './rollout-state.js';
 import { hasOpenStage, passStages, reasonOf } from './stages.js';
 
 /**
- * Takes a rollout one decision further: begins it, passes its canary steps, lets it fail, and asks the planner for the next
- * moves. Pure: the caller keeps the state with the moves in one transaction, so that a crash between two decisions loses nothing.
+ * Takes a rollout one decision further: begins it, passes its canary steps, lets it fail, and asks
+ * the planner for the next moves. Pure: the caller keeps the state with the moves in one
+ * transaction, so that a crash between two decisions loses nothing.
  */
 export function advanceRollout(before: RolloutState, situation: RolloutSituation): RolloutAdvance {
   const news: RolloutNews[] = [];
@@ -14,7 +20,12 @@ export function advanceRollout(before: RolloutState, situation: RolloutSituation
   state = noteProgress(retried(followed(state, situation), situation, news), situation);
   const failure = failureOf(state, situation);
   if (failure !== undefined) {
-    state = { ...without(state, 'untilMs'), phase: 'failed', reason: failure, waitsForPromotion: false };
+    state = {
+      ...without(state, 'untilMs'),
+      phase: 'failed',
+      reason: failure,
+      waitsForPromotion: false,
+    };
     news.push({ kind: 'failed', message: `version ${state.version} failed: ${failure}` });
     if (goesBack(state, situation)) {
       state = { ...state, rollsBack: state.version };
@@ -40,7 +51,9 @@ function rewound(state: RolloutState, nowMs: number): RolloutState {
   return {
     ...state,
     progressAtMs: Math.min(progressAtMs, nowMs),
-    ...(stageReachedAtMs === undefined ? {} : { stageReachedAtMs: Math.min(stageReachedAtMs, nowMs) }),
+    ...(stageReachedAtMs === undefined
+      ? {}
+      : { stageReachedAtMs: Math.min(stageReachedAtMs, nowMs) }),
     ...(switchedAtMs === undefined ? {} : { switchedAtMs: Math.min(switchedAtMs, nowMs) }),
   };
 }
@@ -52,13 +65,20 @@ const STAND_STILL: RolloutDecision = {
   wakeOn: { kind: 'spec' },
 };
 
-function begun(state: RolloutState, situation: RolloutSituation, news: RolloutNews[]): RolloutState {
+function begun(
+  state: RolloutState,
+  situation: RolloutSituation,
+  news: RolloutNews[],
+): RolloutState {
   const { version, settings, nowMs, canonical } = situation;
   if (state.version === version) return state;
   const { activeVersion, strategy, rollsBack, fromVersion, switchedAtMs } = state;
   news.push({
     kind: 'started',
-    message: activeVersion === 0 ? `version ${version} is being started` : `version ${version} replaces version ${activeVersion}`,
+    message:
+      activeVersion === 0
+        ? `version ${version} is being started`
+        : `version ${version} replaces version ${activeVersion}`,
   });
   return {
     ...NO_ROLLOUT,
@@ -71,17 +91,24 @@ function begun(state: RolloutState, situation: RolloutSituation, news: RolloutNe
     progress: Number.MIN_SAFE_INTEGER,
     progressAtMs: nowMs,
     // Back to the version that served before and is kept for that: nobody has to be asked.
-    promoted: switchedAtMs !== undefined && fromVersion !== 0 && canonical(fromVersion) === canonical(version),
-    // This is the version that the rollback wrote when the one before failed; any other change ends a rollback.
+    promoted:
+      switchedAtMs !== undefined &&
+      fromVersion !== 0 &&
+      canonical(fromVersion) === canonical(version),
+    // This is the version that the rollback wrote when the one before failed; any other change ends
+    // a rollback.
     rollsBack: rollsBack === state.version ? rollsBack : 0,
   };
 }
 
 /**
- * Follows a change of the strategy. Into blue/green only from one serving version, as two cannot both be the active one; out of it
- * only when the set that does not serve has gone.
+ * Follows a change of the strategy. Into blue/green only from one serving version, as two cannot
+ * both be the active one; out of it only when the set that does not serve has gone.
  */
-function followed(state: RolloutState, { settings, observed, canonical }: RolloutSituation): RolloutState {
+function followed(
+  state: RolloutState,
+  { settings, observed, canonical }: RolloutSituation,
+): RolloutState {
   const { strategy } = settings;
   if (state.strategy === strategy) return state;
   const active = canonical(state.activeVersion === 0 ? state.version : state.activeVersion);
@@ -90,7 +117,11 @@ function followed(state: RolloutState, { settings, observed, canonical }: Rollou
   return free ? { ...without(state, 'switchedAtMs'), strategy } : state;
 }
 
-function retried(state: RolloutState, { failures, nowMs }: RolloutSituation, news: RolloutNews[]): RolloutState {
+function retried(
+  state: RolloutState,
+  { failures, nowMs }: RolloutSituation,
+  news: RolloutNews[],
+): RolloutState {
   if (!state.retry) return state;
   const next = { ...state, retry: false };
   if (isSettled(state)) return next;
@@ -103,7 +134,8 @@ function failureOf(state: RolloutState, situation: RolloutSituation): string | u
   const { settings, failures, nowMs, pausedByUser } = situation;
   if (state.phase !== 'inProgress' || pausedByUser) return undefined;
   const failed = failures - state.forgiven;
-  if (failed >= Math.max(1, settings.maxFailedNew)) return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
+  if (failed >= Math.max(1, settings.maxFailedNew))
+    return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
   const deadlineMs = deadlineOf(state, situation);
   if (deadlineMs !== undefined && nowMs >= deadlineMs)
     return `no progress for ${textOfMs(settings.progressDeadlineMs)}${state.reason === '' ? '' : `: ${state.reason}`}`;
@@ -112,15 +144,27 @@ function failureOf(state: RolloutState, situation: RolloutSituation): string | u
 
 /** When the rollout fails for want of progress; undefined while it waits for something else. */
 function deadlineOf(state: RolloutState, situation: RolloutSituation): number | undefined {
-  if (state.phase !== 'inProgress' || state.stageReachedAtMs !== undefined || awaitsStops(state, situation)) return undefined;
+  if (
+    state.phase !== 'inProgress' ||
+    state.stageReachedAtMs !== undefined ||
+    awaitsStops(state, situation)
+  )
+    return undefined;
   return state.progressAtMs + situation.settings.progressDeadlineMs;
 }
 
 /** Recreating begins by letting everything stop in its grace, which ends by itself. */
-function awaitsStops({ strategy, version }: RolloutState, { observed, canonical }: RolloutSituation): boolean {
+function awaitsStops(
+  { strategy, version }: RolloutState,
+  { observed, canonical }: RolloutSituation,
+): boolean {
   const wanted = canonical(version);
-  const isLeaving = (replica: RolloutReplica): boolean => replica.version !== wanted && replica.desired === 'stopped';
-  return strategy === 'recreate' && observed.replicas.some((replica) => !replica.lost && isLeaving(replica));
+  const isLeaving = (replica: RolloutReplica): boolean =>
+    replica.version !== wanted && replica.desired === 'stopped';
+  return (
+    strategy === 'recreate' &&
+    observed.replicas.some((replica) => !replica.lost && isLeaving(replica))
+  );
 }
 
 function goesBack(state: RolloutState, { settings, canonical }: RolloutSituation): boolean {
@@ -128,12 +172,20 @@ function goesBack(state: RolloutState, { settings, canonical }: RolloutSituation
   return canonical(state.fromVersion) !== canonical(state.version);
 }
 
-function observedOf(state: RolloutState, situation: RolloutSituation, updated: number | undefined): RolloutObserved {
+function observedOf(
+  state: RolloutState,
+  situation: RolloutSituation,
+  updated: number | undefined,
+): RolloutObserved {
   const { canonical, observed, pausedByUser } = situation;
   const wanted = canonical(state.version);
   const active = state.activeVersion === 0 ? wanted : canonical(state.activeVersion);
-  const paused = !isSettled(state) && (pausedByUser || (state.phase === 'failed' && !isFirst(state)));
-  const leaves = state.strategy === 'blueGreen' && situation.settings.strategy !== 'blueGreen' && !isSettled(state);
+  const paused =
+    !isSettled(state) && (pausedByUser || (state.phase === 'failed' && !isFirst(state)));
+  const leaves =
+    state.strategy === 'blueGreen' &&
+    situation.settings.strategy !== 'blueGreen' &&
+    !isSettled(state);
   return {
     ...observed,
     version: leaves ? active : wanted,
@@ -150,7 +202,8 @@ function strategyOf(
   updated: number | undefined,
 ): RolloutStrategy {
   if (state.strategy === 'recreate') return { kind: 'recreate' };
-  if (state.strategy === 'rollingUpdate') return { kind: 'rollingUpdate', ...(updated === undefined ? {} : { updated }) };
+  if (state.strategy === 'rollingUpdate')
+    return { kind: 'rollingUpdate', ...(updated === undefined ? {} : { updated }) };
   const kept = state.switchedAtMs !== undefined && nowMs - state.switchedAtMs < settings.pauseMs;
   const asks = settings.manualSwitch && !state.promoted && !isFirst(state) && state.rollsBack === 0;
   return {
@@ -161,17 +214,34 @@ function strategyOf(
   };
 }
 
-function switched(state: RolloutState, { nowMs, settings }: RolloutSituation, news: RolloutNews[]): RolloutState {
-  const kept = settings.pauseMs > 0 ? `; version ${state.activeVersion} is kept for ${textOfMs(settings.pauseMs)}` : '';
+function switched(
+  state: RolloutState,
+  { nowMs, settings }: RolloutSituation,
+  news: RolloutNews[],
+): RolloutState {
+  const kept =
+    settings.pauseMs > 0
+      ? `; version ${state.activeVersion} is kept for ${textOfMs(settings.pauseMs)}`
+      : '';
   news.push({ kind: 'switched', message: `traffic goes to version ${state.version} now${kept}` });
-  return { ...state, activeVersion: state.version, switchedAtMs: nowMs, promoted: false, waitsForPromotion: false };
+  return {
+    ...state,
+    activeVersion: state.version,
+    switchedAtMs: nowMs,
+    promoted: false,
+    waitsForPromotion: false,
+  };
 }
 
-/** More ready replicas of the wanted version, and fewer of others, than ever before in this rollout. */
+/**
+ * More ready replicas of the wanted version, and fewer of others, than ever before in this rollout.
+ */
 function noteProgress(state: RolloutState, situation: RolloutSituation): RolloutState {
   if (isSettled(state)) return state;
   const wanted = situation.canonical(state.version);
-  const others = situation.observed.replicas.filter((replica) => !replica.lost && replica.version !== wanted).length;
+  const others = situation.observed.replicas.filter(
+    (replica) => !replica.lost && replica.version !== wanted,
+  ).length;
   const progress = readyOf(situation) - others;
   const further = progress > state.progress;
   if (!further && !situation.changed) return state;
@@ -184,22 +254,28 @@ function concluded(
   decision: RolloutDecision,
   { news, waited }: { readonly news: RolloutNews[]; readonly waited: boolean },
 ): RolloutState {
-  if (isSettled(state)) return { ...state, reason: decision.kind === 'waiting' ? decision.reason.text : '' };
+  if (isSettled(state))
+    return { ...state, reason: decision.kind === 'waiting' ? decision.reason.text : '' };
   if (decision.kind === 'converged' && isThere(state, situation)) return completed(state, news);
   if (state.phase === 'failed') return state;
   const { pausedByUser, settings, nowMs } = situation;
   const text = decision.kind === 'waiting' ? decision.reason.text : '';
   const why = decision.kind === 'waiting' ? decision.reason.kind : undefined;
-  const waitsForPromotion = why === 'promotion' || (state.stageReachedAtMs !== undefined && state.waitsForPromotion);
+  const waitsForPromotion =
+    why === 'promotion' || (state.stageReachedAtMs !== undefined && state.waitsForPromotion);
   const paused = pausedByUser || waitsForPromotion || why === 'impossibleLimits';
   const phase = paused ? 'paused' : 'inProgress';
-  if (pausedByUser && state.phase !== 'paused') news.push({ kind: 'paused', message: `version ${state.version} is paused` });
+  if (pausedByUser && state.phase !== 'paused')
+    news.push({ kind: 'paused', message: `version ${state.version} is paused` });
   if (why === 'promotion' && !waited) news.push({ kind: 'awaitsPromotion', message: text });
-  if (state.phase === 'paused' && !paused && !waited) news.push({ kind: 'resumed', message: `version ${state.version} goes on` });
+  if (state.phase === 'paused' && !paused && !waited)
+    news.push({ kind: 'resumed', message: `version ${state.version} goes on` });
   const next: RolloutState = {
     ...without(state, 'untilMs'),
     phase,
-    reason: pausedByUser ? `paused by a user${text === '' ? '' : `; ${text}`}` : reasonOf(state, situation, text),
+    reason: pausedByUser
+      ? `paused by a user${text === '' ? '' : `; ${text}`}`
+      : reasonOf(state, situation, text),
     waitsForPromotion,
     // What it waited for did not count.
     ...(state.phase === 'paused' && !paused ? { progressAtMs: nowMs } : {}),
@@ -216,14 +292,21 @@ function isThere(state: RolloutState, situation: RolloutSituation): boolean {
   const { observed, canonical } = situation;
   const wanted = canonical(version);
   if (hasOpenStage(state, situation)) return false;
-  if (strategy === 'blueGreen' && canonical(activeVersion === 0 ? version : activeVersion) !== wanted) return false;
+  if (
+    strategy === 'blueGreen' &&
+    canonical(activeVersion === 0 ? version : activeVersion) !== wanted
+  )
+    return false;
   return observed.replicas.every((replica) => replica.lost || replica.version === wanted);
 }
 
 function completed(state: RolloutState, news: RolloutNews[]): RolloutState {
   const { version, rollsBack } = state;
   if (rollsBack === 0)
-    news.push({ kind: 'completed', message: `version ${version} is rolled out: nothing of another one is left` });
+    news.push({
+      kind: 'completed',
+      message: `version ${version} is rolled out: nothing of another one is left`,
+    });
   else
     news.push({
       kind: 'rolledBack',
@@ -251,7 +334,9 @@ function dueAt(state: RolloutState, situation: RolloutSituation): number | undef
 
 function wakeAt({ untilMs }: RolloutState, { nowMs }: RolloutSituation): number | undefined {
   // What is due already waits for something else by now, as for stops.
-  return untilMs === undefined || untilMs <= nowMs ? undefined : Math.min(untilMs, nowMs + MAX_WAKE_MS);
+  return untilMs === undefined || untilMs <= nowMs
+    ? undefined
+    : Math.min(untilMs, nowMs + MAX_WAKE_MS);
 }
 
 /** Wall clocks are set now and then: nothing is waited for longer without another look. */

@@ -2,14 +2,24 @@ import { assert } from '@cloudless/base';
 import type { RolloutDecision } from './decision.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
 import { chooseVersion } from './rolling-update.js';
-import { actsOf, byDisruptionOrder, countOf, excessOf, isStaying, tallyOf, toSteps, type Missing, type Tally } from './tally.js';
+import {
+  actsOf,
+  byDisruptionOrder,
+  countOf,
+  excessOf,
+  isStaying,
+  tallyOf,
+  toSteps,
+  type Missing,
+  type Tally,
+} from './tally.js';
 import { pausedWith, replicas, waitFor, whySetWaits } from './waiting.js';
 
 type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
 
 /**
- * Keeps the active set whole within its floor, makes the new set beside it all at once, and switches when that is complete.
- * Replicas that are not active serve nobody: no floor holds them.
+ * Keeps the active set whole within its floor, makes the new set beside it all at once, and
+ * switches when that is complete. Replicas that are not active serve nobody: no floor holds them.
  */
 export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen): RolloutDecision {
   const world = worldOf(observed, strategy);
@@ -21,7 +31,10 @@ export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen):
   const acts = actsOf({ ...observed, maxSurge: want }, { ...world.active, live, draining });
   const room = 2 * want + draining - live - acts.creates.length;
   const creates = world.missing.length <= room ? world.missing : [];
-  const steps = toSteps({ creates: [...acts.creates, ...creates], stops: [...acts.stops, ...world.needless] });
+  const steps = toSteps({
+    creates: [...acts.creates, ...creates],
+    stops: [...acts.stops, ...world.needless],
+  });
   if (steps.length > 0) return { kind: 'steps', steps };
   return whyWaiting(observed, world) ?? { kind: 'converged' };
 }
@@ -32,7 +45,10 @@ interface World {
   /** Stops of any version that are not confirmed. */
   readonly leaving: number;
   readonly active: Tally;
-  /** The new set; undefined while there is none to be made: the active version is the wanted one, or the rollout is paused. */
+  /**
+   * The new set; undefined while there is none to be made: the active version is the wanted one, or
+   * the rollout is paused.
+   */
   readonly next: Tally | undefined;
   /** What the new set lacks. */
   readonly missing: readonly Missing[];
@@ -50,16 +66,23 @@ function worldOf(observed: RolloutObserved, strategy: BlueGreen): World {
   const isActive = (replica: RolloutReplica): boolean => replica.version === activeVersion;
   const active = tallyOf(observed.replicas.filter(isActive), chooseVersion(activeVersion, want));
   const others = observed.replicas.filter((replica) => isStaying(replica) && !isActive(replica));
-  const mayStay = (replica: RolloutReplica): boolean => !replica.draining && mayRemain(replica, observed, strategy);
+  const mayStay = (replica: RolloutReplica): boolean =>
+    !replica.draining && mayRemain(replica, observed, strategy);
   const remain = others.filter(mayStay);
-  const needless = byDisruptionOrder([...others.filter((replica) => !mayStay(replica)), ...excessOf(remain, want)]);
+  const needless = byDisruptionOrder([
+    ...others.filter((replica) => !mayStay(replica)),
+    ...excessOf(remain, want),
+  ]);
   const isNext = observed.paused !== true && activeVersion !== version;
   const next = isNext ? tallyOf(remain, chooseVersion(version, want)) : undefined;
   const live = countOf(observed.replicas, (replica) => !replica.lost);
   return {
     live,
     draining: countOf(observed.replicas, (replica) => !replica.lost && replica.draining),
-    leaving: countOf(observed.replicas, (replica) => !replica.lost && replica.desired === 'stopped'),
+    leaving: countOf(
+      observed.replicas,
+      (replica) => !replica.lost && replica.desired === 'stopped',
+    ),
     active,
     next,
     missing: next?.missing ?? [],
@@ -69,30 +92,56 @@ function worldOf(observed: RolloutObserved, strategy: BlueGreen): World {
   };
 }
 
-/** Of what is not active, the new set stays, or when there is none the former version if it is kept; while paused, everything. */
-function mayRemain({ version }: RolloutReplica, observed: RolloutObserved, { activeVersion, keepVersion }: BlueGreen): boolean {
+/**
+ * Of what is not active, the new set stays, or when there is none the former version if it is kept;
+ * while paused, everything.
+ */
+function mayRemain(
+  { version }: RolloutReplica,
+  observed: RolloutObserved,
+  { activeVersion, keepVersion }: BlueGreen,
+): boolean {
   if (observed.paused === true) return true;
-  return activeVersion === observed.version ? version === keepVersion : version === observed.version;
+  return activeVersion === observed.version
+    ? version === keepVersion
+    : version === observed.version;
 }
 
 function whyWaiting(observed: RolloutObserved, world: World): RolloutDecision | undefined {
   const { want, version, paused } = observed;
   const { active, next, beside, leaving } = world;
   if (world.complete)
-    return waitFor('promotion', 'permission', `version ${version} is complete and ready, and waits for a promotion`);
+    return waitFor(
+      'promotion',
+      'permission',
+      `version ${version} is complete and ready, and waits for a promotion`,
+    );
   const unfinished = next === undefined ? undefined : whyUnfinished(observed, next);
   const why = unfinished ?? whySetWaits({ ...observed, maxSurge: want }, { ...active, leaving });
   if (why !== undefined) return why;
   assert(next === undefined, 'room for a new set is only taken by what is about to go');
-  const others = countOf(observed.replicas, (replica) => isStaying(replica) && replica.version !== version);
+  const others = countOf(
+    observed.replicas,
+    (replica) => isStaying(replica) && replica.version !== version,
+  );
   if (paused === true) return others > 0 ? pausedWith(others) : undefined;
-  return beside > 0 ? waitFor('kept', 'permission', `${replicas(beside)} of the version before are kept`) : undefined;
+  return beside > 0
+    ? waitFor('kept', 'permission', `${replicas(beside)} of the version before are kept`)
+    : undefined;
 }
 
 /** Why the new set is not ready; undefined when it waits for room. */
-function whyUnfinished({ want, version }: RolloutObserved, next: Tally): RolloutDecision | undefined {
+function whyUnfinished(
+  { want, version }: RolloutObserved,
+  next: Tally,
+): RolloutDecision | undefined {
   const ready = `${next.ready} of ${want} replicas of version ${version}`;
-  if (next.unready > 0) return waitFor('notReady', 'replicas', `${ready} are ready, ${next.unready} not yet`);
+  if (next.unready > 0)
+    return waitFor('notReady', 'replicas', `${ready} are ready, ${next.unready} not yet`);
   if (next.unproven === 0) return undefined;
-  return waitFor('unproven', 'replicas', `${ready} count as ready; ${next.unproven} not for long enough, or on silent nodes`);
+  return waitFor(
+    'unproven',
+    'replicas',
+    `${ready} count as ready; ${next.unproven} not for long enough, or on silent nodes`,
+  );
 }

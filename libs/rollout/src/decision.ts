@@ -22,8 +22,12 @@ export interface WaitReason {
   readonly text: string;
 }
 
-/** What can change the answer: something about the replicas, a promotion or the time of a step or pause, or only a change of the spec. */
-export type WakeOn = { readonly kind: 'replicas' } | { readonly kind: 'permission' } | { readonly kind: 'spec' };
+/**
+ * What can change the answer: something about the replicas, a promotion or the time of a step or
+ * pause, or only a change of the spec.
+ */
+export type WakeOn =
+  { readonly kind: 'replicas' } | { readonly kind: 'permission' } | { readonly kind: 'spec' };
 
 /** "No steps" is never mistaken for "done". */
 export type RolloutDecision =

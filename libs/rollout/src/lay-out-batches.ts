@@ -24,8 +24,9 @@ export interface Batches {
 }
 
 /**
- * Takes the decisions of a rolling update in a world where all replicas run and are ready, and become so between two decisions.
- * It counts instead of sorting the world anew each time, so that a decision costs the same however many replicas there are.
+ * Takes the decisions of a rolling update in a world where all replicas run and are ready, and
+ * become so between two decisions. It counts instead of sorting the world anew each time, so that a
+ * decision costs the same however many replicas there are.
  */
 export function layOutBatches(input: RolloutObserved, recorder: Recorder): Batches {
   const observed = withMoves(input);
@@ -54,7 +55,9 @@ export function layOutBatches(input: RolloutObserved, recorder: Recorder): Batch
     isEnd: updated === undefined && counts.missing === 0 && stopped === readyVictims.length,
     standing: () => {
       const gone = new Set<string>(readyVictims.slice(0, stopped).map(({ id }) => id));
-      const made = missing.slice(0, created.length).map((one, index) => plannedReplica(one, created[index] ?? 0));
+      const made = missing
+        .slice(0, created.length)
+        .map((one, index) => plannedReplica(one, created[index] ?? 0));
       return [...observed.replicas.filter(({ id }) => !gone.has(id)), ...made];
     },
   };
@@ -66,7 +69,16 @@ function countsOf(tally: Tally): Writable<Counts> {
   const { live, ready, draining, surplusReady, drainingReady, missing, readyVictims } = tally;
   const outdatedReady = readyVictims.length - surplusReady - drainingReady;
   const still = { leaving: 0, leavingReady: 0, unreadyStops: 0 };
-  return { live, ready, draining, surplusReady, drainingReady, outdatedReady, missing: missing.length, ...still };
+  return {
+    live,
+    ready,
+    draining,
+    surplusReady,
+    drainingReady,
+    outdatedReady,
+    missing: missing.length,
+    ...still,
+  };
 }
 
 /** Lets every stop be confirmed and everything new become ready. */
@@ -83,11 +95,22 @@ function settle(counts: Writable<Counts>, creates: number, stops: readonly Rollo
   }
 }
 
-/** A replica that a laid-out step makes, ready. @param index - Tells it from all others of the rollout. */
+/**
+ * A replica that a laid-out step makes, ready. @param index - Tells it from all others of the
+ * rollout.
+ */
 export function plannedReplica({ version, nodeId }: Missing, index: number): RolloutReplica {
   const id = toReplicaId(`planned-${index}`);
   const createdSequence = LATER + index;
-  const planned = { id, version, ready: true, desired: 'running', lost: false, draining: false, createdSequence } as const;
+  const planned = {
+    id,
+    version,
+    ready: true,
+    desired: 'running',
+    lost: false,
+    draining: false,
+    createdSequence,
+  } as const;
   return nodeId === undefined ? planned : { ...planned, nodeId };
 }
 

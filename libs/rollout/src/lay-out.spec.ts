@@ -1,15 +1,27 @@
-import { layOut, resolveLimits, type LaidOutStep, type LayOutGrants, type RolloutObserved } from './index.js';
+import {
+  layOut,
+  resolveLimits,
+  type LaidOutStep,
+  type LayOutGrants,
+  type RolloutObserved,
+} from './index.js';
 import { aReplica, anObserved, someReplicas } from './testing/builders.js';
 
 const sign = (step: LaidOutStep['step']): string => {
   if (step.kind === 'stopReplica') return `-${step.replicaId}`;
-  if (step.kind === 'createReplica') return step.nodeId === undefined ? `+v${step.version}` : `+v${step.version}@${step.nodeId}`;
+  if (step.kind === 'createReplica')
+    return step.nodeId === undefined ? `+v${step.version}` : `+v${step.version}@${step.nodeId}`;
   return step.kind === 'switchVersion' ? `=v${step.version}` : `wait at ${step.updated}`;
 };
 
-/** `+` adds, `=` switches, `-id` stops; decisions apart by `|`; each with ready and live counts after it. */
+/**
+ * `+` adds, `=` switches, `-id` stops; decisions apart by `|`; each with ready and live counts
+ * after it.
+ */
 const sketch = (observed: RolloutObserved, grants?: LayOutGrants): string[] =>
-  layOut(observed, grants).steps.map(({ step, decision, ready, live }) => `${decision}: ${sign(step)} ${ready}/${live}`);
+  layOut(observed, grants).steps.map(
+    ({ step, decision, ready, live }) => `${decision}: ${sign(step)} ${ready}/${live}`,
+  );
 
 describe('layOut', () => {
   it('shows an update that surges first', () => {
@@ -25,7 +37,11 @@ describe('layOut', () => {
 
   it('shows an update that adds and takes at the same time', () => {
     const laidOut = layOut(anObserved({ replicas: someReplicas(3) }));
-    expect(laidOut).toMatchObject({ verdict: { kind: 'completes' }, lowestReady: 2, highestLive: 4 });
+    expect(laidOut).toMatchObject({
+      verdict: { kind: 'completes' },
+      lowestReady: 2,
+      highestLive: 4,
+    });
   });
 
   it('says that limits leave no move, and takes no step', () => {
@@ -34,7 +50,10 @@ describe('layOut', () => {
       steps: [],
       verdict: {
         kind: 'stuck',
-        reason: { kind: 'impossibleLimits', text: 'max_surge 0 and min_available 3 of 3 leave no possible move' },
+        reason: {
+          kind: 'impossibleLimits',
+          text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+        },
       },
       lowestReady: 3,
       highestLive: 3,
@@ -50,7 +69,11 @@ describe('layOut', () => {
   });
 
   it('waits at canary steps, and ends there unless it is granted to go on', () => {
-    const canary = { baseVersion: 1, strategy: { kind: 'rollingUpdate', updated: 1 }, replicas: someReplicas(3) } as const;
+    const canary = {
+      baseVersion: 1,
+      strategy: { kind: 'rollingUpdate', updated: 1 },
+      replicas: someReplicas(3),
+    } as const;
     expect(sketch(anObserved(canary))).toEqual(['0: +v2 3/4', '0: -w-3 2/4']);
     expect(layOut(anObserved(canary)).verdict).toEqual({
       kind: 'waits',
@@ -69,46 +92,75 @@ describe('layOut', () => {
   });
 
   it('shows the new set, the switch and the end of the former set of a blue/green rollout', () => {
-    const strategy = { kind: 'blueGreen', activeVersion: 1, maySwitch: false, keepVersion: 1 } as const;
+    const strategy = {
+      kind: 'blueGreen',
+      activeVersion: 1,
+      maySwitch: false,
+      keepVersion: 1,
+    } as const;
     const observed = anObserved({ want: 2, strategy, replicas: someReplicas(2) });
     expect(sketch(observed)).toEqual(['0: +v2 2/3', '0: +v2 2/4']);
-    expect(layOut(observed).verdict).toMatchObject({ kind: 'waits', reason: { kind: 'promotion' } });
-    expect(sketch(observed, {})).toEqual(['0: +v2 2/3', '0: +v2 2/4', '1: =v2 2/4', '2: -w-2 2/4', '2: -w-1 2/4']);
+    expect(layOut(observed).verdict).toMatchObject({
+      kind: 'waits',
+      reason: { kind: 'promotion' },
+    });
+    expect(sketch(observed, {})).toEqual([
+      '0: +v2 2/3',
+      '0: +v2 2/4',
+      '1: =v2 2/4',
+      '2: -w-2 2/4',
+      '2: -w-1 2/4',
+    ]);
     const after = layOut({
       ...observed,
       strategy: { ...strategy, activeVersion: 2 },
       replicas: [...someReplicas(2), ...someReplicas(2, { version: 2 }, 9)],
     });
-    expect(after).toMatchObject({ steps: [], verdict: { kind: 'waits', reason: { kind: 'kept' } } });
+    expect(after).toMatchObject({
+      steps: [],
+      verdict: { kind: 'waits', reason: { kind: 'kept' } },
+    });
   });
 
   it('shows that a recreate leaves nothing ready', () => {
-    const observed = anObserved({ want: 2, strategy: { kind: 'recreate' }, replicas: someReplicas(2) });
+    const observed = anObserved({
+      want: 2,
+      strategy: { kind: 'recreate' },
+      replicas: someReplicas(2),
+    });
     expect(sketch(observed)).toEqual(['0: -w-2 1/2', '0: -w-1 0/2', '1: +v2 0/1', '1: +v2 0/2']);
-    expect(layOut(observed)).toMatchObject({ verdict: { kind: 'completes' }, lowestReady: 0, highestLive: 2 });
+    expect(layOut(observed)).toMatchObject({
+      verdict: { kind: 'completes' },
+      lowestReady: 0,
+      highestLive: 2,
+    });
   });
 
   it('names the node of each seat', () => {
     const replicas = ['n1', 'n2'].map((nodeId, index) => aReplica(index + 1, { nodeId }));
-    expect(sketch(anObserved({ want: 2, minAvailable: 2, seats: ['n1', 'n2'], replicas }))).toEqual([
-      '0: +v2@n2 2/3',
-      '1: -w-2 2/3',
-      '2: +v2@n1 2/3',
-      '3: -w-1 2/3',
-    ]);
+    expect(sketch(anObserved({ want: 2, minAvailable: 2, seats: ['n1', 'n2'], replicas }))).toEqual(
+      ['0: +v2@n2 2/3', '1: -w-2 2/3', '2: +v2@n1 2/3', '3: -w-1 2/3'],
+    );
   });
 
   it('says that a pause holds it', () => {
     expect(layOut(anObserved({ paused: true, replicas: someReplicas(3) }))).toMatchObject({
       steps: [],
-      verdict: { kind: 'stuck', reason: { kind: 'paused', text: 'paused with 3 replicas of other versions' } },
+      verdict: {
+        kind: 'stuck',
+        reason: { kind: 'paused', text: 'paused with 3 replicas of other versions' },
+      },
     });
   });
 
   it('lays out 10 000 replicas, one at a time', () => {
     const limits = resolveLimits({ desired: 10_000 });
     const laidOut = layOut(anObserved({ ...limits, replicas: someReplicas(10_000) }));
-    expect(laidOut).toMatchObject({ verdict: { kind: 'completes' }, lowestReady: 9_999, highestLive: 10_001 });
+    expect(laidOut).toMatchObject({
+      verdict: { kind: 'completes' },
+      lowestReady: 9_999,
+      highestLive: 10_001,
+    });
     expect(laidOut.steps).toHaveLength(20_000);
   });
 });

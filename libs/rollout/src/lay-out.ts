@@ -10,18 +10,32 @@ export interface LaidOutStep {
   readonly step: RolloutStep | { readonly kind: 'stepReached'; readonly updated: number };
   /** Index of the decision it belongs to; the steps of one decision may be taken in any order. */
   readonly decision: number;
-  /** Freshly ready replicas after this step, if what starts becomes ready before the next decision; under blue/green of the active version. */
+  /**
+   * Freshly ready replicas after this step, if what starts becomes ready before the next decision;
+   * under blue/green of the active version.
+   */
   readonly ready: number;
   /** Live replicas after this step, those still stopping included. */
   readonly live: number;
 }
 
-/** How a rollout ends when nothing fails: `waits` for a promotion or a time that it was not granted, or has no move left. */
-export type LayOutVerdict = { readonly kind: 'completes' } | { readonly kind: 'waits' | 'stuck'; readonly reason: WaitReason };
+/**
+ * How a rollout ends when nothing fails: `waits` for a promotion or a time that it was not granted,
+ * or has no move left.
+ */
+export type LayOutVerdict =
+  | { readonly kind: 'completes' }
+  | { readonly kind: 'waits' | 'stuck'; readonly reason: WaitReason };
 
-/** What is taken for granted in a rollout laid out ahead: promotions, and that the waits of canary steps and after a switch pass. */
+/**
+ * What is taken for granted in a rollout laid out ahead: promotions, and that the waits of canary
+ * steps and after a switch pass.
+ */
 export interface LayOutGrants {
-  /** The canary steps after `strategy.updated`, in order: so many of the new version. After the last all follow. Default none. */
+  /**
+   * The canary steps after `strategy.updated`, in order: so many of the new version. After the last
+   * all follow. Default none.
+   */
   readonly stages?: readonly number[];
 }
 
@@ -36,8 +50,9 @@ export interface LaidOut {
 }
 
 /**
- * Lays out a whole rollout by taking every decision that `nextSteps` would take, in a world where nothing fails: between two
- * decisions every replica that stays becomes ready, every stop is confirmed, and silent nodes turn out to be alive.
+ * Lays out a whole rollout by taking every decision that `nextSteps` would take, in a world where
+ * nothing fails: between two decisions every replica that stays becomes ready, every stop is
+ * confirmed, and silent nodes turn out to be alive.
  * @param grants - Absent: it ends where a permission is waited for.
  */
 export function layOut(input: RolloutObserved, grants?: LayOutGrants): LaidOut {
@@ -55,11 +70,17 @@ export function layOut(input: RolloutObserved, grants?: LayOutGrants): LaidOut {
       ahead.become(batches.standing());
     } else if (decision.wakeOn.kind === 'permission' && grants !== undefined) ahead.goOn(stages);
     else if (!ahead.isSettled) ahead.settle();
-    else return ahead.laidOut({ kind: decision.wakeOn.kind === 'permission' ? 'waits' : 'stuck', reason: decision.reason });
+    else
+      return ahead.laidOut({
+        kind: decision.wakeOn.kind === 'permission' ? 'waits' : 'stuck',
+        reason: decision.reason,
+      });
   }
 }
 
-/** Whether the rest may need a decision for each replica. Every other rollout is done in a handful. */
+/**
+ * Whether the rest may need a decision for each replica. Every other rollout is done in a handful.
+ */
 const goesInBatches = ({ strategy, paused }: RolloutObserved): boolean =>
   paused !== true && (strategy === undefined || strategy.kind === 'rollingUpdate');
 
@@ -86,17 +107,25 @@ class Ahead implements Recorder {
 
   /** Whether time alone changes nothing more. */
   get isSettled(): boolean {
-    return this.observed.replicas.every((replica) => replica.ready && replica.desired === 'running');
+    return this.observed.replicas.every(
+      (replica) => replica.ready && replica.desired === 'running',
+    );
   }
 
   /** Takes all steps of one decision. */
   take(steps: readonly RolloutStep[]): void {
-    const ids = new Set<string>(steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')));
+    const ids = new Set<string>(
+      steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')),
+    );
     const stopped = new Map<string, RolloutReplica>();
-    for (const replica of this.observed.replicas) if (ids.has(replica.id)) stopped.set(replica.id, replica);
-    const replicas = this.observed.replicas.map((one) => (stopped.has(one.id) ? ({ ...one, desired: 'stopped' } as const) : one));
+    for (const replica of this.observed.replicas)
+      if (ids.has(replica.id)) stopped.set(replica.id, replica);
+    const replicas = this.observed.replicas.map((one) =>
+      stopped.has(one.id) ? ({ ...one, desired: 'stopped' } as const) : one,
+    );
     for (const step of steps) {
-      if (step.kind === 'createReplica') replicas.push({ ...plannedReplica(step, this.count), ready: false });
+      if (step.kind === 'createReplica')
+        replicas.push({ ...plannedReplica(step, this.count), ready: false });
       if (step.kind === 'switchVersion') this.switchTo(step.version);
       const before = step.kind === 'stopReplica' ? stopped.get(step.replicaId) : undefined;
       this.record(step, before !== undefined && isCounted(this.observed, before));
@@ -122,7 +151,8 @@ class Ahead implements Recorder {
   settle(): void {
     const standing: RolloutReplica[] = [];
     for (const replica of this.observed.replicas)
-      if (replica.desired === 'running') standing.push(replica.ready ? replica : { ...replica, ready: true });
+      if (replica.desired === 'running')
+        standing.push(replica.ready ? replica : { ...replica, ready: true });
     this.become(standing);
   }
 
@@ -137,12 +167,18 @@ class Ahead implements Recorder {
     const { strategy } = this.observed;
     if (strategy?.kind === 'blueGreen') {
       const { activeVersion } = strategy;
-      this.observed = { ...this.observed, strategy: { kind: 'blueGreen', activeVersion, maySwitch: true } };
+      this.observed = {
+        ...this.observed,
+        strategy: { kind: 'blueGreen', activeVersion, maySwitch: true },
+      };
     } else if (strategy?.kind === 'rollingUpdate') {
       this.record({ kind: 'stepReached', updated: strategy.updated ?? this.observed.want });
       this.endDecision();
       const { done, value } = stages.next();
-      this.observed = { ...this.observed, strategy: { kind: 'rollingUpdate', ...(done === true ? {} : { updated: value }) } };
+      this.observed = {
+        ...this.observed,
+        strategy: { kind: 'rollingUpdate', ...(done === true ? {} : { updated: value }) },
+      };
     }
   }
 

@@ -3,9 +3,27 @@ import { impossibleLimits, resolveLimits, validateVoluntaryStop } from './index.
 
 describe('resolveLimits', () => {
   it.each([
-    { name: 'min_available absent: desired − 1', spec: { desired: 5 }, minAvailable: 4, maxSurge: 1, batch: 1 },
-    { name: 'min_available 0 is absent', spec: { desired: 5, minAvailable: 0 }, minAvailable: 4, maxSurge: 1, batch: 1 },
-    { name: 'max_unavailable 0 is absent', spec: { desired: 5, maxUnavailable: 0 }, minAvailable: 4, maxSurge: 1, batch: 1 },
+    {
+      name: 'min_available absent: desired − 1',
+      spec: { desired: 5 },
+      minAvailable: 4,
+      maxSurge: 1,
+      batch: 1,
+    },
+    {
+      name: 'min_available 0 is absent',
+      spec: { desired: 5, minAvailable: 0 },
+      minAvailable: 4,
+      maxSurge: 1,
+      batch: 1,
+    },
+    {
+      name: 'max_unavailable 0 is absent',
+      spec: { desired: 5, maxUnavailable: 0 },
+      minAvailable: 4,
+      maxSurge: 1,
+      batch: 1,
+    },
     {
       name: 'max_unavailable sets the floor and the batch',
       spec: { desired: 5, maxUnavailable: 2 },
@@ -13,9 +31,27 @@ describe('resolveLimits', () => {
       maxSurge: 1,
       batch: 2,
     },
-    { name: 'a single replica is kept', spec: { desired: 1 }, minAvailable: 1, maxSurge: 1, batch: 1 },
-    { name: 'a single replica may be given up', spec: { desired: 1, maxUnavailable: 1 }, minAvailable: 0, maxSurge: 1, batch: 1 },
-    { name: 'max_unavailable beyond desired', spec: { desired: 3, maxUnavailable: 9 }, minAvailable: 0, maxSurge: 1, batch: 9 },
+    {
+      name: 'a single replica is kept',
+      spec: { desired: 1 },
+      minAvailable: 1,
+      maxSurge: 1,
+      batch: 1,
+    },
+    {
+      name: 'a single replica may be given up',
+      spec: { desired: 1, maxUnavailable: 1 },
+      minAvailable: 0,
+      maxSurge: 1,
+      batch: 1,
+    },
+    {
+      name: 'max_unavailable beyond desired',
+      spec: { desired: 3, maxUnavailable: 9 },
+      minAvailable: 0,
+      maxSurge: 1,
+      batch: 9,
+    },
     {
       name: 'min_available wins',
       spec: { desired: 5, maxUnavailable: 3, minAvailable: 4 },
@@ -30,10 +66,34 @@ describe('resolveLimits', () => {
       maxSurge: 1,
       batch: 1,
     },
-    { name: 'nothing wanted, no floor', spec: { desired: 0, minAvailable: 2 }, minAvailable: 0, maxSurge: 1, batch: 1 },
-    { name: 'nothing wanted by default', spec: { desired: 0 }, minAvailable: 0, maxSurge: 1, batch: 1 },
-    { name: 'explicit surge 0', spec: { desired: 3, maxSurge: 0 }, minAvailable: 2, maxSurge: 0, batch: 1 },
-    { name: 'explicit surge 4', spec: { desired: 3, maxSurge: 4 }, minAvailable: 2, maxSurge: 4, batch: 1 },
+    {
+      name: 'nothing wanted, no floor',
+      spec: { desired: 0, minAvailable: 2 },
+      minAvailable: 0,
+      maxSurge: 1,
+      batch: 1,
+    },
+    {
+      name: 'nothing wanted by default',
+      spec: { desired: 0 },
+      minAvailable: 0,
+      maxSurge: 1,
+      batch: 1,
+    },
+    {
+      name: 'explicit surge 0',
+      spec: { desired: 3, maxSurge: 0 },
+      minAvailable: 2,
+      maxSurge: 0,
+      batch: 1,
+    },
+    {
+      name: 'explicit surge 4',
+      spec: { desired: 3, maxSurge: 4 },
+      minAvailable: 2,
+      maxSurge: 4,
+      batch: 1,
+    },
   ])('$name', ({ spec, minAvailable, maxSurge, batch }) => {
     expect(resolveLimits(spec)).toEqual({ want: spec.desired, minAvailable, maxSurge, batch });
   });
@@ -41,27 +101,42 @@ describe('resolveLimits', () => {
   it('keeps 0 <= minAvailable <= want and batch >= 1 for any input', () => {
     const count = fc.integer({ min: -3, max: 20 });
     fc.assert(
-      fc.property(count, fc.option(count), fc.option(count), fc.option(count), (desired, surge, unavailable, available) => {
-        const limits = resolveLimits({
-          desired,
-          ...(surge === null ? {} : { maxSurge: surge }),
-          ...(unavailable === null ? {} : { maxUnavailable: unavailable }),
-          ...(available === null ? {} : { minAvailable: available }),
-        });
-        expect(limits.minAvailable).toBeGreaterThanOrEqual(0);
-        expect(limits.minAvailable).toBeLessThanOrEqual(limits.want);
-        expect(limits.batch).toBeGreaterThanOrEqual(1);
-        expect(limits.maxSurge).toBeGreaterThanOrEqual(0);
-      }),
+      fc.property(
+        count,
+        fc.option(count),
+        fc.option(count),
+        fc.option(count),
+        (desired, surge, unavailable, available) => {
+          const limits = resolveLimits({
+            desired,
+            ...(surge === null ? {} : { maxSurge: surge }),
+            ...(unavailable === null ? {} : { maxUnavailable: unavailable }),
+            ...(available === null ? {} : { minAvailable: available }),
+          });
+          expect(limits.minAvailable).toBeGreaterThanOrEqual(0);
+          expect(limits.minAvailable).toBeLessThanOrEqual(limits.want);
+          expect(limits.batch).toBeGreaterThanOrEqual(1);
+          expect(limits.maxSurge).toBeGreaterThanOrEqual(0);
+        },
+      ),
     );
   });
 });
 
 describe('impossibleLimits', () => {
   it.each([
-    { spec: { desired: 3, maxSurge: 0, minAvailable: 3 }, text: 'max_surge 0 and min_available 3 of 3 leave no possible move' },
-    { spec: { desired: 3, maxSurge: 0, minAvailable: 7 }, text: 'max_surge 0 and min_available 3 of 3 leave no possible move' },
-    { spec: { desired: 1, maxSurge: 0 }, text: 'max_surge 0 and min_available 1 of 1 leave no possible move' },
+    {
+      spec: { desired: 3, maxSurge: 0, minAvailable: 3 },
+      text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+    },
+    {
+      spec: { desired: 3, maxSurge: 0, minAvailable: 7 },
+      text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+    },
+    {
+      spec: { desired: 1, maxSurge: 0 },
+      text: 'max_surge 0 and min_available 1 of 1 leave no possible move',
+    },
     { spec: { desired: 1, maxSurge: 0, maxUnavailable: 1 }, text: undefined },
     {
       spec: { desired: 3, maxSurge: 0, maxUnavailable: 1, minAvailable: 3 },

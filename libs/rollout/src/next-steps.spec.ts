@@ -2,22 +2,38 @@ import { nextSteps, resolveLimits, type RolloutDecision, type RolloutObserved } 
 import { aReplica, anObserved, someReplicas } from './testing/builders.js';
 
 const old = (count: number, changes = {}) => someReplicas(count, { version: 1, ...changes }, 1);
-const current = (count: number, changes = {}) => someReplicas(count, { version: 2, ...changes }, 101);
+const current = (count: number, changes = {}) =>
+  someReplicas(count, { version: 2, ...changes }, 101);
 
 function shape(decision: RolloutDecision) {
-  if (decision.kind !== 'steps') return decision.kind === 'waiting' ? decision.reason.kind : decision.kind;
-  const stops = decision.steps.flatMap((step) => (step.kind === 'stopReplica' ? [step.replicaId.slice(2)] : []));
+  if (decision.kind !== 'steps')
+    return decision.kind === 'waiting' ? decision.reason.kind : decision.kind;
+  const stops = decision.steps.flatMap((step) =>
+    step.kind === 'stopReplica' ? [step.replicaId.slice(2)] : [],
+  );
   return { creates: decision.steps.length - stops.length, stops };
 }
 const decide = (changes: Partial<RolloutObserved>) => shape(nextSteps(anObserved(changes)));
 
 describe('nextSteps: create and scale', () => {
   it.each([
-    { name: 'a new workload starts all at once', changes: { want: 5 }, gives: { creates: 5, stops: [] } },
-    { name: 'surge does not add replicas nobody wants', changes: { want: 5, maxSurge: 3 }, gives: { creates: 5, stops: [] } },
+    {
+      name: 'a new workload starts all at once',
+      changes: { want: 5 },
+      gives: { creates: 5, stops: [] },
+    },
+    {
+      name: 'surge does not add replicas nobody wants',
+      changes: { want: 5, maxSurge: 3 },
+      gives: { creates: 5, stops: [] },
+    },
     { name: 'nothing wanted, nothing there', changes: { want: 0 }, gives: 'converged' },
     { name: 'all there, all ready', changes: { replicas: current(3) }, gives: 'converged' },
-    { name: 'scale-up adds the difference', changes: { want: 5, replicas: current(3) }, gives: { creates: 2, stops: [] } },
+    {
+      name: 'scale-up adds the difference',
+      changes: { want: 5, replicas: current(3) },
+      gives: { creates: 2, stops: [] },
+    },
     {
       name: 'scale-down stops the newest',
       changes: { want: 3, replicas: current(5) },
@@ -62,16 +78,27 @@ describe('nextSteps: create and scale', () => {
     },
     {
       name: 'waits until stops are confirmed',
-      changes: { want: 2, replicas: [...current(2), aReplica(9, { version: 2, desired: 'stopped' })] },
+      changes: {
+        want: 2,
+        replicas: [...current(2), aReplica(9, { version: 2, desired: 'stopped' })],
+      },
       gives: 'stopping',
     },
-    { name: 'waits until new ones are ready', changes: { replicas: current(3, { ready: false }) }, gives: 'notReady' },
+    {
+      name: 'waits until new ones are ready',
+      changes: { replicas: current(3, { ready: false }) },
+      gives: 'notReady',
+    },
   ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));
 });
 
 describe('nextSteps: update', () => {
   it.each([
-    { name: 'adds and takes one where the floor allows', changes: { replicas: old(3) }, gives: { creates: 1, stops: ['3'] } },
+    {
+      name: 'adds and takes one where the floor allows',
+      changes: { replicas: old(3) },
+      gives: { creates: 1, stops: ['3'] },
+    },
     {
       name: 'surges first where the floor does not',
       changes: { minAvailable: 3, replicas: old(3) },
@@ -99,12 +126,22 @@ describe('nextSteps: update', () => {
     },
     {
       name: 'the next batch waits for the one before it',
-      changes: { want: 6, minAvailable: 1, batch: 2, maxSurge: 0, replicas: [...old(4), ...current(2, { ready: false })] },
+      changes: {
+        want: 6,
+        minAvailable: 1,
+        batch: 2,
+        maxSurge: 0,
+        replicas: [...old(4), ...current(2, { ready: false })],
+      },
       gives: 'notReady',
     },
     {
       name: 'stops still in flight are part of the batch',
-      changes: { want: 3, maxSurge: 3, replicas: [...old(2), ...current(3), aReplica(9, { desired: 'stopped' })] },
+      changes: {
+        want: 3,
+        maxSurge: 3,
+        replicas: [...old(2), ...current(3), aReplica(9, { desired: 'stopped' })],
+      },
       gives: 'stopping',
     },
     {
@@ -114,7 +151,11 @@ describe('nextSteps: update', () => {
     },
     {
       name: 'an update away from a version that never starts',
-      changes: { minAvailable: 3, maxSurge: 0, replicas: [...old(2, { ready: false }), aReplica(9)] },
+      changes: {
+        minAvailable: 3,
+        maxSurge: 0,
+        replicas: [...old(2, { ready: false }), aReplica(9)],
+      },
       gives: { creates: 0, stops: ['2', '1'] },
     },
     {
@@ -122,8 +163,16 @@ describe('nextSteps: update', () => {
       changes: { minAvailable: 3, replicas: old(2) },
       gives: { creates: 2, stops: [] },
     },
-    { name: 'limits without a move', changes: { minAvailable: 3, maxSurge: 0, replicas: old(3) }, gives: 'impossibleLimits' },
-    { name: 'surge 0 takes first', changes: { maxSurge: 0, replicas: old(3) }, gives: { creates: 0, stops: ['3'] } },
+    {
+      name: 'limits without a move',
+      changes: { minAvailable: 3, maxSurge: 0, replicas: old(3) },
+      gives: 'impossibleLimits',
+    },
+    {
+      name: 'surge 0 takes first',
+      changes: { maxSurge: 0, replicas: old(3) },
+      gives: { creates: 0, stops: ['3'] },
+    },
     {
       name: 'back to an older version in the middle',
       changes: { version: 1, replicas: [...old(2), ...current(2)] },
@@ -131,7 +180,11 @@ describe('nextSteps: update', () => {
     },
     {
       name: 'three versions at once',
-      changes: { version: 3, minAvailable: 3, replicas: [...old(2), ...current(2, { ready: false })] },
+      changes: {
+        version: 3,
+        minAvailable: 3,
+        replicas: [...old(2), ...current(2, { ready: false })],
+      },
       gives: { creates: 0, stops: ['102', '101'] },
     },
     {
@@ -166,7 +219,11 @@ describe('nextSteps: lost, draining and unproven replicas', () => {
     },
     {
       name: 'a node loss in the middle halts the update until ready replicas are back',
-      changes: { want: 4, minAvailable: 3, replicas: [...old(2), ...current(1), aReplica(9, { lost: true })] },
+      changes: {
+        want: 4,
+        minAvailable: 3,
+        replicas: [...old(2), ...current(1), aReplica(9, { lost: true })],
+      },
       gives: { creates: 2, stops: [] },
     },
     {
@@ -210,12 +267,17 @@ describe('nextSteps: lost, draining and unproven replicas', () => {
     },
     {
       name: 'and goes when they do',
-      changes: { minAvailable: 2, replicas: [...current(2), aReplica(1, { ready: false, unproven: true })] },
+      changes: {
+        minAvailable: 2,
+        replicas: [...current(2), aReplica(1, { ready: false, unproven: true })],
+      },
       gives: { creates: 1, stops: ['1'] },
     },
     {
       name: 'an unproven replica of the right version is not replaced',
-      changes: { replicas: [...current(2), aReplica(9, { version: 2, ready: false, unproven: true })] },
+      changes: {
+        replicas: [...current(2), aReplica(9, { version: 2, ready: false, unproven: true })],
+      },
       gives: 'unproven',
     },
     {
@@ -229,8 +291,16 @@ describe('nextSteps: lost, draining and unproven replicas', () => {
 describe('nextSteps: paused', () => {
   it.each([
     { name: 'rolls nothing', changes: { replicas: old(3) }, gives: 'paused' },
-    { name: 'replaces what is missing', changes: { replicas: [...old(1), ...current(1)] }, gives: { creates: 1, stops: [] } },
-    { name: 'scales down', changes: { want: 1, replicas: old(3) }, gives: { creates: 0, stops: ['3', '2'] } },
+    {
+      name: 'replaces what is missing',
+      changes: { replicas: [...old(1), ...current(1)] },
+      gives: { creates: 1, stops: [] },
+    },
+    {
+      name: 'scales down',
+      changes: { want: 1, replicas: old(3) },
+      gives: { creates: 0, stops: ['3', '2'] },
+    },
     {
       name: 'keeps a surplus of two versions within the ceiling',
       changes: { replicas: [...old(3), ...current(1)] },
@@ -243,7 +313,10 @@ describe('nextSteps: paused', () => {
     },
     {
       name: 'works around a new one that failed when a node is drained',
-      changes: { minAvailable: 3, replicas: [...old(2), ...current(1, { ready: false }), aReplica(9, { draining: true })] },
+      changes: {
+        minAvailable: 3,
+        replicas: [...old(2), ...current(1, { ready: false }), aReplica(9, { draining: true })],
+      },
       gives: { creates: 1, stops: [] },
     },
     {
@@ -251,21 +324,45 @@ describe('nextSteps: paused', () => {
       changes: { want: 0, replicas: [...old(1), ...current(1)] },
       gives: { creates: 0, stops: ['101', '1'] },
     },
-    { name: 'drains', changes: { want: 1, replicas: old(1, { draining: true }) }, gives: { creates: 1, stops: [] } },
-    { name: 'has nothing to do when all have the version', changes: { replicas: current(3) }, gives: 'converged' },
-  ])('$name', ({ changes, gives }) => expect(decide({ paused: true, baseVersion: 1, ...changes })).toEqual(gives));
+    {
+      name: 'drains',
+      changes: { want: 1, replicas: old(1, { draining: true }) },
+      gives: { creates: 1, stops: [] },
+    },
+    {
+      name: 'has nothing to do when all have the version',
+      changes: { replicas: current(3) },
+      gives: 'converged',
+    },
+  ])('$name', ({ changes, gives }) =>
+    expect(decide({ paused: true, baseVersion: 1, ...changes })).toEqual(gives),
+  );
 });
 
 describe('nextSteps: waiting', () => {
   it('says what it waits for and what can change that', () => {
-    expect(nextSteps(anObserved({ replicas: [...current(2), aReplica(9, { version: 2, ready: false })] }))).toEqual({
+    expect(
+      nextSteps(
+        anObserved({ replicas: [...current(2), aReplica(9, { version: 2, ready: false })] }),
+      ),
+    ).toEqual({
       kind: 'waiting',
       reason: { kind: 'notReady', text: '2 of 3 replicas are ready, 1 not yet' },
       wakeOn: { kind: 'replicas' },
     });
-    expect(nextSteps(anObserved({ ...resolveLimits({ desired: 3, maxSurge: 0, minAvailable: 3 }), replicas: old(3) }))).toEqual({
+    expect(
+      nextSteps(
+        anObserved({
+          ...resolveLimits({ desired: 3, maxSurge: 0, minAvailable: 3 }),
+          replicas: old(3),
+        }),
+      ),
+    ).toEqual({
       kind: 'waiting',
-      reason: { kind: 'impossibleLimits', text: 'max_surge 0 and min_available 3 of 3 leave no possible move' },
+      reason: {
+        kind: 'impossibleLimits',
+        text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+      },
       wakeOn: { kind: 'spec' },
     });
   });
@@ -283,12 +380,22 @@ describe('nextSteps: waiting', () => {
     },
     {
       name: 'why the oldest finds none',
-      changes: { maxSurge: 2, replicas: [...old(3), aReplica(10, { version: 2, ready: false, unplaced: 'later' }), homeless] },
+      changes: {
+        maxSurge: 2,
+        replicas: [
+          ...old(3),
+          aReplica(10, { version: 2, ready: false, unplaced: 'later' }),
+          homeless,
+        ],
+      },
       text: noRoom.replace('1 not yet', '2 not yet'),
     },
     {
       name: 'no more while a stop makes room',
-      changes: { replicas: [...old(3), aReplica(8, { desired: 'stopped' }), homeless], maxSurge: 2 },
+      changes: {
+        replicas: [...old(3), aReplica(8, { desired: 'stopped' }), homeless],
+        maxSurge: 2,
+      },
       text: '3 of 3 replicas are ready, 1 not yet',
     },
     {
@@ -302,7 +409,9 @@ describe('nextSteps: waiting', () => {
       text: '2 of 3 replicas are ready, 1 not yet',
     },
   ])('says $name', ({ changes, text }) => {
-    const decision = nextSteps(anObserved({ ...resolveLimits({ desired: 3, minAvailable: 3 }), ...changes }));
+    const decision = nextSteps(
+      anObserved({ ...resolveLimits({ desired: 3, minAvailable: 3 }), ...changes }),
+    );
     expect(decision).toMatchObject({ kind: 'waiting', reason: { kind: 'notReady', text } });
   });
 });
@@ -322,7 +431,9 @@ describe('the example of the README', () => {
       reason: { kind: 'notReady' },
     });
     const stops = [{ kind: 'stopReplica', replicaId: 'w-3' }];
-    expect(nextSteps({ ...limits, version: 2, replicas: [...replicas, { ...starting, ready: true }] })).toEqual({
+    expect(
+      nextSteps({ ...limits, version: 2, replicas: [...replicas, { ...starting, ready: true }] }),
+    ).toEqual({
       kind: 'steps',
       steps: stops,
     });

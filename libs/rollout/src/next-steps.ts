@@ -9,13 +9,15 @@ import { decideRollingUpdate } from './rolling-update.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './decision.js';
 
 /**
- * Decides the next moves towards `want` ready replicas of `version`: creating, scaling, updating, replacing lost and failed
- * replicas, moving those on draining nodes, or all of it at once. Pure: same input in any order, same decision.
- * @param observed - Limits already resolved by `resolveLimits`, and every replica that still holds resources. For deletion pass
- *   limits resolved for 0.
- * @returns Steps that add only up to the ceiling of the strategy and one more for each replica being drained, and stop a ready
- *   replica only while more than `minAvailable` are ready; unready ones may always go, unproven ones while the ready ones alone
- *   hold the floor. Replicas on lost nodes take no room. Under blue/green only replicas of the active version count as ready.
+ * Decides the next moves towards `want` ready replicas of `version`: creating, scaling, updating,
+ * replacing lost and failed replicas, moving those on draining nodes, or all of it at once. Pure:
+ * same input in any order, same decision.
+ * @param observed - Limits already resolved by `resolveLimits`, and every replica that still holds
+ *   resources. For deletion pass limits resolved for 0.
+ * @returns Steps that add only up to the ceiling of the strategy and one more for each replica
+ *   being drained, and stop a ready replica only while more than `minAvailable` are ready; unready
+ *   ones may always go, unproven ones while the ready ones alone hold the floor. Replicas on lost
+ *   nodes take no room. Under blue/green only replicas of the active version count as ready.
  */
 export function nextSteps(observed: RolloutObserved): RolloutDecision {
   const { strategy = ROLLING_UPDATE } = observed;

@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { toReplicaId } from '@cloudless/base';
-import { layOut, nextSteps, resolveLimits, type RolloutObserved, type RolloutReplica, type RolloutStrategy } from './index.js';
+import {
+  layOut,
+  nextSteps,
+  resolveLimits,
+  type RolloutObserved,
+  type RolloutReplica,
+  type RolloutStrategy,
+} from './index.js';
 
 /** What stands between the marks below is the example of the README, word for word. */
 function example(console: { readonly log: (line: string) => void }): void {
@@ -16,27 +23,40 @@ function example(console: { readonly log: (line: string) => void }): void {
   });
   const decide = (observed: RolloutObserved): void => {
     const decision = nextSteps(observed);
-    if (decision.kind === 'steps') for (const step of decision.steps) console.log(JSON.stringify(step));
+    if (decision.kind === 'steps')
+      for (const step of decision.steps) console.log(JSON.stringify(step));
     else console.log(decision.kind === 'waiting' ? decision.reason.text : 'done');
   };
 
-  // Three of version 1, version 2 is wanted, and all three must stay ready: so one more comes first.
-  const limits = resolveLimits({ desired: 3, minAvailable: 3 }); // want 3, minAvailable 3, maxSurge 1, batch 1
+  // Three of version 1, version 2 is wanted, and all three must stay ready: so one more comes
+  // first.
+  // want 3, minAvailable 3, maxSurge 1, batch 1
+  const limits = resolveLimits({ desired: 3, minAvailable: 3 });
   const three = [replica(1, 1), replica(2, 1), replica(3, 1)];
   decide({ ...limits, version: 2, replicas: three }); // {"kind":"createReplica","version":2}
-  decide({ ...limits, version: 2, replicas: [...three, replica(4, 2, false)] }); // 3 of 3 replicas are ready, 1 not yet
-  decide({ ...limits, version: 2, replicas: [...three, replica(4, 2)] }); // {"kind":"stopReplica","replicaId":"web-3"}
+  // 3 of 3 replicas are ready, 1 not yet
+  decide({ ...limits, version: 2, replicas: [...three, replica(4, 2, false)] });
+  // {"kind":"stopReplica","replicaId":"web-3"}
+  decide({ ...limits, version: 2, replicas: [...three, replica(4, 2)] });
 
   // The same as a canary: one of version 2, and no further.
   const canary: RolloutStrategy = { kind: 'rollingUpdate', updated: 1 };
   const mixed = [replica(1, 1), replica(2, 1), replica(4, 2)];
-  decide({ ...limits, version: 2, baseVersion: 1, strategy: canary, replicas: mixed }); // 1 of 3 replicas run version 2, as this step asks for
+  // 1 of 3 replicas run version 2, as this step asks for
+  decide({ ...limits, version: 2, baseVersion: 1, strategy: canary, replicas: mixed });
 
   // And as blue/green, all the way.
   const blueGreen: RolloutStrategy = { kind: 'blueGreen', activeVersion: 1, maySwitch: true };
-  const { steps, verdict, lowestReady, highestLive } = layOut({ ...limits, version: 2, strategy: blueGreen, replicas: three });
-  console.log(steps.map(({ step }) => step.kind.replace(/[A-Z].*/, '')).join(' ')); // create create create switch stop stop stop
-  console.log(`${verdict.kind}: at least ${lowestReady} ready, at most ${highestLive} live`); // completes: at least 3 ready, at most 6 live
+  const { steps, verdict, lowestReady, highestLive } = layOut({
+    ...limits,
+    version: 2,
+    strategy: blueGreen,
+    replicas: three,
+  });
+  // create create create switch stop stop stop
+  console.log(steps.map(({ step }) => step.kind.replace(/[A-Z].*/, '')).join(' '));
+  // completes: at least 3 ready, at most 6 live
+  console.log(`${verdict.kind}: at least ${lowestReady} ready, at most ${highestLive} live`);
   // README end
 }
 
@@ -60,7 +80,9 @@ describe('the example of the README', () => {
   it('prints what its comments say', () => {
     const printed: string[] = [];
     example({ log: (line) => void printed.push(line) });
-    const said = [...body.matchAll(/^(?:decide|console\.log)\(.*\); \/\/ (?<said>.*)$/gm)].map((match) => match.groups?.['said']);
+    const said = [...body.matchAll(/^(?:decide|console\.log)\(.*\); \/\/ (?<said>.*)$/gm)].map(
+      (match) => match.groups?.['said'],
+    );
     expect(printed).toEqual(said);
     expect(printed).toHaveLength(6);
   });

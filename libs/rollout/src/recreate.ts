@@ -5,18 +5,27 @@ import { actsOf, byDisruptionOrder, countOf, isStaying, tallyOf, toSteps } from 
 import { replicas, waitFor } from './waiting.js';
 
 /**
- * Stops all of other versions, whatever the floor, and makes new ones when none of those is live any more. Replicas on lost nodes
- * are not waited for. What one version needs by itself, as scaling and draining, keeps the floor.
+ * Stops all of other versions, whatever the floor, and makes new ones when none of those is live
+ * any more. Replicas on lost nodes are not waited for. What one version needs by itself, as scaling
+ * and draining, keeps the floor.
  */
 export function decideRecreate(observed: RolloutObserved): RolloutDecision {
   const { version, baseVersion = version } = observed;
-  const others = observed.replicas.filter((replica) => !replica.lost && replica.version !== version);
+  const others = observed.replicas.filter(
+    (replica) => !replica.lost && replica.version !== version,
+  );
   if (observed.paused === true)
-    return decideRollingUpdate({ ...observed, baseVersion: others.length > 0 ? baseVersion : version });
+    return decideRollingUpdate({
+      ...observed,
+      baseVersion: others.length > 0 ? baseVersion : version,
+    });
   if (others.length === 0) return decideRollingUpdate(observed);
   const own = observed.replicas.filter((replica) => replica.version === version);
   const { stops } = actsOf(observed, tallyOf(own, chooserOf(observed)));
-  const steps = toSteps({ creates: [], stops: [...byDisruptionOrder(others.filter(isStaying)), ...stops] });
+  const steps = toSteps({
+    creates: [],
+    stops: [...byDisruptionOrder(others.filter(isStaying)), ...stops],
+  });
   if (steps.length > 0) return { kind: 'steps', steps };
   const leaving = countOf(others, (replica) => !isStaying(replica));
   return waitFor('stopping', 'replicas', `${replicas(leaving)} of other versions still stopping`);

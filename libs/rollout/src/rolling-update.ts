@@ -51,7 +51,10 @@ export function chooserOf(observed: RolloutObserved, updated = observed.want): C
 export function chooseVersion(version: number, want: number): Choose {
   return (candidates) => {
     const current = candidates.filter((replica) => replica.version === version);
-    const outdated = current.length === candidates.length ? [] : candidates.filter((replica) => replica.version !== version);
+    const outdated =
+      current.length === candidates.length
+        ? []
+        : candidates.filter((replica) => replica.version !== version);
     return {
       surplus: excessOf(current, want),
       outdated: byDisruptionOrder(outdated),
@@ -61,9 +64,13 @@ export function chooseVersion(version: number, want: number): Choose {
 }
 
 /** So many of each. What is more than that goes like other versions: in batches. */
-function chooseCanary(shares: readonly { readonly version: number; readonly count: number }[]): Choose {
+function chooseCanary(
+  shares: readonly { readonly version: number; readonly count: number }[],
+): Choose {
   return (candidates) => {
-    const outdated: RolloutReplica[] = candidates.filter((replica) => shares.every(({ version }) => version !== replica.version));
+    const outdated: RolloutReplica[] = candidates.filter((replica) =>
+      shares.every(({ version }) => version !== replica.version),
+    );
     const missing: Missing[] = [];
     for (const { version, count } of shares) {
       const own = candidates.filter((replica) => replica.version === version);
@@ -75,32 +82,51 @@ function chooseCanary(shares: readonly { readonly version: number; readonly coun
 }
 
 /**
- * Everything stays as it is, also a surplus of several versions within the ceiling, so that a new replica that failed can be
- * looked at. As such a one may never be ready, it does not keep a draining replica from being replaced.
+ * Everything stays as it is, also a surplus of several versions within the ceiling, so that a new
+ * replica that failed can be looked at. As such a one may never be ready, it does not keep a
+ * draining replica from being replaced.
  */
 function choosePaused({ want, maxSurge }: RolloutObserved, baseVersion: number): Choose {
   return (candidates, drainingReady) => {
     const count = candidates.length;
     const mixed = candidates.some(({ version }) => version !== candidates[0]?.version);
     const most = want === 0 ? 0 : want + maxSurge;
-    const stuck = countOf(candidates, (replica) => isUnready(replica) && replica.version !== baseVersion);
+    const stuck = countOf(
+      candidates,
+      (replica) => isUnready(replica) && replica.version !== baseVersion,
+    );
     return {
       surplus: excessOf(candidates, mixed ? most : want),
       outdated: [],
-      missing: times(Math.min(want - count + Math.min(stuck, drainingReady), most - count), { version: baseVersion }),
+      missing: times(Math.min(want - count + Math.min(stuck, drainingReady), most - count), {
+        version: baseVersion,
+      }),
     };
   };
 }
 
-function whyWaiting(observed: RolloutObserved, tally: Tally, updated = observed.want): RolloutDecision | undefined {
+function whyWaiting(
+  observed: RolloutObserved,
+  tally: Tally,
+  updated = observed.want,
+): RolloutDecision | undefined {
   const { want, version, baseVersion = version, paused } = observed;
   const staying = observed.replicas.filter(isStaying);
   const canary = paused !== true && updated < want && baseVersion !== version;
-  if (canary && tally.leaving === 0 && tally.readyVictims.length + tally.unprovenVictims.length === 0) {
-    // Whether replicas of the version before are ready has no part in it: an update may be what mends them.
+  if (
+    canary &&
+    tally.leaving === 0 &&
+    tally.readyVictims.length + tally.unprovenVictims.length === 0
+  ) {
+    // Whether replicas of the version before are ready has no part in it: an update may be what
+    // mends them.
     const fresh = countOf(staying, (replica) => isReady(replica) && replica.version === version);
     if (fresh >= updated)
-      return waitFor('stepReached', 'permission', `${fresh} of ${want} replicas run version ${version}, as this step asks for`);
+      return waitFor(
+        'stepReached',
+        'permission',
+        `${fresh} of ${want} replicas run version ${version}, as this step asks for`,
+      );
   }
   const why = whySetWaits(observed, tally);
   if (why !== undefined) return why;

@@ -1,8 +1,11 @@
 import type { RolloutDecision } from './decision.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
 
-/** Where a rollout is. A settled one (`completed`, `rolledBack`) goes on being kept at its count. */
-export type RolloutPhase = 'starting' | 'inProgress' | 'paused' | 'failed' | 'completed' | 'rolledBack';
+/**
+ * Where a rollout is. A settled one (`completed`, `rolledBack`) goes on being kept at its count.
+ */
+export type RolloutPhase =
+  'starting' | 'inProgress' | 'paused' | 'failed' | 'completed' | 'rolledBack';
 
 /** One canary step: bring so many replicas to the new version, then wait. */
 export interface RolloutStage {
@@ -86,7 +89,10 @@ export interface RolloutSituation {
   readonly settings: RolloutSettings;
   /** The version that is wanted, as the history counts. */
   readonly version: number;
-  /** The oldest version with the same template: replicas of the one are as good as those of the other. */
+  /**
+   * The oldest version with the same template: replicas of the one are as good as those of the
+   * other.
+   */
   readonly canonical: (version: number) => number;
   /** Limits and replicas, whose versions are canonical ones. */
   readonly observed: Omit<RolloutObserved, 'version' | 'strategy' | 'baseVersion' | 'paused'>;
@@ -101,7 +107,15 @@ export interface RolloutSituation {
 /** Something that people are told of. */
 export interface RolloutNews {
   readonly kind:
-    'started' | 'completed' | 'failed' | 'rolledBack' | 'paused' | 'resumed' | 'stageReached' | 'awaitsPromotion' | 'switched';
+    | 'started'
+    | 'completed'
+    | 'failed'
+    | 'rolledBack'
+    | 'paused'
+    | 'resumed'
+    | 'stageReached'
+    | 'awaitsPromotion'
+    | 'switched';
   readonly message: string;
 }
 
@@ -119,15 +133,21 @@ export interface RolloutAdvance {
 }
 
 /** Whether a rollout has ended well: its version is only kept at its count. */
-export const isSettled = ({ phase }: RolloutState): boolean => phase === 'completed' || phase === 'rolledBack';
+export const isSettled = ({ phase }: RolloutState): boolean =>
+  phase === 'completed' || phase === 'rolledBack';
 
-/** A first deployment has nothing to go back to, and nothing to protect: when it fails it goes on trying. */
+/**
+ * A first deployment has nothing to go back to, and nothing to protect: when it fails it goes on
+ * trying.
+ */
 export const isFirst = ({ fromVersion }: RolloutState): boolean => fromVersion === 0;
 
 /** Freshly ready replicas of the wanted version. */
 export function readyOf({ observed, version, canonical }: RolloutSituation): number {
   const wanted = canonical(version);
-  return observed.replicas.filter((replica) => replica.ready && isStaying(replica) && replica.version === wanted).length;
+  return observed.replicas.filter(
+    (replica) => replica.ready && isStaying(replica) && replica.version === wanted,
+  ).length;
 }
 
 const isStaying = ({ lost, desired }: RolloutReplica): boolean => !lost && desired === 'running';

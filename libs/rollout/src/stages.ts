@@ -1,7 +1,10 @@
 import { isFirst, isSettled, readyOf, textOfMs, without } from './rollout-state.js';
 import type { RolloutNews, RolloutSituation, RolloutStage, RolloutState } from './rollout-state.js';
 
-/** Passes the canary steps that are done. @returns How many replicas may run the new version; undefined: all. */
+/**
+ * Passes the canary steps that are done. @returns How many replicas may run the new version;
+ * undefined: all.
+ */
 export function passStages(
   state: RolloutState,
   situation: RolloutSituation,
@@ -20,14 +23,24 @@ export function passStages(
       return { state: lostIt ? { ...leftStage(next, nowMs), promoted: false } : next, updated };
     }
     if (next.stageReachedAtMs === undefined) {
-      next = { ...next, stageReachedAtMs: nowMs, progressAtMs: nowMs, waitsForPromotion: stage.wait === 'promotion' };
-      const waits = stage.wait === 'promotion' ? 'waits for a promotion' : `waits ${textOfMs(stage.wait.ms)}`;
+      next = {
+        ...next,
+        stageReachedAtMs: nowMs,
+        progressAtMs: nowMs,
+        waitsForPromotion: stage.wait === 'promotion',
+      };
+      const waits =
+        stage.wait === 'promotion' ? 'waits for a promotion' : `waits ${textOfMs(stage.wait.ms)}`;
       const text = `step ${index + 1} of ${stages.length}: ${updated} of ${observed.want} replicas run version ${state.version}`;
       news.push({ kind: 'stageReached', message: `${text}; ${waits}` });
     }
-    const over = stage.wait === 'promotion' ? next.promoted : nowMs - (next.stageReachedAtMs ?? nowMs) >= stage.wait.ms;
+    const over =
+      stage.wait === 'promotion'
+        ? next.promoted
+        : nowMs - (next.stageReachedAtMs ?? nowMs) >= stage.wait.ms;
     // Said anew each time: a stop that is not confirmed hides it for a while.
-    if (!over) return { state: { ...next, waitsForPromotion: stage.wait === 'promotion' }, updated };
+    if (!over)
+      return { state: { ...next, waitsForPromotion: stage.wait === 'promotion' }, updated };
     next = { ...leftStage(next, nowMs), stagesDone: index + 1, promoted: false };
   }
   return { state: leftStage(next, nowMs) };
@@ -37,9 +50,18 @@ export function passStages(
 export const hasOpenStage = (state: RolloutState, situation: RolloutSituation): boolean =>
   hasStages(state, situation) && state.stagesDone < situation.settings.stages.length;
 
-/** What was there before is not tried out step by step: neither a first version, nor one that the rollout goes back to. */
+/**
+ * What was there before is not tried out step by step: neither a first version, nor one that the
+ * rollout goes back to.
+ */
 function hasStages(state: RolloutState, { observed, canonical }: RolloutSituation): boolean {
-  if (isSettled(state) || isFirst(state) || state.strategy !== 'rollingUpdate' || observed.want === 0) return false;
+  if (
+    isSettled(state) ||
+    isFirst(state) ||
+    state.strategy !== 'rollingUpdate' ||
+    observed.want === 0
+  )
+    return false;
   return state.rollsBack === 0 && canonical(state.fromVersion) !== canonical(state.version);
 }
 
@@ -49,11 +71,16 @@ function leftStage(state: RolloutState, nowMs: number): RolloutState {
   return { ...without(state, 'stageReachedAtMs'), waitsForPromotion: false, progressAtMs: nowMs };
 }
 
-/** How many replicas the step of an index brings to the new version: never fewer than one before it, whatever they are counted in. */
+/**
+ * How many replicas the step of an index brings to the new version: never fewer than one before it,
+ * whatever they are counted in.
+ */
 export function sizeOf(stages: readonly RolloutStage[], index: number, want: number): number {
   const sizes = stages
     .slice(0, index + 1)
-    .map(({ size }) => ('replicas' in size ? size.replicas : Math.ceil((size.percent * want) / 100)));
+    .map(({ size }) =>
+      'replicas' in size ? size.replicas : Math.ceil((size.percent * want) / 100),
+    );
   return Math.min(want, Math.max(...sizes));
 }
 

@@ -3,7 +3,8 @@ import { aReplica, someReplicas } from './testing/builders.js';
 import { shapeFor } from './testing/shape.js';
 
 const old = (count: number, changes = {}) => someReplicas(count, { version: 1, ...changes }, 1);
-const current = (count: number, changes = {}) => someReplicas(count, { version: 2, ...changes }, 101);
+const current = (count: number, changes = {}) =>
+  someReplicas(count, { version: 2, ...changes }, 101);
 const leaving = { desired: 'stopped' as const };
 const unready = { ready: false };
 
@@ -11,35 +12,60 @@ describe('nextSteps: canary', () => {
   const canary = (updated: number, changes: object) =>
     shapeFor({ baseVersion: 1, want: 4, strategy: { kind: 'rollingUpdate', updated }, ...changes });
   it.each([
-    { name: 'makes as many as the step allows', updated: 1, changes: { replicas: old(4) }, gives: '+2 -4' },
+    {
+      name: 'makes as many as the step allows',
+      updated: 1,
+      changes: { replicas: old(4) },
+      gives: '+2 -4',
+    },
     {
       name: 'waits until they are ready',
       updated: 1,
       changes: { replicas: [...old(3), ...current(1, unready)] },
       gives: 'notReady',
     },
-    { name: 'then waits at the step', updated: 1, changes: { replicas: [...old(3), ...current(1)] }, gives: 'stepReached' },
+    {
+      name: 'then waits at the step',
+      updated: 1,
+      changes: { replicas: [...old(3), ...current(1)] },
+      gives: 'stepReached',
+    },
     {
       name: 'waits at the step though one of the version before is not ready',
       updated: 1,
       changes: { replicas: [...old(2), aReplica(9, unready), ...current(1)] },
       gives: 'stepReached',
     },
-    { name: 'goes on with the next step', updated: 2, changes: { replicas: [...old(3), ...current(1)] }, gives: '+2 -3' },
+    {
+      name: 'goes on with the next step',
+      updated: 2,
+      changes: { replicas: [...old(3), ...current(1)] },
+      gives: '+2 -3',
+    },
     {
       name: 'replaces what is missing by the version it is of',
       updated: 1,
       changes: { replicas: [...old(2), ...current(1)] },
       gives: '+1',
     },
-    { name: 'goes back when the step shrinks', updated: 1, changes: { replicas: [...old(2), ...current(2)] }, gives: '+1 -102' },
+    {
+      name: 'goes back when the step shrinks',
+      updated: 1,
+      changes: { replicas: [...old(2), ...current(2)] },
+      gives: '+1 -102',
+    },
     {
       name: 'replaces third versions by the version before',
       updated: 0,
       changes: { replicas: [...old(3), aReplica(9, { version: 3 })] },
       gives: '+1 -9',
     },
-    { name: 'has no shares when the step is all', updated: 4, changes: { replicas: current(4) }, gives: 'converged' },
+    {
+      name: 'has no shares when the step is all',
+      updated: 4,
+      changes: { replicas: current(4) },
+      gives: 'converged',
+    },
     {
       name: 'rolls nothing while paused',
       updated: 2,
@@ -50,12 +76,29 @@ describe('nextSteps: canary', () => {
 });
 
 describe('nextSteps: recreate', () => {
-  const recreate = (changes: object) => shapeFor({ baseVersion: 1, strategy: { kind: 'recreate' }, ...changes });
+  const recreate = (changes: object) =>
+    shapeFor({ baseVersion: 1, strategy: { kind: 'recreate' }, ...changes });
   it.each([
-    { name: 'stops all of other versions', changes: { minAvailable: 3, replicas: old(3) }, gives: '-3 -2 -1' },
-    { name: 'makes none while one is live', changes: { replicas: [aReplica(1, leaving)] }, gives: 'stopping' },
-    { name: 'waits for no lost one', changes: { replicas: [aReplica(1, { lost: true })] }, gives: '+2 +2 +2' },
-    { name: 'keeps what has the version already', changes: { replicas: [...old(1), ...current(2)] }, gives: '-1' },
+    {
+      name: 'stops all of other versions',
+      changes: { minAvailable: 3, replicas: old(3) },
+      gives: '-3 -2 -1',
+    },
+    {
+      name: 'makes none while one is live',
+      changes: { replicas: [aReplica(1, leaving)] },
+      gives: 'stopping',
+    },
+    {
+      name: 'waits for no lost one',
+      changes: { replicas: [aReplica(1, { lost: true })] },
+      gives: '+2 +2 +2',
+    },
+    {
+      name: 'keeps what has the version already',
+      changes: { replicas: [...old(1), ...current(2)] },
+      gives: '-1',
+    },
     {
       name: 'adds nothing beside what it has',
       changes: { replicas: [...current(2), aReplica(9, { version: 2, ...leaving })] },
@@ -66,19 +109,33 @@ describe('nextSteps: recreate', () => {
       changes: { want: 1, minAvailable: 1, replicas: current(1, { draining: true }) },
       gives: '+2',
     },
-    { name: 'scales down by what is beyond the wanted count', changes: { want: 1, replicas: current(3) }, gives: '-103 -102' },
+    {
+      name: 'scales down by what is beyond the wanted count',
+      changes: { want: 1, replicas: current(3) },
+      gives: '-103 -102',
+    },
     {
       name: 'paused, replaces by the version before while one of it is live',
       changes: { paused: true, replicas: old(2) },
       gives: '+1',
     },
-    { name: 'paused, makes the new one when none is', changes: { paused: true, replicas: current(2) }, gives: '+2' },
+    {
+      name: 'paused, makes the new one when none is',
+      changes: { paused: true, replicas: current(2) },
+      gives: '+2',
+    },
   ])('$name', ({ changes, gives }) => expect(recreate(changes)).toBe(gives));
 });
 
 describe('nextSteps: blue/green', () => {
-  const blueGreen = (changes: object, strategy: Partial<Extract<RolloutStrategy, { kind: 'blueGreen' }>> = {}) =>
-    shapeFor({ strategy: { kind: 'blueGreen', activeVersion: 1, maySwitch: true, ...strategy }, ...changes });
+  const blueGreen = (
+    changes: object,
+    strategy: Partial<Extract<RolloutStrategy, { kind: 'blueGreen' }>> = {},
+  ) =>
+    shapeFor({
+      strategy: { kind: 'blueGreen', activeVersion: 1, maySwitch: true, ...strategy },
+      ...changes,
+    });
   it.each([
     { name: 'makes the whole new set', changes: { replicas: old(3) }, gives: '+2 +2 +2' },
     {
@@ -91,37 +148,77 @@ describe('nextSteps: blue/green', () => {
       changes: { minAvailable: 3, replicas: [...old(3), aReplica(9, { version: 3 })] },
       gives: '-9',
     },
-    { name: 'waits until it is ready', changes: { replicas: [...old(3), ...current(3, unready)] }, gives: 'notReady' },
+    {
+      name: 'waits until it is ready',
+      changes: { replicas: [...old(3), ...current(3, unready)] },
+      gives: 'notReady',
+    },
     {
       name: 'waits until it has been ready for long enough',
-      changes: { replicas: [...old(3), ...current(2), aReplica(9, { version: 2, ...unready, unproven: true })] },
+      changes: {
+        replicas: [
+          ...old(3),
+          ...current(2),
+          aReplica(9, { version: 2, ...unready, unproven: true }),
+        ],
+      },
       gives: 'unproven',
     },
-    { name: 'replaces a member that failed', changes: { replicas: [...old(3), ...current(2)] }, gives: '+2' },
+    {
+      name: 'replaces a member that failed',
+      changes: { replicas: [...old(3), ...current(2)] },
+      gives: '+2',
+    },
     {
       name: 'moves a member that drains, with no floor',
-      changes: { minAvailable: 3, replicas: [...old(3), ...current(2), aReplica(9, { version: 2, draining: true })] },
+      changes: {
+        minAvailable: 3,
+        replicas: [...old(3), ...current(2), aReplica(9, { version: 2, draining: true })],
+      },
       gives: '+2 -9',
     },
-    { name: 'switches when it is complete', changes: { replicas: [...old(3), ...current(3)] }, gives: '=2' },
+    {
+      name: 'switches when it is complete',
+      changes: { replicas: [...old(3), ...current(3)] },
+      gives: '=2',
+    },
     {
       name: 'switches also while the active set is being mended',
       changes: { replicas: [...old(1), ...current(3)] },
       gives: '=2',
     },
-    { name: 'keeps the active set whole', changes: { replicas: [...old(2), ...current(3, unready)] }, gives: '+1' },
+    {
+      name: 'keeps the active set whole',
+      changes: { replicas: [...old(2), ...current(3, unready)] },
+      gives: '+1',
+    },
     {
       name: 'drains the active set within its floor',
-      changes: { minAvailable: 3, replicas: [...old(2), aReplica(9, { draining: true }), ...current(3, unready)] },
+      changes: {
+        minAvailable: 3,
+        replicas: [...old(2), aReplica(9, { draining: true }), ...current(3, unready)],
+      },
       gives: '+1',
     },
     {
       name: 'a ready new set holds no floor',
-      changes: { minAvailable: 2, batch: 3, replicas: [...old(2), aReplica(9, { draining: true }), ...current(2)] },
+      changes: {
+        minAvailable: 2,
+        batch: 3,
+        replicas: [...old(2), aReplica(9, { draining: true }), ...current(2)],
+      },
       gives: '+1 +2 -9',
     },
-    { name: 'scales both sets up', changes: { want: 4, replicas: [...old(3), ...current(3, unready)] }, gives: '+1 +2' },
-    { name: 'scales both sets down', changes: { want: 2, replicas: [...old(3), ...current(3, unready)] }, gives: '-3 -103' },
+    {
+      name: 'scales both sets up',
+      changes: { want: 4, replicas: [...old(3), ...current(3, unready)] },
+      gives: '+1 +2',
+    },
+    {
+      name: 'scales both sets down',
+      changes: { want: 2, replicas: [...old(3), ...current(3, unready)] },
+      gives: '-3 -103',
+    },
     {
       name: 'a newer version takes the place of the new set',
       changes: { version: 3, replicas: [...old(3), ...current(2)] },
@@ -194,8 +291,10 @@ describe('nextSteps: blue/green', () => {
 });
 
 describe('nextSteps: one replica per node', () => {
-  const on = (nodeId: string, sequence: number, changes = {}) => aReplica(sequence, { nodeId, ...changes });
-  const global = (seats: readonly string[], changes: object) => shapeFor({ seats, want: seats.length, ...changes });
+  const on = (nodeId: string, sequence: number, changes = {}) =>
+    aReplica(sequence, { nodeId, ...changes });
+  const global = (seats: readonly string[], changes: object) =>
+    shapeFor({ seats, want: seats.length, ...changes });
   const [n1, n2] = [on('n1', 1), on('n2', 2)];
   it.each([
     { name: 'fills every seat', seats: ['n2', 'n1'], changes: {}, gives: '+2@n1 +2@n2' },
@@ -250,7 +349,11 @@ describe('nextSteps: one replica per node', () => {
     {
       name: 'paused, fills an empty seat with the version before, and leaves a pair alone',
       seats: ['n1', 'n2'],
-      changes: { paused: true, baseVersion: 1, replicas: [n1, on('n1', 9, { version: 2, ready: false })] },
+      changes: {
+        paused: true,
+        baseVersion: 1,
+        replicas: [n1, on('n1', 9, { version: 2, ready: false })],
+      },
       gives: '+1@n2',
     },
     {
@@ -262,9 +365,9 @@ describe('nextSteps: one replica per node', () => {
   ])('$name', ({ seats, changes, gives }) => expect(global(seats, changes)).toBe(gives));
 
   it('takes no blue/green and no canary steps', () => {
-    expect(() => global(['n1'], { strategy: { kind: 'blueGreen', activeVersion: 1, maySwitch: true } })).toThrow(
-      'blue/green is not for one replica per node',
-    );
+    expect(() =>
+      global(['n1'], { strategy: { kind: 'blueGreen', activeVersion: 1, maySwitch: true } }),
+    ).toThrow('blue/green is not for one replica per node');
     expect(() => global(['n1'], { strategy: { kind: 'rollingUpdate', updated: 0 } })).toThrow(
       'canary steps are not for one replica per node',
     );

@@ -57,7 +57,15 @@ export interface Tally {
 
 /** Sorts the replicas of a world: one pass, and ordering only among those that may go. */
 export function tallyOf(replicas: readonly RolloutReplica[], choose: Choose): Tally {
-  const counts = { live: 0, ready: 0, unready: 0, unproven: 0, leaving: 0, leavingReady: 0, draining: 0 };
+  const counts = {
+    live: 0,
+    ready: 0,
+    unready: 0,
+    unproven: 0,
+    leaving: 0,
+    leavingReady: 0,
+    draining: 0,
+  };
   const candidates: RolloutReplica[] = [];
   const draining: RolloutReplica[] = [];
   let homeless: RolloutReplica | undefined;
@@ -73,7 +81,8 @@ export function tallyOf(replicas: readonly RolloutReplica[], choose: Choose): Ta
     if (replica.ready) counts.ready += 1;
     else if (isUnproven(replica)) counts.unproven += 1;
     else counts.unready += 1;
-    if (replica.unplaced !== undefined && (homeless === undefined || isOlder(replica, homeless))) homeless = replica;
+    if (replica.unplaced !== undefined && (homeless === undefined || isOlder(replica, homeless)))
+      homeless = replica;
     if (replica.draining) draining.push(replica);
     else candidates.push(replica);
   }
@@ -116,9 +125,11 @@ export interface Moves {
  *
  * Adding: up to the ceiling of `want + maxSurge`, and one more for each replica being drained.
  * Stopping ready replicas, in two shares:
- * - *free*: what is ready beyond `want` and is there only because of a scale-down or a drain; no batch, as availability does not suffer;
- * - *batch*: at most `batch` at once, those still leaving included, and only while more than `minAvailable` and no fewer than
- *   `want − batch` are ready. The second bound makes a batch wait until the one before it has been replaced by ready replicas.
+ * - *free*: what is ready beyond `want` and is there only because of a scale-down or a drain; no
+ *   batch, as availability does not suffer;
+ * - *batch*: at most `batch` at once, those still leaving included, and only while more than
+ *   `minAvailable` and no fewer than `want − batch` are ready. The second bound makes a batch wait
+ *   until the one before it has been replaced by ready replicas.
  */
 export function movesOf(limits: RolloutLimits, counts: Counts): Moves {
   const { want, minAvailable, maxSurge, batch } = limits;
@@ -127,11 +138,17 @@ export function movesOf(limits: RolloutLimits, counts: Counts): Moves {
   const staying = counts.live - counts.leaving;
   const going = counts.unreadyStops + counts.surplusReady + counts.drainingReady;
   const overCeiling = staying - going - (want === 0 ? 0 : want + maxSurge);
-  const eligible = counts.surplusReady + counts.drainingReady + Math.min(counts.outdatedReady, Math.max(0, overCeiling));
+  const eligible =
+    counts.surplusReady +
+    counts.drainingReady +
+    Math.min(counts.outdatedReady, Math.max(0, overCeiling));
   const free = Math.min(Math.max(0, counts.ready - want), eligible);
   const floor = Math.max(minAvailable, want - batch);
   const victims = counts.surplusReady + counts.drainingReady + counts.outdatedReady - free;
-  const batched = Math.max(0, Math.min(batch - counts.leavingReady, counts.ready - free - floor, victims));
+  const batched = Math.max(
+    0,
+    Math.min(batch - counts.leavingReady, counts.ready - free - floor, victims),
+  );
   return { creates, readyStops: free + batched };
 }
 
@@ -159,21 +176,29 @@ export function actsOf(limits: RolloutLimits, tally: Tally): Acts {
 
 /** Makes what is missing. */
 export const toCreate = ({ version, nodeId }: Missing): RolloutStep =>
-  nodeId === undefined ? { kind: 'createReplica', version } : { kind: 'createReplica', version, nodeId };
+  nodeId === undefined
+    ? { kind: 'createReplica', version }
+    : { kind: 'createReplica', version, nodeId };
 
 /** As the caller gets them. */
 export function toSteps({ creates, stops }: Acts): readonly RolloutStep[] {
-  return [...creates.map(toCreate), ...stops.map((replica) => ({ kind: 'stopReplica', replicaId: replica.id }) as const)];
+  return [
+    ...creates.map(toCreate),
+    ...stops.map((replica) => ({ kind: 'stopReplica', replicaId: replica.id }) as const),
+  ];
 }
 
 const isOlder = (a: RolloutReplica, b: RolloutReplica): boolean =>
   a.createdSequence < b.createdSequence || (a.createdSequence === b.createdSequence && a.id < b.id);
 
 export const isReady = (replica: RolloutReplica): boolean => replica.ready;
-export const isUnproven = (replica: RolloutReplica): boolean => !replica.ready && replica.unproven === true;
-export const isUnready = (replica: RolloutReplica): boolean => !replica.ready && replica.unproven !== true;
+export const isUnproven = (replica: RolloutReplica): boolean =>
+  !replica.ready && replica.unproven === true;
+export const isUnready = (replica: RolloutReplica): boolean =>
+  !replica.ready && replica.unproven !== true;
 /** Holds resources and has not been asked to stop. */
-export const isStaying = (replica: RolloutReplica): boolean => !replica.lost && replica.desired === 'running';
+export const isStaying = (replica: RolloutReplica): boolean =>
+  !replica.lost && replica.desired === 'running';
 
 /** How many are so. */
 export function countOf<T>(all: readonly T[], isSo: (one: T) => boolean): number {
@@ -187,13 +212,19 @@ export const times = (count: number, missing: Missing): readonly Missing[] =>
   new Array<Missing>(Math.max(0, count)).fill(missing);
 
 /** Those of a group that are more than `count`, cheapest to lose first. */
-export function excessOf(group: readonly RolloutReplica[], count: number): readonly RolloutReplica[] {
+export function excessOf(
+  group: readonly RolloutReplica[],
+  count: number,
+): readonly RolloutReplica[] {
   return group.length > count ? byDisruptionOrder(group).slice(0, group.length - count) : [];
 }
 
 /** Cheapest to lose first: unready, then unproven, then the newest. */
 export function byDisruptionOrder(replicas: readonly RolloutReplica[]): readonly RolloutReplica[] {
-  return [...replicas].sort((a, b) => worth(a) - worth(b) || b.createdSequence - a.createdSequence || (a.id < b.id ? 1 : -1));
+  return [...replicas].sort(
+    (a, b) =>
+      worth(a) - worth(b) || b.createdSequence - a.createdSequence || (a.id < b.id ? 1 : -1),
+  );
 }
 
 function worth(replica: RolloutReplica): number {

@@ -4,11 +4,18 @@ import { describeImpossible, type RolloutLimits } from './limits.js';
 import type { Tally } from './tally.js';
 
 /** A decision to wait. */
-export function waitFor(kind: WaitReason['kind'], wakeOn: WakeOn['kind'], text: string): RolloutDecision {
+export function waitFor(
+  kind: WaitReason['kind'],
+  wakeOn: WakeOn['kind'],
+  text: string,
+): RolloutDecision {
   return { kind: 'waiting', reason: { kind, text }, wakeOn: { kind: wakeOn } };
 }
 
-/** What a set of replicas waits for; what holds longest is named first, as stops end by themselves. Undefined when it is as it shall be. */
+/**
+ * What a set of replicas waits for; what holds longest is named first, as stops end by themselves.
+ * Undefined when it is as it shall be.
+ */
 export function whySetWaits(limits: RolloutLimits, tally: Tally): RolloutDecision | undefined {
   const { want } = limits;
   const { ready, unready, unproven, leaving } = tally;
@@ -33,11 +40,15 @@ export function whySetWaits(limits: RolloutLimits, tally: Tally): RolloutDecisio
 }
 
 /**
- * What has to happen when a new replica finds no node, and those whose place it could take may not go first: time alone brings nothing
- * then. Empty while something else may make room.
+ * What has to happen when a new replica finds no node, and those whose place it could take may not
+ * go first: time alone brings nothing then. Empty while something else may make room.
  */
-function whyNoRoom({ minAvailable }: RolloutLimits, { unplaced, ready, leaving, readyVictims }: Tally): string {
-  if (unplaced === undefined || leaving > 0 || readyVictims.length === 0 || ready > minAvailable) return '';
+function whyNoRoom(
+  { minAvailable }: RolloutLimits,
+  { unplaced, ready, leaving, readyVictims }: Tally,
+): string {
+  if (unplaced === undefined || leaving > 0 || readyVictims.length === 0 || ready > minAvailable)
+    return '';
   return (
     `: ${unplaced}; min_available ${minAvailable} lets no other go first: make room, ` +
     'or allow fewer ready ones meanwhile by min_available or max_unavailable'
@@ -48,4 +59,5 @@ function whyNoRoom({ minAvailable }: RolloutLimits, { unplaced, ready, leaving, 
 export const pausedWith = (others: number): RolloutDecision =>
   waitFor('paused', 'spec', `paused with ${replicas(others)} of other versions`);
 
-export const replicas = (count: number): string => (count === 1 ? '1 replica' : `${count} replicas`);
+export const replicas = (count: number): string =>
+  count === 1 ? '1 replica' : `${count} replicas`;

@@ -16,8 +16,9 @@ import { grpcOver, type CallInterceptors } from './grpc-over.js';
 const READ_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * Dials coordinators over HTTP/2 in plaintext. Each connection is one that we opened ourselves, so that we can ping on it: Connect's
- * own ping timer begins anew with all data and so cannot keep a lease.
+ * Dials coordinators over HTTP/2 in plaintext. Each connection is one that we opened ourselves, so
+ * that we can ping on it: Connect's own ping timer begins anew with all data and so cannot keep a
+ * lease.
  */
 export const createCoordinatorTransport = (interceptors: CallInterceptors = []) => ({
   /**
@@ -28,7 +29,9 @@ export const createCoordinatorTransport = (interceptors: CallInterceptors = []) 
   connect: (address: string, signal: AbortSignal): Promise<CoordinatorLink> =>
     new Promise((resolve, reject) => {
       const refuse = (cause: unknown): void =>
-        reject(new CloudlessError('unavailable', `no coordinator was reached at ${address}`, { cause }));
+        reject(
+          new CloudlessError('unavailable', `no coordinator was reached at ${address}`, { cause }),
+        );
       if (signal.aborted) return refuse(signal.reason);
       const session = http2.connect(address);
       const giveUp = (): void => {
@@ -58,7 +61,9 @@ export class CoordinatorLink {
     address: string,
     interceptors: CallInterceptors = [],
   ) {
-    session.once('close', () => this.closing.abort(new CloudlessError('unavailable', 'the connection was closed')));
+    session.once('close', () =>
+      this.closing.abort(new CloudlessError('unavailable', 'the connection was closed')),
+    );
     this.client = createCoordinatorClient(grpcOver(session, address, READ_MAX_BYTES, interceptors));
   }
 
@@ -70,7 +75,10 @@ export class CoordinatorLink {
     }
   }
 
-  /** The Session call. `outgoing` is read only as fast as the other side takes it. Leaving the loop ends the call. */
+  /**
+   * The Session call. `outgoing` is read only as fast as the other side takes it. Leaving the loop
+   * ends the call.
+   */
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
     return this.call((signal) => this.client.session(outgoing, { signal }));
   }
@@ -100,7 +108,9 @@ export class CoordinatorLink {
     this.session.destroy();
   }
 
-  private async *call<Message>(begin: (signal: AbortSignal) => AsyncIterable<Message>): AsyncGenerator<Message> {
+  private async *call<Message>(
+    begin: (signal: AbortSignal) => AsyncIterable<Message>,
+  ): AsyncGenerator<Message> {
     const call = new AbortController();
     const end = (): void => call.abort(this.closing.signal.reason);
     this.closing.signal.addEventListener('abort', end, { once: true });
@@ -117,10 +127,16 @@ export class CoordinatorLink {
 
   /** What a call failed with; once the connection is gone, that is the reason. */
   private failureOf(reason: unknown): CloudlessError {
-    return this.closing.signal.aborted || this.session.destroyed ? gone(reason) : fromConnectError(reason);
+    return this.closing.signal.aborted || this.session.destroyed
+      ? gone(reason)
+      : fromConnectError(reason);
   }
 }
 
 function gone(cause?: unknown): CloudlessError {
-  return new CloudlessError('unavailable', 'the connection to the coordinator broke', cause === undefined ? {} : { cause });
+  return new CloudlessError(
+    'unavailable',
+    'the connection to the coordinator broke',
+    cause === undefined ? {} : { cause },
+  );
 }

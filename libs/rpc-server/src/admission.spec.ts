@@ -47,9 +47,11 @@ function anAdmission(override: Partial<AdmissionSettings> = {}) {
 describe('who begins', () => {
   it('is the most important lane, but each lane begins one call a turn', async () => {
     const { call, turn, begun } = anAdmission({ callsPerTurn: 2 });
-    for (const lane of ['read', 'write', 'stop'] as const) for (const n of [1, 2, 3, 4]) call(lane, lane, `${lane}${n}`);
+    for (const lane of ['read', 'write', 'stop'] as const)
+      for (const n of [1, 2, 3, 4]) call(lane, lane, `${lane}${n}`);
     await settle();
-    expect(begun).toEqual(['read1', 'read2', 'write1', 'stop1']); // the first came when nobody else was there
+    // the first came when nobody else was there
+    expect(begun).toEqual(['read1', 'read2', 'write1', 'stop1']);
     expect(await turn()).toEqual(['stop2', 'stop3', 'write2', 'read3']);
     expect(await turn()).toEqual(['stop4', 'write3', 'read4']);
     expect(await turn()).toEqual(['write4']);
@@ -127,7 +129,9 @@ describe('who is refused', () => {
     call('read', 'b', 'b1');
     await settle();
     expect(Object.keys(refused)).toEqual(['a3', 'a2']);
-    expect(refused['a3']?.rawMessage).toBe('the server has too many read calls waiting; try again in 1 s');
+    expect(refused['a3']?.rawMessage).toBe(
+      'the server has too many read calls waiting; try again in 1 s',
+    );
   });
 
   it('has gone', async () => {

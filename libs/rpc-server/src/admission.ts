@@ -59,11 +59,14 @@ class LaneState {
 }
 
 /**
- * Decides when a call may begin. Lanes go in the order of their importance, principals of one lane in turn. In one turn of the event loop
- * only so many calls of users begin: what comes in meanwhile, heartbeats first of all, is read before the next ones.
+ * Decides when a call may begin. Lanes go in the order of their importance, principals of one lane
+ * in turn. In one turn of the event loop only so many calls of users begin: what comes in
+ * meanwhile, heartbeats first of all, is read before the next ones.
  */
 export class Admission {
-  private readonly states = Object.fromEntries(LANES.map((lane) => [lane, new LaneState()])) as Record<Lane, LaneState>;
+  private readonly states = Object.fromEntries(
+    LANES.map((lane) => [lane, new LaneState()]),
+  ) as Record<Lane, LaneState>;
   private begunThisTurn = 0;
   private turnAwaited = false;
 
@@ -93,7 +96,8 @@ export class Admission {
    * Waits until a call may begin.
    * @param signal - Aborted when nobody waits for the call any more.
    * @returns What to call, once, when the handler has done its work.
-   * @throws ConnectError RESOURCE_EXHAUSTED when the call is shed; the reason of `signal` when that was first.
+   * @throws ConnectError RESOURCE_EXHAUSTED when the call is shed; the reason of `signal` when that
+   *   was first.
    */
   admit(lane: Lane, principal: string, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
@@ -125,7 +129,9 @@ export class Admission {
       if (state.queue.size === 0 && this.mayBegin(lane, principal)) return call.begin();
       if (!this.makeRoom(lane, principal)) return call.refuse('full');
       signal.addEventListener('abort', onAbort, { once: true });
-      timer = this.settings.clock.setTimer(this.settings.lanes[lane].waitMs, () => call.refuse('waited'));
+      timer = this.settings.clock.setTimer(this.settings.lanes[lane].waitMs, () =>
+        call.refuse('waited'),
+      );
       state.queue.push(principal, call);
       this.begin();
     });
@@ -158,7 +164,8 @@ export class Admission {
     if (state.running >= lanes[lane].running) return false;
     if (lane === 'control') return true;
     // One call of each lane begins in any case: a lane that goes first does not starve the next.
-    if (state.begunThisTurn > 0 && this.begunThisTurn >= (overload() === 0 ? callsPerTurn : 1)) return false;
+    if (state.begunThisTurn > 0 && this.begunThisTurn >= (overload() === 0 ? callsPerTurn : 1))
+      return false;
     if ((state.runningBy.get(principal) ?? 0) >= runningPerPrincipal) return false;
     return mayBegin?.(principal) ?? true;
   }
@@ -205,7 +212,11 @@ export class Admission {
 }
 
 /** Shed calls come again after this; clients add chance to it. */
-const RETRY_AFTER_MS: Readonly<Record<ShedReason, number>> = { overload: 2_000, full: 1_000, waited: 1_000 };
+const RETRY_AFTER_MS: Readonly<Record<ShedReason, number>> = {
+  overload: 2_000,
+  full: 1_000,
+  waited: 1_000,
+};
 
 function refusalOf(lane: Lane, reason: ShedReason): ConnectError {
   const calls = lane === 'control' ? 'calls' : `${lane} calls`;
@@ -214,5 +225,9 @@ function refusalOf(lane: Lane, reason: ShedReason): ConnectError {
     full: `the server has too many ${calls} waiting`,
     waited: `the call waited too long among other ${calls}`,
   }[reason];
-  return refusal(Code.ResourceExhausted, `${why}; try again in ${RETRY_AFTER_MS[reason] / 1_000} s`, RETRY_AFTER_MS[reason]);
+  return refusal(
+    Code.ResourceExhausted,
+    `${why}; try again in ${RETRY_AFTER_MS[reason] / 1_000} s`,
+    RETRY_AFTER_MS[reason],
+  );
 }

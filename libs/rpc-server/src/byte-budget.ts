@@ -19,7 +19,10 @@ interface Share {
   readonly holdings: Set<Holding>;
 }
 
-/** Bytes that wait for clients: bounded in total. When they are too many, the principal that holds the most loses its largest call. */
+/**
+ * Bytes that wait for clients: bounded in total. When they are too many, the principal that holds
+ * the most loses its largest call.
+ */
 export class ByteBudget {
   private readonly shares = new Map<string, Share>();
   private total = 0;
@@ -72,7 +75,8 @@ export class ByteBudget {
 
   private count(principal: string, holding: Holding, bytes: number): void {
     let share = this.shares.get(principal);
-    if (share === undefined) this.shares.set(principal, (share = { bytes: 0, holdings: new Set() }));
+    if (share === undefined)
+      this.shares.set(principal, (share = { bytes: 0, holdings: new Set() }));
     share.holdings.add(holding);
     share.bytes += bytes;
     holding.bytes += bytes;

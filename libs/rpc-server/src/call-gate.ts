@@ -17,7 +17,10 @@ import { StreamShares } from './stream-shares.js';
 import { StreamTurns } from './stream-turns.js';
 
 /** What {@link CallGate} needs. */
-export interface CallGateSettings extends Pick<RpcServerOptions, 'classOf' | 'principalOf' | 'loopLagMs'> {
+export interface CallGateSettings extends Pick<
+  RpcServerOptions,
+  'classOf' | 'principalOf' | 'loopLagMs'
+> {
   readonly limits: RpcLimits;
   readonly clock: Clock;
   readonly log: Log;
@@ -49,7 +52,10 @@ const REQUEST_BYTES = 4 * 1024;
 /** Streams that are refused in one turn of the event loop. A refusal takes about 0.2 ms. */
 const REFUSALS_PER_TURN = 8;
 
-/** Stands between requests and handlers: everything that a client's calls may take of the process is counted here. */
+/**
+ * Stands between requests and handlers: everything that a client's calls may take of the process is
+ * counted here.
+ */
 export class CallGate {
   private readonly overload: OverloadMeter;
   private readonly admission: Admission;
@@ -75,7 +81,8 @@ export class CallGate {
       runningPerPrincipal: limits.runningPerPrincipal,
       callsPerTurn: limits.callsPerTurn,
       overload: () => this.overload.level(),
-      mayBegin: (principal) => this.unreadAnswers.bytesOf(principal) <= limits.unreadAnswerBytesPerPrincipal,
+      mayBegin: (principal) =>
+        this.unreadAnswers.bytesOf(principal) <= limits.unreadAnswerBytesPerPrincipal,
     });
   }
 
@@ -121,7 +128,9 @@ export class CallGate {
     const held = this.waitingRequests.hold(principal, () => cut(call));
     onClose(held.release);
     held.add(REQUEST_BYTES + request.rawHeaders.reduce((sum, text) => sum + text.length, 0));
-    const source: AsyncIterable<Uint8Array> = { [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }) };
+    const source: AsyncIterable<Uint8Array> = {
+      [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }),
+    };
     const body = clientStreams(handler.method)
       ? source
       : await readAhead(source, this.settings.limits.readMaxBytes + ENVELOPE_BYTES, held);
@@ -132,8 +141,12 @@ export class CallGate {
     };
     onClose(finish);
     const take = (): Promise<void> => this.turns.take(principal, signal);
-    const made = (answer: AsyncIterable<Uint8Array>) => (inTurns ? takingTurns(answer, take) : answer);
-    return { body, finishing: (answer) => (long ? begun(made(answer), finish) : answered(answer, finish)) };
+    const made = (answer: AsyncIterable<Uint8Array>) =>
+      inTurns ? takingTurns(answer, take) : answer;
+    return {
+      body,
+      finishing: (answer) => (long ? begun(made(answer), finish) : answered(answer, finish)),
+    };
   }
 
   /** Hands on an answer as fast as it is read, and no faster. */
@@ -143,7 +156,12 @@ export class CallGate {
       call.control.end(new ConnectError('too many answers are not read', Code.ResourceExhausted));
       cut(call);
     });
-    return this.pacer.pace(answer, { ...call, rpc: handler.method.name, connectionId: connection?.id, unread });
+    return this.pacer.pace(answer, {
+      ...call,
+      rpc: handler.method.name,
+      connectionId: connection?.id,
+      unread,
+    });
   }
 
   private classOf(method: DescMethod): Required<CallClass> {
@@ -163,7 +181,10 @@ function clientStreams(method: DescMethod): boolean {
 }
 
 /** A unary call has done its work when its answer is there. */
-async function* answered(answer: AsyncIterable<Uint8Array>, finish: () => void): AsyncIterable<Uint8Array> {
+async function* answered(
+  answer: AsyncIterable<Uint8Array>,
+  finish: () => void,
+): AsyncIterable<Uint8Array> {
   for await (const chunk of answer) {
     finish();
     yield chunk;
@@ -171,7 +192,10 @@ async function* answered(answer: AsyncIterable<Uint8Array>, finish: () => void):
 }
 
 /** Waits for a turn before each message of a stream. */
-async function* takingTurns(answer: AsyncIterable<Uint8Array>, take: () => Promise<void>): AsyncIterable<Uint8Array> {
+async function* takingTurns(
+  answer: AsyncIterable<Uint8Array>,
+  take: () => Promise<void>,
+): AsyncIterable<Uint8Array> {
   const items = answer[Symbol.asyncIterator]();
   try {
     for (;;) {
@@ -186,7 +210,10 @@ async function* takingTurns(answer: AsyncIterable<Uint8Array>, take: () => Promi
 }
 
 /** A stream has its turn to begin; from then on it waits, mostly. */
-async function* begun(answer: AsyncIterable<Uint8Array>, finish: () => void): AsyncIterable<Uint8Array> {
+async function* begun(
+  answer: AsyncIterable<Uint8Array>,
+  finish: () => void,
+): AsyncIterable<Uint8Array> {
   const items = answer[Symbol.asyncIterator]();
   const first = items.next();
   finish();

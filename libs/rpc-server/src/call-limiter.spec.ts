@@ -1,7 +1,13 @@
 import { CoordinatorService } from '@cloudless/api';
 import { silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import { Code, ConnectError, createContextValues, type StreamRequest, type StreamResponse } from '@connectrpc/connect';
+import {
+  Code,
+  ConnectError,
+  createContextValues,
+  type StreamRequest,
+  type StreamResponse,
+} from '@connectrpc/connect';
 import { CallLimiter } from './call-limiter.js';
 
 const method = CoordinatorService.method.watchWorkloads;
@@ -26,12 +32,20 @@ function endless(): StreamResponse {
   const message = (async function* () {
     for (;;) yield {};
   })();
-  return { stream: true, service: CoordinatorService, method, header: new Headers(), trailer: new Headers(), message } as never;
+  return {
+    stream: true,
+    service: CoordinatorService,
+    method,
+    header: new Headers(),
+    trailer: new Headers(),
+    message,
+  } as never;
 }
 
 describe('CallLimiter.endStreams', () => {
   const closing = new ConnectError('the server is shutting down', Code.Unavailable);
-  const aLimiter = () => new CallLimiter({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
+  const aLimiter = () =>
+    new CallLimiter({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
 
   it('ends streams that are open', async () => {
     const limiter = aLimiter();

@@ -1,5 +1,11 @@
 import { errorFields, type Clock, type Log } from '@cloudless/base';
-import { Code, ConnectError, createContextKey, type ContextKey, type Interceptor } from '@connectrpc/connect';
+import {
+  Code,
+  ConnectError,
+  createContextKey,
+  type ContextKey,
+  type Interceptor,
+} from '@connectrpc/connect';
 import { CallScope } from './call-scope.js';
 
 /** What {@link CallLimiter} needs. */
@@ -14,7 +20,9 @@ export class CallControl {
   private reason: ConnectError | undefined;
   private onEnd: ((reason: ConnectError) => void) | undefined;
 
-  /** Ends the call with `reason`, also when its handler has not begun. Only the first reason counts. */
+  /**
+   * Ends the call with `reason`, also when its handler has not begun. Only the first reason counts.
+   */
   end(reason: ConnectError): void {
     this.reason ??= reason;
     this.onEnd?.(this.reason);
@@ -28,7 +36,9 @@ export class CallControl {
 }
 
 /** The control of a call, put there by who may end it. */
-export const callControlKey: ContextKey<CallControl | undefined> = createContextKey<CallControl | undefined>(undefined, {
+export const callControlKey: ContextKey<CallControl | undefined> = createContextKey<
+  CallControl | undefined
+>(undefined, {
   description: 'control of the call',
 });
 
@@ -49,8 +59,9 @@ export class CallLimiter {
   }
 
   /**
-   * A call ends when its signal is aborted (client gone, stated deadline passed), a unary one without a stated deadline after
-   * `unaryDeadlineMs`. What handlers throw is logged here unless something inside has made a ConnectError of it.
+   * A call ends when its signal is aborted (client gone, stated deadline passed), a unary one
+   * without a stated deadline after `unaryDeadlineMs`. What handlers throw is logged here unless
+   * something inside has made a ConnectError of it.
    */
   readonly interceptor: Interceptor = (next) => async (req) => {
     const scope = new CallScope(req.signal);
@@ -82,16 +93,27 @@ export class CallLimiter {
     }
   };
 
-  private startDeadline(scope: CallScope, header: Headers, rpc: string): { cancel(): void } | undefined {
-    if (DEADLINE_HEADERS.some((name) => header.has(name))) return undefined; // Connect aborts the signal then
+  private startDeadline(
+    scope: CallScope,
+    header: Headers,
+    rpc: string,
+  ): { cancel(): void } | undefined {
+    // Connect aborts the signal then
+    if (DEADLINE_HEADERS.some((name) => header.has(name))) return undefined;
     const { clock, unaryDeadlineMs } = this.settings;
     return clock.setTimer(unaryDeadlineMs, () =>
-      scope.abort(new ConnectError(`${rpc} gave no answer within ${unaryDeadlineMs} ms`, Code.DeadlineExceeded)),
+      scope.abort(
+        new ConnectError(
+          `${rpc} gave no answer within ${unaryDeadlineMs} ms`,
+          Code.DeadlineExceeded,
+        ),
+      ),
     );
   }
 
   /** Clients only see "internal error" of these, so the log must tell. */
   private logUnexpected(reason: unknown, rpc: string): void {
-    if (!(reason instanceof ConnectError)) this.settings.log.error('rpc handler failed', { rpc, ...errorFields(reason) });
+    if (!(reason instanceof ConnectError))
+      this.settings.log.error('rpc handler failed', { rpc, ...errorFields(reason) });
   }
 }

@@ -10,8 +10,8 @@ export interface StreamEnd {
 }
 
 /**
- * The life of one call. Its signal follows the request's; when it is aborted, whatever the call waits for fails at once with the reason,
- * whether the handler heeds the signal or not.
+ * The life of one call. Its signal follows the request's; when it is aborted, whatever the call
+ * waits for fails at once with the reason, whether the handler heeds the signal or not.
  */
 export class CallScope {
   private readonly controller = new AbortController();
@@ -34,7 +34,13 @@ export class CallScope {
     const known =
       reason instanceof ConnectError
         ? reason
-        : new ConnectError('the client ended the call', Code.Canceled, undefined, undefined, reason);
+        : new ConnectError(
+            'the client ended the call',
+            Code.Canceled,
+            undefined,
+            undefined,
+            reason,
+          );
     this.controller.abort(known);
     this.rejectPending?.(known);
   }
@@ -48,7 +54,10 @@ export class CallScope {
     });
   }
 
-  /** Hands on what `source` yields until it ends or the call is aborted, releases the call, then calls `ended`. */
+  /**
+   * Hands on what `source` yields until it ends or the call is aborted, releases the call, then
+   * calls `ended`.
+   */
   guard<Item>(source: AsyncIterable<Item>, ended: (end: StreamEnd) => void): AsyncIterable<Item> {
     const end = (how: StreamEnd): void => {
       this.release();
@@ -59,7 +68,8 @@ export class CallScope {
         const items = source[Symbol.asyncIterator]();
         // A handler that heeds no signal may never answer this: nobody waits for it.
         const leave = (): void => void items.return?.().then(undefined, () => undefined);
-        // Between two items nobody waits for the handler; it is not to be kept until somebody does, as a slow reader may never.
+        // Between two items nobody waits for the handler; it is not to be kept until somebody does,
+        // as a slow reader may never.
         const onAbort = (): void => {
           if (!waiting) leave();
         };
@@ -68,7 +78,9 @@ export class CallScope {
         return {
           next: () => {
             waiting = true;
-            return this.race(this.signal.aborted ? Promise.reject(this.signal.reason) : items.next()).then(
+            return this.race(
+              this.signal.aborted ? Promise.reject(this.signal.reason) : items.next(),
+            ).then(
               (result) => {
                 waiting = false;
                 if (result.done === true) end({});

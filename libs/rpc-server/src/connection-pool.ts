@@ -4,7 +4,9 @@ import type { ServerConnection } from './connection.js';
 /** The open connections of a server, of which there is only room for so many. */
 export class ConnectionPool {
   private readonly bySocket = new Map<Socket, ServerConnection>();
-  /** Those that have not made a call yet, and those whose calls have all ended; the oldest first. */
+  /**
+   * Those that have not made a call yet, and those whose calls have all ended; the oldest first.
+   */
   private readonly silent = new Set<ServerConnection>();
   private readonly idle = new Set<ServerConnection>();
 
@@ -49,8 +51,8 @@ export class ConnectionPool {
   }
 
   /**
-   * Makes room for one more by closing the connection that will be missed least: one that never made a call, as half-open ones do, else one
-   * that is at rest.
+   * Makes room for one more by closing the connection that will be missed least: one that never
+   * made a call, as half-open ones do, else one that is at rest.
    * @returns `full` when all of them are at work.
    */
   makeRoom(): 'room' | 'madeRoom' | 'full' {

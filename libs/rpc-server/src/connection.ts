@@ -14,7 +14,8 @@ export interface Connection {
    */
   onPing(listener: () => void): () => void;
   /**
-   * Calls `listener` once when the connection is closed, whoever closed it; if it already is, then soon after this call.
+   * Calls `listener` once when the connection is closed, whoever closed it; if it already is, then
+   * soon after this call.
    * @returns Ends the subscription.
    */
   onClose(listener: () => void): () => void;
@@ -22,8 +23,13 @@ export interface Connection {
   destroy(): void;
 }
 
-/** The connection a call came in on: `context.values.get(connectionKey)`. Undefined only outside of a server, as in the router transport. */
-export const connectionKey: ContextKey<Connection | undefined> = createContextKey<Connection | undefined>(undefined, {
+/**
+ * The connection a call came in on: `context.values.get(connectionKey)`. Undefined only outside of
+ * a server, as in the router transport.
+ */
+export const connectionKey: ContextKey<Connection | undefined> = createContextKey<
+  Connection | undefined
+>(undefined, {
   description: 'connection of the call',
 });
 
@@ -37,7 +43,10 @@ export interface ConnectionSettings {
   readonly onWork?: (connection: ServerConnection, work: 'began' | 'ended') => void;
 }
 
-/** The server's side of a {@link Connection}: counts its calls, and ends it when none comes for too long. */
+/**
+ * The server's side of a {@link Connection}: counts its calls, and ends it when none comes for too
+ * long.
+ */
 export class ServerConnection implements Connection {
   readonly remoteAddress: string;
   protocol: 'h2' | 'http/1.1' = 'http/1.1';
@@ -56,7 +65,9 @@ export class ServerConnection implements Connection {
   ) {
     this.remoteAddress = socket.remoteAddress ?? '';
     this.timer = this.endAfter(settings.headTimeoutMs, 'no request in time');
-    socket.on('error', (reason) => settings.log.debug('connection failed', { connectionId: id, ...errorFields(reason) }));
+    socket.on('error', (reason) =>
+      settings.log.debug('connection failed', { connectionId: id, ...errorFields(reason) }),
+    );
     socket.once('close', () => this.onClosed());
   }
 
@@ -137,7 +148,10 @@ export class ServerConnection implements Connection {
       try {
         listener();
       } catch (reason) {
-        this.settings.log.error('connection listener failed', { connectionId: this.id, ...errorFields(reason) });
+        this.settings.log.error('connection listener failed', {
+          connectionId: this.id,
+          ...errorFields(reason),
+        });
       }
     }
   }

@@ -1,6 +1,9 @@
 import { errorFields, type Clock, type Log } from '@cloudless/base';
 import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
-import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
+import {
+  universalRequestFromNodeRequest,
+  universalResponseToNodeResponse,
+} from '@connectrpc/connect-node';
 import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
 import type { AdmittedCall, CallGate, IncomingCall } from './call-gate.js';
 import { CallControl, callControlKey } from './call-limiter.js';
@@ -26,9 +29,16 @@ export interface DispatchSettings {
 }
 
 /** Takes one HTTP request to its RPC handler, or answers it itself. */
-export type Dispatch = (connection: ServerConnection | undefined, request: AnyRequest, response: AnyResponse) => void;
+export type Dispatch = (
+  connection: ServerConnection | undefined,
+  request: AnyRequest,
+  response: AnyResponse,
+) => void;
 
-/** Puts the guard, the time limit of request bodies and texts for refusals before and after Connect's handlers. */
+/**
+ * Puts the guard, the time limit of request bodies and texts for refusals before and after
+ * Connect's handlers.
+ */
 export function createDispatch(settings: DispatchSettings): Dispatch {
   const { log, gate } = settings;
   const byPath = new Map(settings.handlers.map((handler) => [handler.requestPath, handler]));
@@ -41,31 +51,64 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
   ) => {
     limitUpload(settings, handler, request, response);
     const control = new CallControl();
-    const contextValues = createContextValues().set(connectionKey, connection).set(callControlKey, control);
+    const contextValues = createContextValues()
+      .set(connectionKey, connection)
+      .set(callControlKey, control);
     try {
-      const universal = universalRequestFromNodeRequest(request, response, undefined, contextValues);
+      const universal = universalRequestFromNodeRequest(
+        request,
+        response,
+        undefined,
+        contextValues,
+      );
       const { header, signal } = universal;
-      const call: IncomingCall = { handler, connection, request, response, header, signal, control };
+      const call: IncomingCall = {
+        handler,
+        connection,
+        request,
+        response,
+        header,
+        signal,
+        control,
+      };
       const { body, finishing } = await admit(call);
       const inspected = inspectBody(handler, { header, body }, settings.limits);
-      const result = withText(await withInputErrors(handler)({ ...universal, ...inspected }), handler);
-      const answer = result.body && gate.pace(endAfterUpload(finishing(result.body), handler, request), call);
-      await universalResponseToNodeResponse({ ...result, ...(answer === undefined ? {} : { body: answer }) }, response);
+      const result = withText(
+        await withInputErrors(handler)({ ...universal, ...inspected }),
+        handler,
+      );
+      const answer =
+        result.body && gate.pace(endAfterUpload(finishing(result.body), handler, request), call);
+      await universalResponseToNodeResponse(
+        { ...result, ...(answer === undefined ? {} : { body: answer }) },
+        response,
+      );
     } catch (reason) {
-      // Whoever could be told has gone: the answer could not be written. Handlers' own faults never come here.
-      const gone = response.destroyed || clientGone(request) || ConnectError.from(reason).code === Code.Aborted;
+      // Whoever could be told has gone: the answer could not be written. Handlers' own faults never
+      // come here.
+      const gone =
+        response.destroyed ||
+        clientGone(request) ||
+        ConnectError.from(reason).code === Code.Aborted;
       const level = gone ? 'debug' : 'warn';
-      log[level]('rpc answer not delivered', { rpc: handler.method.name, connectionId: connection?.id, ...errorFields(reason) });
+      log[level]('rpc answer not delivered', {
+        rpc: handler.method.name,
+        connectionId: connection?.id,
+        ...errorFields(reason),
+      });
       response.destroy();
     }
   };
 
-  /** What is refused goes on to Connect without a body: it knows how each protocol tells an error. */
+  /**
+   * What is refused goes on to Connect without a body: it knows how each protocol tells an error.
+   */
   const admit = async (call: IncomingCall): Promise<AdmittedCall> => {
     const { handler, request, header, signal, control } = call;
     const finishing = (answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> => answer;
     const isCall =
-      handler.allowedMethods.includes(request.method ?? '') && handler.supportedContentType(header.get('content-type') ?? '');
+      handler.allowedMethods.includes(request.method ?? '') &&
+      handler.supportedContentType(header.get('content-type') ?? '');
     if (!isCall) return { body: bodyOf(request), finishing };
     try {
       return await gate.admit(call);
@@ -81,7 +124,12 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     request.on('error', ignore);
     response.on('error', ignore);
     if (headerBytes(request) > settings.maxHeaderBytes) {
-      answer(response, 431, 'resource_exhausted', `the head of the request is larger than ${settings.maxHeaderBytes} bytes`);
+      answer(
+        response,
+        431,
+        'resource_exhausted',
+        `the head of the request is larger than ${settings.maxHeaderBytes} bytes`,
+      );
       return;
     }
     const hosts = hostCount(request);
@@ -92,7 +140,12 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     const decision = guardRequest(request, settings.allowedOrigins);
     if (decision.kind === 'refuse') {
       refused += 1;
-      if (isPowerOfTen(refused)) log.warn('requests refused', { connectionId: connection?.id, reason: decision.reason, refused });
+      if (isPowerOfTen(refused))
+        log.warn('requests refused', {
+          connectionId: connection?.id,
+          reason: decision.reason,
+          refused,
+        });
       answer(response, 403, 'permission_denied', decision.reason);
       return;
     }
@@ -111,18 +164,29 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
   };
 }
 
-/** Errors of requests and responses reach us through what reads and writes them; without a listener Node would end the process. */
+/**
+ * Errors of requests and responses reach us through what reads and writes them; without a listener
+ * Node would end the process.
+ */
 const ignore = (): void => undefined;
 
-/** Connect refuses some requests with a status and nothing else; a text helps who typed the request. */
-function withText(response: UniversalServerResponse, handler: UniversalHandler): UniversalServerResponse {
+/**
+ * Connect refuses some requests with a status and nothing else; a text helps who typed the request.
+ */
+function withText(
+  response: UniversalServerResponse,
+  handler: UniversalHandler,
+): UniversalServerResponse {
   if (response.body !== undefined) return response;
   const help = HELP[response.status];
   if (help === undefined) return response;
   const header = new Headers(response.header);
   header.set('Content-Type', 'application/json');
   if (response.status === 405)
-    header.set('Allow', handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '));
+    header.set(
+      'Allow',
+      handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '),
+    );
   return { ...response, header, body: once(errorJson('unimplemented', help)) };
 }
 
@@ -133,7 +197,9 @@ const HELP: Readonly<Record<number, string>> = {
 };
 
 function clientGone(request: AnyRequest): boolean {
-  return 'stream' in request ? request.stream.destroyed || request.stream.closed : request.destroyed || request.socket.destroyed;
+  return 'stream' in request
+    ? request.stream.destroyed || request.stream.closed
+    : request.destroyed || request.socket.destroyed;
 }
 
 function failing(reason: ConnectError): AsyncIterable<Uint8Array> {
@@ -145,7 +211,8 @@ async function* once(text: string): AsyncIterable<Uint8Array> {
 }
 
 /** The codes of refusals that never reach Connect. */
-type RefusalCode = 'invalid_argument' | 'permission_denied' | 'resource_exhausted' | 'unimplemented';
+type RefusalCode =
+  'invalid_argument' | 'permission_denied' | 'resource_exhausted' | 'unimplemented';
 
 /** An error as Connect clients read it, and as people do in a terminal. */
 function errorJson(code: RefusalCode, message: string): string {
@@ -154,16 +221,26 @@ function errorJson(code: RefusalCode, message: string): string {
 
 function answer(response: AnyResponse, status: number, code: RefusalCode, message: string): void {
   const body = errorJson(code, message);
-  response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) });
+  response.writeHead(status, {
+    'Content-Type': 'application/json',
+    'Content-Length': Buffer.byteLength(body),
+  });
   response.end(body);
 }
 
-/** Node keeps the first of several; a proxy in front may have looked at another (RFC 9112, section 3.2). */
+/**
+ * Node keeps the first of several; a proxy in front may have looked at another (RFC 9112, section
+ * 3.2).
+ */
 function hostCount({ rawHeaders }: AnyRequest): number {
-  return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host').length;
+  return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
+    .length;
 }
 
-/** Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node only announces its limit there, and enforces it in HTTP/1.1 alone. */
+/**
+ * Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node only announces its limit
+ * there, and enforces it in HTTP/1.1 alone.
+ */
 function headerBytes(request: AnyRequest): number {
   return request.rawHeaders.reduce((sum, text) => sum + text.length + FIELD_OVERHEAD_BYTES / 2, 0);
 }

@@ -1,11 +1,14 @@
 import type { DescEnum, DescField, DescMessage } from '@bufbuild/protobuf';
 
-/** How `@bufbuild/protobuf` begins the error about a JSON value that no enum value is called (`from-json.js`). */
+/**
+ * How `@bufbuild/protobuf` begins the error about a JSON value that no enum value is called
+ * (`from-json.js`).
+ */
 const ENUM_ERROR = /cannot decode enum (\S+) from JSON: (.*)$/s;
 
 /**
- * Protobuf names the type of an enum it cannot read from JSON, which helps nobody who wrote a field. Says which field of the
- * message it is, or may be, and what it takes.
+ * Protobuf names the type of an enum it cannot read from JSON, which helps nobody who wrote a
+ * field. Says which field of the message it is, or may be, and what it takes.
  * @returns undefined when the error is another one.
  */
 export function explainEnumError(input: DescMessage, message: string): string | undefined {
@@ -23,14 +26,22 @@ interface EnumField {
 }
 
 /** @param above - The messages this one is in: one that holds itself is not searched again. */
-function fieldsOfEnum(message: DescMessage, typeName: string, above: ReadonlySet<DescMessage>): readonly EnumField[] {
+function fieldsOfEnum(
+  message: DescMessage,
+  typeName: string,
+  above: ReadonlySet<DescMessage>,
+): readonly EnumField[] {
   if (above.has(message)) return [];
   const within = new Set([...above, message]);
   return message.fields.flatMap((field): readonly EnumField[] => {
     const path = field.name + (suffixes[field.fieldKind] ?? '');
-    if (field.enum !== undefined) return field.enum.typeName === typeName ? [{ path, type: field.enum }] : [];
+    if (field.enum !== undefined)
+      return field.enum.typeName === typeName ? [{ path, type: field.enum }] : [];
     if (field.message === undefined) return [];
-    return fieldsOfEnum(field.message, typeName, within).map((inner) => ({ ...inner, path: `${path}.${inner.path}` }));
+    return fieldsOfEnum(field.message, typeName, within).map((inner) => ({
+      ...inner,
+      path: `${path}.${inner.path}`,
+    }));
   });
 }
 

@@ -4,7 +4,8 @@ const anybody = (): boolean => true;
 
 function filled(items: Readonly<Record<string, number>>): FairQueue<string> {
   const queue = new FairQueue<string>();
-  for (const [key, count] of Object.entries(items)) for (let i = 1; i <= count; i += 1) queue.push(key, `${key}${i}`);
+  for (const [key, count] of Object.entries(items))
+    for (let i = 1; i <= count; i += 1) queue.push(key, `${key}${i}`);
   return queue;
 }
 
@@ -33,8 +34,14 @@ it('passes over keys that may not go, which keep their place', () => {
 
 it('knows its sizes, and forgets what was removed', () => {
   const queue = filled({ a: 2, b: 1 });
-  expect([queue.remove('a', 'a1'), queue.remove('a', 'a1'), queue.remove('z', 'z1')]).toEqual([true, false, false]);
-  expect([queue.size, queue.sizeOf('a'), queue.sizeOf('b'), queue.sizeOf('z')]).toEqual([2, 1, 1, 0]);
+  expect([queue.remove('a', 'a1'), queue.remove('a', 'a1'), queue.remove('z', 'z1')]).toEqual([
+    true,
+    false,
+    false,
+  ]);
+  expect([queue.size, queue.sizeOf('a'), queue.sizeOf('b'), queue.sizeOf('z')]).toEqual([
+    2, 1, 1, 0,
+  ]);
   expect(drained(queue)).toEqual(['a2', 'b1']);
   expect(queue.size).toBe(0);
 });

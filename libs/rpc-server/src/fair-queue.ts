@@ -1,4 +1,7 @@
-/** A queue that serves its keys in turn: a key with a thousand items delays another's single one by one item. */
+/**
+ * A queue that serves its keys in turn: a key with a thousand items delays another's single one by
+ * one item.
+ */
 export class FairQueue<Item> {
   private readonly byKey = new Map<string, Item[]>();
   private count = 0;

@@ -22,11 +22,18 @@ const { createWorkload, getWorkload, watchWorkloads } = CoordinatorService.metho
 const MIB = 1024 * 1024;
 const noRoom = { running: 0, waiting: 0, waitMs: 1 };
 
-const transports: readonly { readonly name: string; readonly make: (baseUrl: string) => Transport }[] = [
-  { name: 'Connect over HTTP/2', make: (baseUrl) => createConnectTransport({ baseUrl, httpVersion: '2' }) },
+const transports: readonly {
+  readonly name: string;
+  readonly make: (baseUrl: string) => Transport;
+}[] = [
+  {
+    name: 'Connect over HTTP/2',
+    make: (baseUrl) => createConnectTransport({ baseUrl, httpVersion: '2' }),
+  },
   {
     name: 'Connect over HTTP/1.1, JSON',
-    make: (baseUrl) => createConnectTransport({ baseUrl, httpVersion: '1.1', useBinaryFormat: false }),
+    make: (baseUrl) =>
+      createConnectTransport({ baseUrl, httpVersion: '1.1', useBinaryFormat: false }),
   },
   { name: 'gRPC', make: (baseUrl) => createGrpcTransport({ baseUrl }) },
   { name: 'gRPC-Web', make: (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: '1.1' }) },
@@ -36,7 +43,10 @@ describe.each(transports)('a refused call, in $name', ({ make }) => {
   it('says why and when to come again, for one answer and for a stream', async () => {
     const { url } = await open({ limits: { lanes: { ...defaultRpcLimits.lanes, write: noRoom } } });
     const client = createClient(CoordinatorService, make(url));
-    const calls = [() => client.getWorkload({}), () => client.watchWorkloads({})[Symbol.asyncIterator]().next()];
+    const calls = [
+      () => client.getWorkload({}),
+      () => client.watchWorkloads({})[Symbol.asyncIterator]().next(),
+    ];
     for (const call of calls) {
       const error = await call().then(
         () => Promise.reject(new Error('was served')),
@@ -74,7 +84,12 @@ describe('a message', () => {
     ),
   )('compressed with $encoding is served in $name', async ({ make, sendCompression }) => {
     const { url } = await open();
-    const transport = make({ baseUrl: url, httpVersion: '2', sendCompression, compressMinBytes: 1 });
+    const transport = make({
+      baseUrl: url,
+      httpVersion: '2',
+      sendCompression,
+      compressMinBytes: 1,
+    });
     const name = 'x'.repeat(10_000);
     const answer = await createClient(CoordinatorService, transport).getWorkload({ name });
     expect(answer.name).toBe(name);
@@ -84,21 +99,30 @@ describe('a message', () => {
     { encoding: 'gzip', compress: gzipSync },
     {
       encoding: 'br',
-      compress: (bytes: Buffer) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
+      compress: (bytes: Buffer) =>
+        brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
     },
-  ])('that is too large once unpacked from $encoding is RESOURCE_EXHAUSTED in each protocol', async ({ encoding, compress }) => {
-    const { url } = await open();
-    const bomb = compress(Buffer.alloc(16 * MIB));
-    const unary = await http1(url, { headers: { ...JSON_TYPE, 'content-encoding': encoding }, body: bomb });
-    expect({ status: unary.status, text: unary.body.toString() }).toMatchObject({
-      status: 429,
-      text: expect.stringContaining('4194304'),
-    });
-    const framed = envelope(bomb);
-    framed[0] = 1;
-    const headers = { 'content-type': 'application/grpc', 'grpc-encoding': encoding };
-    expect((await http2Request(url, { headers, body: framed })).trailers).toMatchObject({ 'grpc-status': '8' });
-  });
+  ])(
+    'that is too large once unpacked from $encoding is RESOURCE_EXHAUSTED in each protocol',
+    async ({ encoding, compress }) => {
+      const { url } = await open();
+      const bomb = compress(Buffer.alloc(16 * MIB));
+      const unary = await http1(url, {
+        headers: { ...JSON_TYPE, 'content-encoding': encoding },
+        body: bomb,
+      });
+      expect({ status: unary.status, text: unary.body.toString() }).toMatchObject({
+        status: 429,
+        text: expect.stringContaining('4194304'),
+      });
+      const framed = envelope(bomb);
+      framed[0] = 1;
+      const headers = { 'content-type': 'application/grpc', 'grpc-encoding': encoding };
+      expect((await http2Request(url, { headers, body: framed })).trailers).toMatchObject({
+        'grpc-status': '8',
+      });
+    },
+  );
 
   it('of too many parts is RESOURCE_EXHAUSTED, plain and compressed, in each protocol', async () => {
     const { url } = await open();
@@ -108,10 +132,17 @@ describe('a message', () => {
     const refused = { code: 'resource_exhausted', message: says };
     expect(JSON.parse((await http1(url, { body: json })).body.toString())).toEqual(refused);
     const proto = { 'content-type': 'application/proto' };
-    expect(JSON.parse((await http1(url, { headers: proto, body: binary })).body.toString())).toEqual(refused);
+    expect(
+      JSON.parse((await http1(url, { headers: proto, body: binary })).body.toString()),
+    ).toEqual(refused);
     const gzip = { ...JSON_TYPE, 'content-encoding': 'gzip' };
-    expect(JSON.parse((await http1(url, { headers: gzip, body: gzipSync(json) })).body.toString())).toEqual(refused);
-    const grpc = await http2Request(url, { headers: { 'content-type': 'application/grpc' }, body: envelope(binary) });
+    expect(
+      JSON.parse((await http1(url, { headers: gzip, body: gzipSync(json) })).body.toString()),
+    ).toEqual(refused);
+    const grpc = await http2Request(url, {
+      headers: { 'content-type': 'application/grpc' },
+      body: envelope(binary),
+    });
     expect(decodeURIComponent(String(grpc.trailers['grpc-message']))).toEqual(says);
   });
 });
@@ -119,10 +150,14 @@ describe('a message', () => {
 describe('a body that comes slowly', () => {
   it('holds no turn of its lane', async () => {
     const { url, address } = await open({
-      limits: { lanes: { ...defaultRpcLimits.lanes, write: { running: 1, waiting: 0, waitMs: 1 } } },
+      limits: {
+        lanes: { ...defaultRpcLimits.lanes, write: { running: 1, waiting: 0, waitMs: 1 } },
+      },
     });
     const socket = net.connect(address.port, address.host).on('error', () => undefined);
-    socket.write(`POST ${CREATE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`);
+    socket.write(
+      `POST ${CREATE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{`,
+    );
     await http1(url, { path: '/nothing' });
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
     socket.destroy();
@@ -132,7 +167,9 @@ describe('a body that comes slowly', () => {
     const server = await open({ limits: { waitingRequestBytes: MIB } });
     const session = http2.connect(server.url).on('error', () => undefined);
     const head = { ':method': 'POST', ':path': CREATE, ...JSON_TYPE };
-    const streams = Array.from({ length: 40 }, () => session.request(head).on('error', () => undefined));
+    const streams = Array.from({ length: 40 }, () =>
+      session.request(head).on('error', () => undefined),
+    );
     const anyCut = Promise.race(streams.map((stream) => closeOf(stream)));
     for (const stream of streams) stream.write(Buffer.alloc(60_000, ' '));
     expect(await anyCut).toBe(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
@@ -164,9 +201,10 @@ describe('an answer that is not read', () => {
   }
 
   /** A watch that reads its head and one piece, and no more. */
-  async function notReading(
-    url: string,
-  ): Promise<{ readonly session: http2.ClientHttp2Session; readonly stream: http2.ClientHttp2Stream }> {
+  async function notReading(url: string): Promise<{
+    readonly session: http2.ClientHttp2Session;
+    readonly stream: http2.ClientHttp2Stream;
+  }> {
     const session = http2.connect(url).on('error', () => undefined);
     const stream = session.request({
       ':method': 'POST',
@@ -189,7 +227,10 @@ describe('an answer that is not read', () => {
     await server.clock.advance(1);
     expect(seen).toEqual({ items: 1, ended: true });
     expect(log.lines).toContainEqual(
-      expect.objectContaining({ level: 'warn', message: 'call ended because its answer was not read' }),
+      expect.objectContaining({
+        level: 'warn',
+        message: 'call ended because its answer was not read',
+      }),
     );
     const closed = closeOf(stream);
     await server.clock.advance(30_000);
@@ -224,9 +265,15 @@ describe('an answer that is not read', () => {
       },
       routes: (router) => router.rpc(createWorkload, () => ({ name: 'x'.repeat(size) })),
     });
-    const session = http2.connect(url, { settings: { initialWindowSize: 0 } }).on('error', () => undefined);
+    const session = http2
+      .connect(url, { settings: { initialWindowSize: 0 } })
+      .on('error', () => undefined);
     const request = () => {
-      const stream = session.request({ ':method': 'POST', ':path': CREATE, 'content-type': 'application/grpc' });
+      const stream = session.request({
+        ':method': 'POST',
+        ':path': CREATE,
+        'content-type': 'application/grpc',
+      });
       return stream.on('error', () => undefined).end(envelope(''));
     };
     for (let count = 0; count < 3; count += 1) await once(request(), 'response');
@@ -234,9 +281,13 @@ describe('an answer that is not read', () => {
     await new Promise<void>((resolve) => session.ping(() => resolve()));
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
     await clock.advance(1_000);
-    session.settings({ initialWindowSize: 65_535 }); // without a window not even the end of an answer comes through
+    // without a window not even the end of an answer comes through
+    session.settings({ initialWindowSize: 65_535 });
     const [fields] = (await fourth) as [Record<string, string>];
-    expect(fields).toMatchObject({ 'grpc-status': '8', 'grpc-message': expect.stringContaining('waited') as string });
+    expect(fields).toMatchObject({
+      'grpc-status': '8',
+      'grpc-message': expect.stringContaining('waited') as string,
+    });
     session.destroy();
   });
 });
@@ -283,7 +334,8 @@ it('limits the streams of one address over all its connections', async () => {
   await Promise.all(watches.map((items) => items.next()));
   await expect(watch().next()).rejects.toMatchObject({
     code: Code.ResourceExhausted,
-    rawMessage: 'clients at loopback have 2 streams open, the limit of one address; close some first',
+    rawMessage:
+      'clients at loopback have 2 streams open, the limit of one address; close some first',
   });
   for (const items of watches) void items.return?.();
 });
@@ -312,9 +364,9 @@ it('answers another call while a watch sends a large snapshot', async () => {
 });
 
 it('does not start with an RPC that has no lane', async () => {
-  await expect(open({ classOf: ({ name }) => (name === 'GetWorkload' ? undefined : { lane: 'read' }) })).rejects.toThrow(
-    'cloudless.api.CoordinatorService/GetWorkload has no lane',
-  );
+  await expect(
+    open({ classOf: ({ name }) => (name === 'GetWorkload' ? undefined : { lane: 'read' }) }),
+  ).rejects.toThrow('cloudless.api.CoordinatorService/GetWorkload has no lane');
 });
 
 /** Resolves with the code by which a stream was reset. */

@@ -29,28 +29,42 @@ describe('the guard of a plaintext server', () => {
 
   it.each([
     { name: ':authority', headers: { ':authority': 'evil.example' } },
-    { name: 'host beside a good :authority', headers: { ':authority': 'localhost', host: 'evil.example' } },
+    {
+      name: 'host beside a good :authority',
+      headers: { ':authority': 'localhost', host: 'evil.example' },
+    },
     { name: 'origin', headers: { origin: 'https://evil.example' } },
   ])('checks $name in HTTP/2', async ({ headers }) => {
     const { url } = await open();
-    expect(await http2Request(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' })).toMatchObject({ status: 403 });
+    expect(
+      await http2Request(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' }),
+    ).toMatchObject({ status: 403 });
   });
 
   it.each([
     { name: 'the same twice', hosts: ['localhost', 'localhost'] },
     { name: 'two names', hosts: ['localhost', 'evil.example'] },
-    { name: 'the same in other letters', hosts: ['localhost', 'localhost'], fields: ['Host', 'hOST'] },
-  ])('answers 400 to two Host headers in HTTP/1.1: $name', async ({ hosts, fields = ['Host', 'Host'] }) => {
-    const { address } = await open();
-    const socket = net.connect(address.port, address.host);
-    const head = hosts.map((host, index) => `${fields[index]}: ${host}\r\n`).join('');
-    const path = '/cloudless.api.CoordinatorService/GetWorkload';
-    socket.write(`POST ${path} HTTP/1.1\r\n${head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`);
-    const [answer] = (await once(socket, 'data')) as [Buffer];
-    expect(answer.toString()).toMatch(/^HTTP\/1\.1 400 /);
-    expect(answer.toString()).toContain('the request has 2 Host headers; send one');
-    socket.destroy();
-  });
+    {
+      name: 'the same in other letters',
+      hosts: ['localhost', 'localhost'],
+      fields: ['Host', 'hOST'],
+    },
+  ])(
+    'answers 400 to two Host headers in HTTP/1.1: $name',
+    async ({ hosts, fields = ['Host', 'Host'] }) => {
+      const { address } = await open();
+      const socket = net.connect(address.port, address.host);
+      const head = hosts.map((host, index) => `${fields[index]}: ${host}\r\n`).join('');
+      const path = '/cloudless.api.CoordinatorService/GetWorkload';
+      socket.write(
+        `POST ${path} HTTP/1.1\r\n${head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`,
+      );
+      const [answer] = (await once(socket, 'data')) as [Buffer];
+      expect(answer.toString()).toMatch(/^HTTP\/1\.1 400 /);
+      expect(answer.toString()).toContain('the request has 2 Host headers; send one');
+      socket.destroy();
+    },
+  );
 
   it('refuses HTTP/1.0 without a host', async () => {
     const { address } = await open();
@@ -69,18 +83,33 @@ describe('the guard of a plaintext server', () => {
       'access-control-request-headers': 'content-type,connect-protocol-version',
     };
     const preflight = await http1(url, { method: 'OPTIONS', headers: { origin, ...asks } });
-    expect(preflight).toMatchObject({ status: 204, headers: { 'access-control-allow-origin': origin, vary: 'Origin' } });
-    expect(String(preflight.headers['access-control-allow-headers']).toLowerCase()).toContain('connect-protocol-version');
+    expect(preflight).toMatchObject({
+      status: 204,
+      headers: { 'access-control-allow-origin': origin, vary: 'Origin' },
+    });
+    expect(String(preflight.headers['access-control-allow-headers']).toLowerCase()).toContain(
+      'connect-protocol-version',
+    );
     for (const send of [http1, http2Request]) {
       const answer = await send(url, { headers: { ...JSON_TYPE, origin }, body: '{"name":"web"}' });
-      expect(answer).toMatchObject({ status: 200, headers: { 'access-control-allow-origin': origin } });
-      expect(String(answer.headers['access-control-expose-headers']).toLowerCase()).toContain('grpc-status');
+      expect(answer).toMatchObject({
+        status: 200,
+        headers: { 'access-control-allow-origin': origin },
+      });
+      expect(String(answer.headers['access-control-expose-headers']).toLowerCase()).toContain(
+        'grpc-status',
+      );
     }
   });
 
   it('allows an origin that is listed', async () => {
     const { url } = await open({ allowedOrigins: ['https://console.example'] });
-    expect(await http1(url, { headers: { ...JSON_TYPE, origin: 'https://console.example' }, body: '{}' })).toMatchObject({
+    expect(
+      await http1(url, {
+        headers: { ...JSON_TYPE, origin: 'https://console.example' },
+        body: '{}',
+      }),
+    ).toMatchObject({
       status: 200,
     });
   });
@@ -88,9 +117,19 @@ describe('the guard of a plaintext server', () => {
 
 describe('requests that are no RPC', () => {
   it.each([
-    { name: 'an unknown path', request: { path: '/nothing' }, status: 404, says: 'no RPC at this path' },
+    {
+      name: 'an unknown path',
+      request: { path: '/nothing' },
+      status: 404,
+      says: 'no RPC at this path',
+    },
     { name: 'GET', request: { method: 'GET' }, status: 405, says: 'POST' },
-    { name: 'no content type', request: { headers: {}, body: '{}' }, status: 415, says: 'application/json' },
+    {
+      name: 'no content type',
+      request: { headers: {}, body: '{}' },
+      status: 415,
+      says: 'application/json',
+    },
     {
       name: 'a bidirectional stream over HTTP/1.1',
       request: { path: '/cloudless.api.CoordinatorService/Session' },
@@ -101,6 +140,8 @@ describe('requests that are no RPC', () => {
     const { url } = await open();
     const answer = await http1(url, request);
     expect(answer.status).toBe(status);
-    expect(JSON.parse(answer.body.toString())).toMatchObject({ message: expect.stringContaining(says) });
+    expect(JSON.parse(answer.body.toString())).toMatchObject({
+      message: expect.stringContaining(says),
+    });
   });
 });

@@ -9,21 +9,30 @@ export interface GuardedRequest {
   readonly headers: IncomingHttpHeaders;
 }
 
-/** What to do with a request: go on (with headers for the response), answer a browser's preflight, or refuse. */
+/**
+ * What to do with a request: go on (with headers for the response), answer a browser's preflight,
+ * or refuse.
+ */
 export type GuardDecision =
   | { readonly kind: 'pass'; readonly headers: Readonly<Record<string, string>> }
   | { readonly kind: 'preflight'; readonly headers: Readonly<Record<string, string>> }
   | { readonly kind: 'refuse'; readonly reason: string };
 
 /**
- * Keeps pages of other sites out of a plaintext server on loopback: the host must be this machine by name (`:authority` and `Host` both,
- * when both are sent), and an origin must be on loopback or in the list. Pure.
+ * Keeps pages of other sites out of a plaintext server on loopback: the host must be this machine
+ * by name (`:authority` and `Host` both, when both are sent), and an origin must be on loopback or
+ * in the list. Pure.
  */
-export function guardRequest(request: GuardedRequest, allowedOrigins: readonly string[]): GuardDecision {
+export function guardRequest(
+  request: GuardedRequest,
+  allowedOrigins: readonly string[],
+): GuardDecision {
   const { headers } = request;
   const authority = headers[':authority'];
   const hosts =
-    typeof authority === 'string' && headers.host !== undefined ? [authority, headers.host] : [authority ?? headers.host];
+    typeof authority === 'string' && headers.host !== undefined
+      ? [authority, headers.host]
+      : [authority ?? headers.host];
   for (const host of hosts) {
     const check = checkHostHeader(Array.isArray(host) ? host.join() : host);
     if (!check.allowed) return { kind: 'refuse', reason: check.reason };
@@ -38,7 +47,11 @@ export function guardRequest(request: GuardedRequest, allowedOrigins: readonly s
       kind: 'pass',
       headers: {
         ...shared,
-        'Access-Control-Expose-Headers': [...cors.exposedHeaders, 'Retry-After', RETRY_AFTER_HEADER].join(', '),
+        'Access-Control-Expose-Headers': [
+          ...cors.exposedHeaders,
+          'Retry-After',
+          RETRY_AFTER_HEADER,
+        ].join(', '),
       },
     };
   }

@@ -15,7 +15,8 @@ async function aClient(health = new HealthState()) {
 describe('the health service', () => {
   it('answers for the server, each of its services, and no other', async () => {
     const { client, health } = await aClient();
-    for (const service of ['', COORDINATOR]) expect(await client.check({ service })).toMatchObject({ status: Status.SERVING });
+    for (const service of ['', COORDINATOR])
+      expect(await client.check({ service })).toMatchObject({ status: Status.SERVING });
     health.set('', 'notServing');
     expect(await client.check({})).toMatchObject({ status: Status.NOT_SERVING });
     expect(await client.check({ service: COORDINATOR })).toMatchObject({ status: Status.SERVING });
@@ -26,13 +27,17 @@ describe('the health service', () => {
     const health = new HealthState();
     health.set(COORDINATOR, 'notServing');
     const { client } = await aClient(health);
-    expect(await client.check({ service: COORDINATOR })).toMatchObject({ status: Status.NOT_SERVING });
+    expect(await client.check({ service: COORDINATOR })).toMatchObject({
+      status: Status.NOT_SERVING,
+    });
   });
 
   it('tells watchers the status now and each change, and forgets them when they leave', async () => {
     const { client, health } = await aClient();
     const controller = new AbortController();
-    const seen = client.watch({ service: 'late' }, { signal: controller.signal })[Symbol.asyncIterator]();
+    const seen = client
+      .watch({ service: 'late' }, { signal: controller.signal })
+      [Symbol.asyncIterator]();
     const next = async () => ((await seen.next()).value as { status: Status } | undefined)?.status;
     expect(await next()).toBe(Status.SERVICE_UNKNOWN);
     health.set('late', 'serving');

@@ -4,7 +4,10 @@ import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 /** What one service says of itself. */
 export type ServingStatus = 'serving' | 'notServing';
 
-/** The statuses that a server's health service reports: one for each service, and one for the server as a whole under the name ''. */
+/**
+ * The statuses that a server's health service reports: one for each service, and one for the server
+ * as a whole under the name ''.
+ */
 export class HealthState {
   private readonly statuses = new Map<string, ServingStatus>([['', 'serving']]);
   private readonly listeners = new Set<() => void>();
@@ -14,7 +17,10 @@ export class HealthState {
     return this.statuses.get(service);
   }
 
-  /** @param service - Full name as in `cloudless.api.CoordinatorService`, or '' for the server as a whole. */
+  /**
+   * @param service - Full name as in `cloudless.api.CoordinatorService`, or '' for the server as a
+   * whole.
+   */
   set(service: string, status: ServingStatus): void {
     if (this.statuses.get(service) === status) return;
     this.statuses.set(service, status);
@@ -47,10 +53,17 @@ export function healthRoutes(router: ConnectRouter, health: HealthState): void {
   router.service(Health, {
     check: ({ service }) => {
       const status = health.statusOf(service);
-      if (status === undefined) throw new ConnectError(`service ${JSON.stringify(service)} is not known here`, Code.NotFound);
+      if (status === undefined)
+        throw new ConnectError(
+          `service ${JSON.stringify(service)} is not known here`,
+          Code.NotFound,
+        );
       return { status: toWire(status) };
     },
-    /** The status now, then each other one. A watcher that reads slowly skips statuses, never the last. */
+    /**
+     * The status now, then each other one. A watcher that reads slowly skips statuses, never the
+     * last.
+     */
     watch: async function* ({ service }, { signal }) {
       let wake: () => void = () => undefined;
       const unsubscribe = health.onChange(() => wake());

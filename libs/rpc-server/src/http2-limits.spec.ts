@@ -18,7 +18,8 @@ function frame(type: number, flags: number, stream: number, payload: Buffer): Bu
 
 /** A field of a head, without compression (RFC 7541, section 6.2.2). */
 function field(name: string, value: string): Buffer {
-  const text = (part: string): Buffer => Buffer.concat([Buffer.from([part.length]), Buffer.from(part)]);
+  const text = (part: string): Buffer =>
+    Buffer.concat([Buffer.from([part.length]), Buffer.from(part)]);
   return Buffer.concat([Buffer.from([0]), text(name), text(value)]);
 }
 
@@ -33,14 +34,28 @@ function callHead(): Buffer {
 }
 
 const call = (index: number): Buffer => frame(HEADERS, 4, index * 2 + 1, callHead());
-const reset = (index: number): Buffer => frame(RST_STREAM, 0, index * 2 + 1, Buffer.from([0, 0, 0, 8]));
+const reset = (index: number): Buffer =>
+  frame(RST_STREAM, 0, index * 2 + 1, Buffer.from([0, 0, 0, 8]));
 const times = (count: number, make: (index: number) => Buffer): Buffer =>
   Buffer.concat(Array.from({ length: count }, (_, index) => make(index)));
 
-/** Sends these bytes after the beginning of a session. @returns the frames that come back until `isEnough`, and whether the end came. */
-async function answersTo(port: number, bytes: Buffer, isEnough: (frames: readonly { type: number; code: number }[]) => boolean) {
+/**
+ * Sends these bytes after the beginning of a session. @returns the frames that come back until
+ * `isEnough`, and whether the end came.
+ */
+async function answersTo(
+  port: number,
+  bytes: Buffer,
+  isEnough: (frames: readonly { type: number; code: number }[]) => boolean,
+) {
   const socket = net.connect(port, '127.0.0.1').on('error', () => undefined);
-  socket.write(Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), frame(SETTINGS, 0, 0, Buffer.alloc(0)), bytes]));
+  socket.write(
+    Buffer.concat([
+      Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+      frame(SETTINGS, 0, 0, Buffer.alloc(0)),
+      bytes,
+    ]),
+  );
   const frames: { type: number; code: number }[] = [];
   let pending = Buffer.alloc(0);
   const closed = await new Promise<boolean>((resolve) => {
@@ -66,11 +81,13 @@ async function answersTo(port: number, bytes: Buffer, isEnough: (frames: readonl
 const never = (): boolean => false;
 const PING = frame(6, 0, 0, Buffer.alloc(8));
 /** The answer to {@link PING}: all that was sent before it has been read. */
-const pong = (frames: readonly { readonly type: number }[]): boolean => frames.some(({ type }) => type === 6);
+const pong = (frames: readonly { readonly type: number }[]): boolean =>
+  frames.some(({ type }) => type === 6);
 
 it('a session that resets more streams than the burst is destroyed; below it, it lives', async () => {
   const { address } = await open({ limits: { resetBurst: 50 } });
-  const openAndReset = (count: number): Buffer => times(count, (index) => Buffer.concat([call(index), reset(index)]));
+  const openAndReset = (count: number): Buffer =>
+    times(count, (index) => Buffer.concat([call(index), reset(index)]));
   expect(await answersTo(address.port, openAndReset(200), never)).toMatchObject({ closed: true });
   const alive = Buffer.concat([openAndReset(50), PING]);
   const { closed } = await answersTo(address.port, alive, pong);
@@ -78,8 +95,11 @@ it('a session that resets more streams than the burst is destroyed; below it, it
 });
 
 it('streams beyond maxConcurrentStreams are refused, and a session that goes on is destroyed', async () => {
-  // nghttp2 refuses these, and counts them as invalid frames; the limit of rejected streams is for those that Node refuses.
-  const { address } = await open({ limits: { maxConcurrentStreams: 5, maxSessionInvalidFrames: 10 } });
+  // nghttp2 refuses these, and counts them as invalid frames; the limit of rejected streams is for
+  // those that Node refuses.
+  const { address } = await open({
+    limits: { maxConcurrentStreams: 5, maxSessionInvalidFrames: 10 },
+  });
   const calls = (count: number): Buffer => times(count, (index) => call(index));
   const { frames } = await answersTo(address.port, calls(7), (seen) => refusals(seen) === 2);
   expect(refusals(frames)).toBe(2);
@@ -89,23 +109,34 @@ it('streams beyond maxConcurrentStreams are refused, and a session that goes on 
 it('a session with too many invalid frames is destroyed', async () => {
   const { address } = await open({ limits: { maxSessionInvalidFrames: 10 } });
   // A name in capitals is an error of its stream only (RFC 9113, section 8.2.1).
-  const invalid = (index: number): Buffer => frame(HEADERS, 4, index * 2 + 1, Buffer.concat([callHead(), field('Capital', 'x')]));
+  const invalid = (index: number): Buffer =>
+    frame(HEADERS, 4, index * 2 + 1, Buffer.concat([callHead(), field('Capital', 'x')]));
   const { closed } = await answersTo(address.port, Buffer.concat([times(5, invalid), PING]), pong);
   expect(closed).toBe(false);
   expect(await answersTo(address.port, times(100, invalid), never)).toMatchObject({ closed: true });
 });
 
 it('a session that holds too much memory gets no more streams, and is destroyed when it goes on', async () => {
-  // Node counts what nghttp2 and its own stream objects take, not heads and bodies that JavaScript holds: those the gate counts.
+  // Node counts what nghttp2 and its own stream objects take, not heads and bodies that JavaScript
+  // holds: those the gate counts.
   const limits = { maxSessionMemoryMb: 1, maxConcurrentStreams: 10_000 };
   const patient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10_000 } });
   const calls = (count: number): Buffer => times(count, (index) => call(index));
-  const { frames, closed } = await answersTo(patient.address.port, Buffer.concat([calls(3_000), PING]), pong);
+  const { frames, closed } = await answersTo(
+    patient.address.port,
+    Buffer.concat([calls(3_000), PING]),
+    pong,
+  );
   expect({ closed, refused: refusals(frames) > 100 }).toEqual({ closed: false, refused: true });
   const impatient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10 } });
-  expect(await answersTo(impatient.address.port, calls(3_000), never)).toMatchObject({ closed: true });
+  expect(await answersTo(impatient.address.port, calls(3_000), never)).toMatchObject({
+    closed: true,
+  });
 });
 
 function refusals(frames: readonly { readonly type: number; readonly code: number }[]): number {
-  return frames.filter(({ type, code }) => type === RST_STREAM && (code === REFUSED_STREAM || code === ENHANCE_YOUR_CALM)).length;
+  return frames.filter(
+    ({ type, code }) =>
+      type === RST_STREAM && (code === REFUSED_STREAM || code === ENHANCE_YOUR_CALM),
+  ).length;
 }

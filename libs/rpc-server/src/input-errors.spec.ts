@@ -33,26 +33,44 @@ describe('malformed JSON', () => {
       body: '{"spec":{"replicas":"two"}}',
       says: 'WorkloadSpec.replicas from JSON: expected number',
     },
-    { name: 'a number out of range', body: '{"spec":{"replicas":99999999999}}', says: 'WorkloadSpec.replicas' },
-    { name: 'an object for a list', body: '{"spec":{"ports":{}}}', says: 'WorkloadSpec.ports from JSON: expected Array' },
+    {
+      name: 'a number out of range',
+      body: '{"spec":{"replicas":99999999999}}',
+      says: 'WorkloadSpec.replicas',
+    },
+    {
+      name: 'an object for a list',
+      body: '{"spec":{"ports":{}}}',
+      says: 'WorkloadSpec.ports from JSON: expected Array',
+    },
   ])('$name is INVALID_ARGUMENT and named', async ({ body, says }) => {
     const { url } = await open();
     const expected = { code: 'invalid_argument', message: expect.stringContaining(says) };
     for (const answer of [await http1(url, { body }), await http2Request(url, { body })]) {
-      expect({ status: answer.status, error: jsonOf(answer) }).toEqual({ status: 400, error: expected });
+      expect({ status: answer.status, error: jsonOf(answer) }).toEqual({
+        status: 400,
+        error: expected,
+      });
     }
-    const grpc = await http2Request(url, { headers: { 'content-type': 'application/grpc+json' }, body: envelope(body) });
+    const grpc = await http2Request(url, {
+      headers: { 'content-type': 'application/grpc+json' },
+      body: envelope(body),
+    });
     expect(grpc.trailers['grpc-status']).toBe('3');
     expect(decodeURIComponent(String(grpc.trailers['grpc-message']))).toContain(says);
   });
 });
 
 describe('malformed protobuf', () => {
-  const says = 'not a valid cloudless.api.CreateWorkloadRequest in the binary format: premature EOF';
+  const says =
+    'not a valid cloudless.api.CreateWorkloadRequest in the binary format: premature EOF';
 
   it('is INVALID_ARGUMENT in Connect', async () => {
     const { url } = await open();
-    const answer = await http1(url, { headers: { 'content-type': 'application/proto' }, body: TRUNCATED });
+    const answer = await http1(url, {
+      headers: { 'content-type': 'application/proto' },
+      body: TRUNCATED,
+    });
     expect({ status: answer.status, error: jsonOf(answer) }).toEqual({
       status: 400,
       error: { code: 'invalid_argument', message: says },
@@ -61,8 +79,14 @@ describe('malformed protobuf', () => {
 
   it('is INVALID_ARGUMENT in gRPC', async () => {
     const { url } = await open();
-    const { trailers } = await http2Request(url, { headers: { 'content-type': 'application/grpc' }, body: envelope(TRUNCATED) });
-    expect({ status: trailers['grpc-status'], message: decodeURIComponent(String(trailers['grpc-message'])) }).toEqual({
+    const { trailers } = await http2Request(url, {
+      headers: { 'content-type': 'application/grpc' },
+      body: envelope(TRUNCATED),
+    });
+    expect({
+      status: trailers['grpc-status'],
+      message: decodeURIComponent(String(trailers['grpc-message'])),
+    }).toEqual({
       status: '3',
       message: says,
     });
@@ -70,8 +94,14 @@ describe('malformed protobuf', () => {
 
   it('is INVALID_ARGUMENT in gRPC-Web', async () => {
     const { url } = await open();
-    const { body } = await http1(url, { headers: { 'content-type': 'application/grpc-web+proto' }, body: envelope(TRUNCATED) });
-    expect({ flags: body[0], length: body.readUInt32BE(1) }).toEqual({ flags: 0x80, length: body.length - 5 });
+    const { body } = await http1(url, {
+      headers: { 'content-type': 'application/grpc-web+proto' },
+      body: envelope(TRUNCATED),
+    });
+    expect({ flags: body[0], length: body.readUInt32BE(1) }).toEqual({
+      flags: 0x80,
+      length: body.length - 5,
+    });
     expect(decodeURIComponent(body.subarray(5).toString())).toContain('grpc-status: 3');
     expect(decodeURIComponent(body.subarray(5).toString())).toContain(says);
   });
@@ -88,7 +118,8 @@ describe('malformed protobuf', () => {
     expect(JSON.parse(body.subarray(5).toString())).toEqual({
       error: {
         code: 'invalid_argument',
-        message: 'not a valid cloudless.api.WatchWorkloadsRequest in the binary format: premature EOF',
+        message:
+          'not a valid cloudless.api.WatchWorkloadsRequest in the binary format: premature EOF',
       },
     });
   });
@@ -105,7 +136,10 @@ describe('malformed protobuf', () => {
       status: 500,
       error: { code: 'internal', message: 'internal error' },
     });
-    const { trailers } = await http2Request(url, { headers: { 'content-type': 'application/grpc' }, body: envelope('') });
+    const { trailers } = await http2Request(url, {
+      headers: { 'content-type': 'application/grpc' },
+      body: envelope(''),
+    });
     expect(trailers).toMatchObject({ 'grpc-status': '13', 'grpc-message': 'internal%20error' });
   });
 });
@@ -118,9 +152,15 @@ describe('a message of 5 MiB', () => {
     const expected = { code: 'resource_exhausted', message: expect.stringContaining('4194304') };
     expect(jsonOf(await http1(url, { body: large }))).toEqual(expected);
     expect(jsonOf(await http2Request(url, { body: large }))).toEqual(expected);
-    const grpc = await http2Request(url, { headers: { 'content-type': 'application/grpc' }, body: envelope(large) });
+    const grpc = await http2Request(url, {
+      headers: { 'content-type': 'application/grpc' },
+      body: envelope(large),
+    });
     expect(grpc.trailers['grpc-status']).toBe('8');
-    const web = await http1(url, { headers: { 'content-type': 'application/grpc-web+proto' }, body: envelope(large) });
+    const web = await http1(url, {
+      headers: { 'content-type': 'application/grpc-web+proto' },
+      body: envelope(large),
+    });
     expect(web.body.toString()).toContain('grpc-status: 8');
   });
 
@@ -128,9 +168,14 @@ describe('a message of 5 MiB', () => {
     const { url } = await open();
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     await http1(url, { body: large }, agent);
-    const grpcWeb = { headers: { 'content-type': 'application/grpc-web+proto' }, body: envelope(large) };
+    const grpcWeb = {
+      headers: { 'content-type': 'application/grpc-web+proto' },
+      body: envelope(large),
+    };
     await http1(url, grpcWeb, agent);
-    expect(await http1(url, { headers: JSON_TYPE, body: '{"name":"web"}' }, agent)).toMatchObject({ status: 200 });
+    expect(await http1(url, { headers: JSON_TYPE, body: '{"name":"web"}' }, agent)).toMatchObject({
+      status: 200,
+    });
     agent.destroy();
   });
 });

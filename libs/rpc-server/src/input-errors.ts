@@ -1,12 +1,18 @@
 import type { DescMessage } from '@bufbuild/protobuf';
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
-import type { UniversalHandler, UniversalHandlerFn, UniversalServerResponse } from '@connectrpc/connect/protocol';
+import type {
+  UniversalHandler,
+  UniversalHandlerFn,
+  UniversalServerResponse,
+} from '@connectrpc/connect/protocol';
 import { explainEnumError } from './enum-errors.js';
 
 /**
- * Connect answers a message that is not valid protobuf with INTERNAL, as if the server were at fault, and does not say which message it was;
- * nothing sees that error on its way but the response. So it is put right there: INVALID_ARGUMENT, naming the type.
- * Of malformed JSON Connect says INVALID_ARGUMENT, and names field or key; but for an unknown enum value, whose field is added here.
+ * Connect answers a message that is not valid protobuf with INTERNAL, as if the server were at
+ * fault, and does not say which message it was; nothing sees that error on its way but the
+ * response. So it is put right there: INVALID_ARGUMENT, naming the type. Of malformed JSON Connect
+ * says INVALID_ARGUMENT, and names field or key; but for an unknown enum value, whose field is
+ * added here.
  */
 export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
   const repair: Repair = (code, message) => repairText(handler.method.input, code, message);
@@ -15,11 +21,20 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
     const type = response.header?.get('Content-Type') ?? '';
     if (response.body === undefined) return response;
     if (type.startsWith('application/grpc-web'))
-      return { ...response, body: mapChunks(response.body, (chunk) => repairGrpcWebEnd(chunk, repair)) };
-    if (type.startsWith('application/grpc')) return { ...response, body: thenRepairTrailer(response, response.body, repair) };
+      return {
+        ...response,
+        body: mapChunks(response.body, (chunk) => repairGrpcWebEnd(chunk, repair)),
+      };
+    if (type.startsWith('application/grpc'))
+      return { ...response, body: thenRepairTrailer(response, response.body, repair) };
     if (type.startsWith('application/connect+'))
-      return { ...response, body: mapChunks(response.body, (chunk) => repairConnectEnd(chunk, repair)) };
-    return response.status === 500 || response.status === 400 ? repairConnectUnary(response, response.body, repair) : response;
+      return {
+        ...response,
+        body: mapChunks(response.body, (chunk) => repairConnectEnd(chunk, repair)),
+      };
+    return response.status === 500 || response.status === 400
+      ? repairConnectUnary(response, response.body, repair)
+      : response;
   };
 }
 
@@ -33,13 +48,19 @@ export const inputErrorInterceptor: Interceptor = (next) => (request) => {
   return next({ ...request, message: withErrorsOf(request.message, input) });
 };
 
-async function* withErrorsOf<Item>(messages: AsyncIterable<Item>, input: DescMessage): AsyncGenerator<Item> {
+async function* withErrorsOf<Item>(
+  messages: AsyncIterable<Item>,
+  input: DescMessage,
+): AsyncGenerator<Item> {
   try {
     yield* messages;
   } catch (reason) {
     const { code, rawMessage } = ConnectError.from(reason);
-    const message = reason instanceof ConnectError ? repairText(input, code, rawMessage) : undefined;
-    throw message === undefined ? reason : new ConnectError(message, Code.InvalidArgument, undefined, undefined, reason);
+    const message =
+      reason instanceof ConnectError ? repairText(input, code, rawMessage) : undefined;
+    throw message === undefined
+      ? reason
+      : new ConnectError(message, Code.InvalidArgument, undefined, undefined, reason);
   }
 }
 
@@ -50,13 +71,19 @@ function repairText(input: DescMessage, code: Code, message: string): string | u
     : undefined;
 }
 
-/** How `@connectrpc/connect` begins the message about a binary message it cannot parse (`protocol/serialization.js`). */
+/**
+ * How `@connectrpc/connect` begins the message about a binary message it cannot parse
+ * (`protocol/serialization.js`).
+ */
 const CONNECT_PREFIX = 'parse binary: ';
 
 /** The better message, or undefined when the error is another one. */
 type Repair = (code: Code, message: string) => string | undefined;
 
-/** Flags of an envelope: in Connect it ends the stream, in gRPC-Web it holds the trailer. Compressed ones are left as they are. */
+/**
+ * Flags of an envelope: in Connect it ends the stream, in gRPC-Web it holds the trailer. Compressed
+ * ones are left as they are.
+ */
 const CONNECT_END = 0b10;
 const GRPC_WEB_TRAILER = 0b1000_0000;
 const ENVELOPE_HEAD_BYTES = 5;
@@ -70,13 +97,19 @@ async function* thenRepairTrailer(
   yield* body;
   const { trailer } = response;
   if (trailer === undefined) return;
-  const message = repair(Number(trailer.get('grpc-status')), decodeURIComponent(trailer.get('grpc-message') ?? ''));
+  const message = repair(
+    Number(trailer.get('grpc-status')),
+    decodeURIComponent(trailer.get('grpc-message') ?? ''),
+  );
   if (message === undefined) return;
   trailer.set('grpc-status', String(Code.InvalidArgument));
   trailer.set('grpc-message', encodeURIComponent(message));
 }
 
-async function* mapChunks(body: AsyncIterable<Uint8Array>, map: (chunk: Uint8Array) => Uint8Array): AsyncIterable<Uint8Array> {
+async function* mapChunks(
+  body: AsyncIterable<Uint8Array>,
+  map: (chunk: Uint8Array) => Uint8Array,
+): AsyncIterable<Uint8Array> {
   for await (const chunk of body) yield map(chunk);
 }
 
@@ -86,13 +119,22 @@ function repairGrpcWebEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
     text(chunk)
       .split('\r\n')
       .filter((line) => line.includes(':'))
-      .map((line): [string, string] => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1).trim()]),
+      .map((line): [string, string] => [
+        line.slice(0, line.indexOf(':')),
+        line.slice(line.indexOf(':') + 1).trim(),
+      ]),
   );
-  const message = repair(Number(fields.get('grpc-status')), decodeURIComponent(fields.get('grpc-message') ?? ''));
+  const message = repair(
+    Number(fields.get('grpc-status')),
+    decodeURIComponent(fields.get('grpc-message') ?? ''),
+  );
   if (message === undefined) return chunk;
   fields.set('grpc-status', String(Code.InvalidArgument));
   fields.set('grpc-message', encodeURIComponent(message));
-  return envelope(GRPC_WEB_TRAILER, [...fields].map(([name, value]) => `${name}: ${value}\r\n`).join(''));
+  return envelope(
+    GRPC_WEB_TRAILER,
+    [...fields].map(([name, value]) => `${name}: ${value}\r\n`).join(''),
+  );
 }
 
 function repairConnectEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
@@ -107,7 +149,11 @@ async function repairConnectUnary(
   body: AsyncIterable<Uint8Array>,
   repair: Repair,
 ): Promise<UniversalServerResponse> {
-  if (response.header?.has('Content-Encoding') || response.header?.get('Content-Type') !== 'application/json') return response;
+  if (
+    response.header?.has('Content-Encoding') ||
+    response.header?.get('Content-Type') !== 'application/json'
+  )
+    return response;
   const chunks: Uint8Array[] = [];
   for await (const chunk of body) chunks.push(chunk);
   const whole = Buffer.concat(chunks);
@@ -120,7 +166,10 @@ async function repairConnectUnary(
 }
 
 /** The codes of errors that may be repaired, as Connect writes them. */
-const JSON_CODES: Readonly<Record<string, Code>> = { internal: Code.Internal, invalid_argument: Code.InvalidArgument };
+const JSON_CODES: Readonly<Record<string, Code>> = {
+  internal: Code.Internal,
+  invalid_argument: Code.InvalidArgument,
+};
 
 interface ConnectErrorJson {
   readonly code?: string;

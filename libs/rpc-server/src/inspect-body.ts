@@ -21,17 +21,25 @@ export interface InspectedRequest {
 }
 
 /**
- * Looks at each message of a request before Connect parses it, and so at the uncompressed one: compressed messages are unpacked here, up to
- * the limit and not beyond. What this does not understand, it leaves to Connect, which refuses it.
- * @returns A body that fails with RESOURCE_EXHAUSTED where a message has too many parts; Connect makes an answer of it.
+ * Looks at each message of a request before Connect parses it, and so at the uncompressed one:
+ * compressed messages are unpacked here, up to the limit and not beyond. What this does not
+ * understand, it leaves to Connect, which refuses it.
+ * @returns A body that fails with RESOURCE_EXHAUSTED where a message has too many parts; Connect
+ *   makes an answer of it.
  */
-export function inspectBody(handler: UniversalHandler, request: InspectedRequest, limits: MessageLimits): InspectedRequest {
+export function inspectBody(
+  handler: UniversalHandler,
+  request: InspectedRequest,
+  limits: MessageLimits,
+): InspectedRequest {
   const type = request.header.get('content-type') ?? '';
   const json = /json/i.test(type);
   const check = (bytes: Uint8Array): Uint8Array => {
     const { maxMessageParts } = limits;
     if (bytes.byteLength <= maxMessageParts) return bytes; // no part is smaller than a byte
-    const parts = json ? countJsonParts(bytes, maxMessageParts) : countBinaryParts(handler.method.input, bytes, maxMessageParts);
+    const parts = json
+      ? countJsonParts(bytes, maxMessageParts)
+      : countBinaryParts(handler.method.input, bytes, maxMessageParts);
     if (parts <= maxMessageParts) return bytes;
     throw new ConnectError(
       `the message has more than ${maxMessageParts} fields, elements and entries (32 characters of text count as one); send less at once`,
@@ -39,11 +47,18 @@ export function inspectBody(handler: UniversalHandler, request: InspectedRequest
     );
   };
   if (/^application\/(grpc|connect\+)/i.test(type)) {
-    const encodingHeader = /^application\/grpc/i.test(type) ? 'grpc-encoding' : 'connect-content-encoding';
+    const encodingHeader = /^application\/grpc/i.test(type)
+      ? 'grpc-encoding'
+      : 'connect-content-encoding';
     const encoding = request.header.get(encodingHeader) ?? undefined;
-    return { header: request.header, body: inspectEnvelopes(request.body, { encodingHeader, encoding }, limits, check) };
+    return {
+      header: request.header,
+      body: inspectEnvelopes(request.body, { encodingHeader, encoding }, limits, check),
+    };
   }
-  const compression = COMPRESSIONS.find(({ name }) => name === request.header.get('content-encoding'));
+  const compression = COMPRESSIONS.find(
+    ({ name }) => name === request.header.get('content-encoding'),
+  );
   const header = new Headers(request.header);
   if (compression !== undefined) {
     header.delete('content-encoding');
@@ -70,7 +85,13 @@ async function unpack(
   } catch (reason) {
     const cause = ConnectError.from(reason).cause as { readonly code?: string } | undefined;
     if (cause?.code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(readMaxBytes);
-    throw new ConnectError(`the message is not valid ${compression.name}`, Code.InvalidArgument, undefined, undefined, reason);
+    throw new ConnectError(
+      `the message is not valid ${compression.name}`,
+      Code.InvalidArgument,
+      undefined,
+      undefined,
+      reason,
+    );
   }
 }
 
@@ -87,7 +108,8 @@ async function* inspectWhole(
     length += chunk.byteLength;
     if (length > readMaxBytes) throw tooLarge(readMaxBytes);
   }
-  if (length > 0) yield await inspect(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks));
+  if (length > 0)
+    yield await inspect(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks));
 }
 
 const ENVELOPE_HEAD_BYTES = 5;
@@ -130,14 +152,18 @@ async function* inspectEnvelopes(
 }
 
 /**
- * Checks the flags of a message. Requests have one flag in all protocols; others occur only in answers.
+ * Checks the flags of a message. Requests have one flag in all protocols; others occur only in
+ * answers.
  * @throws ConnectError INVALID_ARGUMENT. Connect ignores unknown flags, and reports a compressed
  *   message without an encoding as an internal error.
  */
 function checkFlags(flags: number, { encodingHeader, encoding }: StreamEncoding): void {
   if ((flags & ~COMPRESSED) !== 0) {
     const bits = flags.toString(2).padStart(8, '0');
-    throw new ConnectError(`a message has the flags ${bits}; only the last bit (compressed) is known`, Code.InvalidArgument);
+    throw new ConnectError(
+      `a message has the flags ${bits}; only the last bit (compressed) is known`,
+      Code.InvalidArgument,
+    );
   }
   if (flags === COMPRESSED && (encoding === undefined || encoding === 'identity')) {
     throw new ConnectError(
@@ -147,7 +173,9 @@ function checkFlags(flags: number, { encodingHeader, encoding }: StreamEncoding)
   }
 }
 
-/** Chunks that are taken out in other sizes than they came in; each byte is copied at most twice. */
+/**
+ * Chunks that are taken out in other sizes than they came in; each byte is copied at most twice.
+ */
 class PendingBytes {
   private chunks: Uint8Array[] = [];
   length = 0;
@@ -187,5 +215,8 @@ function envelope(flags: number, data: Uint8Array): Uint8Array {
 
 function tooLarge(readMaxBytes: number, length?: number): ConnectError {
   const size = length === undefined ? 'message' : `message of ${length} bytes`;
-  return new ConnectError(`the ${size} is larger than ${readMaxBytes} bytes, the most that is read`, Code.ResourceExhausted);
+  return new ConnectError(
+    `the ${size} is larger than ${readMaxBytes} bytes, the most that is read`,
+    Code.ResourceExhausted,
+  );
 }

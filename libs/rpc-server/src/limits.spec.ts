@@ -37,7 +37,10 @@ describe('time limits', () => {
           return new Promise<never>(() => undefined);
         }),
     });
-    const call = createClient(CoordinatorService, createConnectTransport({ baseUrl: url, httpVersion: '2' })).getWorkload({});
+    const call = createClient(
+      CoordinatorService,
+      createConnectTransport({ baseUrl: url, httpVersion: '2' }),
+    ).getWorkload({});
     await called.passed;
     await clock.advance(30_000);
     await expect(call).rejects.toMatchObject({
@@ -70,8 +73,14 @@ describe('time limits', () => {
   });
 
   it.each([
-    { name: 'connect-timeout-ms', headers: { ...JSON_TYPE, 'connect-timeout-ms': String(25 * 3_600_000) } },
-    { name: 'a timeout that is no number', headers: { ...JSON_TYPE, 'connect-timeout-ms': 'soon' } },
+    {
+      name: 'connect-timeout-ms',
+      headers: { ...JSON_TYPE, 'connect-timeout-ms': String(25 * 3_600_000) },
+    },
+    {
+      name: 'a timeout that is no number',
+      headers: { ...JSON_TYPE, 'connect-timeout-ms': 'soon' },
+    },
   ])('refuses $name beyond what is allowed', async ({ headers }) => {
     const { url } = await open();
     expect(await http1(url, { headers, body: '{}' })).toMatchObject({ status: 400 });
@@ -86,7 +95,8 @@ describe('time limits', () => {
     const { address, clock } = server;
     const socket = net.connect(address.port, address.host).on('error', () => undefined);
     await once(socket, 'connect');
-    if (first !== undefined) await new Promise<void>((resolve) => socket.write(first, () => resolve()));
+    if (first !== undefined)
+      await new Promise<void>((resolve) => socket.write(first, () => resolve()));
     await untilOpen(server, 1);
     await clock.advance(9_999);
     expect(socket.destroyed).toBe(false);
@@ -128,11 +138,14 @@ describe('time limits', () => {
     const called = aGate();
     const { url, clock } = await open({
       routes: (router) =>
-        router.rpc(CoordinatorService.method.watchWorkloads, async function* (_request, { signal }) {
-          yield {};
-          called.pass();
-          await new Promise((resolve) => signal.addEventListener('abort', resolve));
-        }),
+        router.rpc(
+          CoordinatorService.method.watchWorkloads,
+          async function* (_request, { signal }) {
+            yield {};
+            called.pass();
+            await new Promise((resolve) => signal.addEventListener('abort', resolve));
+          },
+        ),
     });
     const session = http2.connect(url);
     await ping(session);
@@ -182,11 +195,14 @@ describe('size limits', () => {
     await once(silent, 'connect');
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
     await cut;
-    expect(await http1(url, { body: '{}' }, agent)).toMatchObject({ status: 200 }); // it was at rest, and stayed
+    // it was at rest, and stayed
+    expect(await http1(url, { body: '{}' }, agent)).toMatchObject({ status: 200 });
     const others = [1, 2].map(() => net.connect(address.port, address.host).resume());
     await Promise.all(others.map((socket) => once(socket, 'connect')));
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
-    expect(log.lines.filter(({ message }) => message.startsWith('connections closed'))).toHaveLength(1);
+    expect(
+      log.lines.filter(({ message }) => message.startsWith('connections closed')),
+    ).toHaveLength(1);
     expect(server.load().connectionsDropped).toBeGreaterThanOrEqual(2);
     agent.destroy();
   });
@@ -196,11 +212,14 @@ describe('size limits', () => {
     const { url, address } = await open({
       limits: { maxConnections: 1 },
       routes: (router) =>
-        router.rpc(CoordinatorService.method.watchWorkloads, async function* (_request, { signal }) {
-          yield {};
-          called.pass();
-          await new Promise((resolve) => signal.addEventListener('abort', resolve));
-        }),
+        router.rpc(
+          CoordinatorService.method.watchWorkloads,
+          async function* (_request, { signal }) {
+            yield {};
+            called.pass();
+            await new Promise((resolve) => signal.addEventListener('abort', resolve));
+          },
+        ),
     });
     const stream = createClient(CoordinatorService, createGrpcTransport({ baseUrl: url }))
       .watchWorkloads({})
@@ -230,7 +249,10 @@ describe('close', () => {
           },
         }),
     });
-    const client = createClient(CoordinatorService, createConnectTransport({ baseUrl: server.url, httpVersion: '2' }));
+    const client = createClient(
+      CoordinatorService,
+      createConnectTransport({ baseUrl: server.url, httpVersion: '2' }),
+    );
     const stream = client.watchWorkloads({})[Symbol.asyncIterator]();
     await stream.next();
     const call = client.getWorkload({ name: 'web' });
@@ -240,13 +262,21 @@ describe('close', () => {
     ).getWorkload({ name: 'api' });
     await called.passed;
     const closed = server.close(5_000);
-    await expect(stream.next()).rejects.toMatchObject({ code: Code.Unavailable, rawMessage: 'the server is shutting down' });
+    await expect(stream.next()).rejects.toMatchObject({
+      code: Code.Unavailable,
+      rawMessage: 'the server is shutting down',
+    });
     answer.pass();
     expect(await call).toMatchObject({ name: 'web' });
     expect(await overHttp1).toMatchObject({ name: 'api' });
     await closed;
-    expect({ open: server.openConnections, timers: server.clock.pendingTimers }).toEqual({ open: 0, timers: 0 });
-    await expect(once(net.connect(server.address.port, server.address.host), 'connect')).rejects.toMatchObject({
+    expect({ open: server.openConnections, timers: server.clock.pendingTimers }).toEqual({
+      open: 0,
+      timers: 0,
+    });
+    await expect(
+      once(net.connect(server.address.port, server.address.host), 'connect'),
+    ).rejects.toMatchObject({
       code: 'ECONNREFUSED',
     });
   });
@@ -260,7 +290,10 @@ describe('close', () => {
           return new Promise<never>(() => undefined);
         }),
     });
-    const call = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url })).getWorkload({});
+    const call = createClient(
+      CoordinatorService,
+      createGrpcTransport({ baseUrl: server.url }),
+    ).getWorkload({});
     const failed = expect(call).rejects.toMatchObject({ code: expect.any(Number) });
     await called.passed;
     const closed = server.close(5_000);
@@ -269,7 +302,10 @@ describe('close', () => {
     await server.clock.advance(1);
     await closed;
     await failed;
-    expect({ open: server.openConnections, timers: server.clock.pendingTimers }).toEqual({ open: 0, timers: 0 });
+    expect({ open: server.openConnections, timers: server.clock.pendingTimers }).toEqual({
+      open: 0,
+      timers: 0,
+    });
   });
 
   it('may be called twice', async () => {
@@ -325,7 +361,9 @@ describe('listening', () => {
 async function ping(session: http2.ClientHttp2Session): Promise<void> {
   session.on('error', () => undefined); // the server may cut it
   if (session.connecting) await once(session, 'connect'); // before that Node cancels a ping
-  await new Promise<void>((resolve, reject) => session.ping((reason) => (reason === null ? resolve() : reject(reason))));
+  await new Promise<void>((resolve, reject) =>
+    session.ping((reason) => (reason === null ? resolve() : reject(reason))),
+  );
 }
 
 /** When it resolves the server has run its event loop: what was sent before has been read. */
@@ -334,6 +372,9 @@ async function roundTrip(url: string): Promise<void> {
   await settle();
 }
 
-async function untilOpen(server: { readonly openConnections: number }, count: number): Promise<void> {
+async function untilOpen(
+  server: { readonly openConnections: number },
+  count: number,
+): Promise<void> {
   while (server.openConnections < count) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -13,18 +13,27 @@ export interface ListenAddress {
 /**
  * Starts to accept connections on a loopback address.
  * @param portOption - The option that the message about a taken port names, as in `--port`.
- * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is no port, `unavailable` when it is in use,
- *   `denied` when the system refuses it.
+ * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is
+ *   no port, `unavailable` when it is in use, `denied` when the system refuses it.
  */
-export async function listenOnLoopback(server: Server, host: string, port: number, portOption: string): Promise<ListenAddress> {
+export async function listenOnLoopback(
+  server: Server,
+  host: string,
+  port: number,
+  portOption: string,
+): Promise<ListenAddress> {
   const bindHost = requireLoopback(host);
   if (!Number.isInteger(port) || port < 0 || port > 65_535) {
     throw new InvalidInputError([
-      { field: 'port', message: `${port} is not a port; use 0 to 65535, where 0 lets the system choose` },
+      {
+        field: 'port',
+        message: `${port} is not a port; use 0 to 65535, where 0 lets the system choose`,
+      },
     ]);
   }
   await new Promise<void>((resolve, reject) => {
-    const onError = (reason: Error): void => reject(toListenError(reason, bindHost, port, portOption));
+    const onError = (reason: Error): void =>
+      reject(toListenError(reason, bindHost, port, portOption));
     server.once('error', onError);
     server.listen({ host: bindHost, port }, () => {
       server.off('error', onError);
@@ -32,12 +41,18 @@ export async function listenOnLoopback(server: Server, host: string, port: numbe
     });
   });
   const bound = server.address();
-  if (bound === null || typeof bound === 'string') throw new CloudlessError('internal', 'a TCP server has no address');
+  if (bound === null || typeof bound === 'string')
+    throw new CloudlessError('internal', 'a TCP server has no address');
   const urlHost = bindHost.includes(':') ? `[${bindHost}]` : bindHost;
   return { host: bindHost, port: bound.port, url: `http://${urlHost}:${bound.port}` };
 }
 
-function toListenError(reason: Error, host: string, port: number, portOption: string): CloudlessError {
+function toListenError(
+  reason: Error,
+  host: string,
+  port: number,
+  portOption: string,
+): CloudlessError {
   const where = `port ${port} on ${host}`;
   switch ('code' in reason ? reason.code : undefined) {
     case 'EADDRINUSE':
@@ -49,11 +64,19 @@ function toListenError(reason: Error, host: string, port: number, portOption: st
         },
       );
     case 'EACCES':
-      return new CloudlessError('denied', `${where} may not be used by this user; choose one above 1023 with ${portOption}`, {
-        cause: reason,
-      });
+      return new CloudlessError(
+        'denied',
+        `${where} may not be used by this user; choose one above 1023 with ${portOption}`,
+        {
+          cause: reason,
+        },
+      );
     case 'EADDRNOTAVAIL':
-      return new CloudlessError('precondition', `${host} is not an address of this machine; try 127.0.0.1`, { cause: reason });
+      return new CloudlessError(
+        'precondition',
+        `${host} is not an address of this machine; try 127.0.0.1`,
+        { cause: reason },
+      );
     default:
       return new CloudlessError('unavailable', `cannot listen on ${where}`, { cause: reason });
   }

@@ -32,17 +32,39 @@ const malformed: readonly Malformed[] = [
   { name: 'a message that is no protobuf', body: envelope(CUT) },
   { name: 'a message of one byte that never ends', body: envelope(Buffer.alloc(12, 0xff)) },
   { name: 'half of the head of an envelope', body: whole.subarray(0, 3) },
-  { name: 'an envelope that is longer than what comes', body: rawEnvelope(0, Buffer.from([1, 2]), 100) },
+  {
+    name: 'an envelope that is longer than what comes',
+    body: rawEnvelope(0, Buffer.from([1, 2]), 100),
+  },
   { name: 'bytes after the last envelope', body: Buffer.concat([whole, Buffer.from([0, 0])]) },
   { name: 'flags that no protocol has', body: rawEnvelope(0b0111_1100, nothing) },
   { name: 'the flag of an end of stream', body: rawEnvelope(0b10, Buffer.from('{}')) },
-  { name: 'the flag of trailers', body: rawEnvelope(0b1000_0000, Buffer.from('grpc-status: 0\r\n')) },
+  {
+    name: 'the flag of trailers',
+    body: rawEnvelope(0b1000_0000, Buffer.from('grpc-status: 0\r\n')),
+  },
   { name: 'all flags', body: rawEnvelope(0xff, nothing) },
   { name: 'the compressed flag without an encoding', body: rawEnvelope(1, gzipSync(nothing)) },
-  { name: 'the compressed flag with the encoding identity', body: rawEnvelope(1, gzipSync(nothing)), encoding: 'identity' },
-  { name: 'a compressed message that is no gzip', body: rawEnvelope(1, Buffer.from('no gzip')), encoding: 'gzip' },
-  { name: 'a compressed message that is no protobuf', body: rawEnvelope(1, gzipSync(CUT)), encoding: 'gzip' },
-  { name: 'a compressed message that is cut', body: rawEnvelope(1, gzipSync(CUT).subarray(0, 8)), encoding: 'gzip' },
+  {
+    name: 'the compressed flag with the encoding identity',
+    body: rawEnvelope(1, gzipSync(nothing)),
+    encoding: 'identity',
+  },
+  {
+    name: 'a compressed message that is no gzip',
+    body: rawEnvelope(1, Buffer.from('no gzip')),
+    encoding: 'gzip',
+  },
+  {
+    name: 'a compressed message that is no protobuf',
+    body: rawEnvelope(1, gzipSync(CUT)),
+    encoding: 'gzip',
+  },
+  {
+    name: 'a compressed message that is cut',
+    body: rawEnvelope(1, gzipSync(CUT).subarray(0, 8)),
+    encoding: 'gzip',
+  },
   { name: 'a message that is no JSON', body: envelope('{"name":'), json: true },
   { name: 'a message with a JSON key that is unknown', body: envelope('{"nom":"a"}'), json: true },
 ];
@@ -62,7 +84,8 @@ const protocols: readonly Protocol[] = [
     name: 'Connect',
     type: 'application/connect+',
     encodingHeader: 'connect-content-encoding',
-    codeOf: (answer) => (/"code":"invalid_argument"/.test(textOf(answer)) ? Code.InvalidArgument : -1),
+    codeOf: (answer) =>
+      /"code":"invalid_argument"/.test(textOf(answer)) ? Code.InvalidArgument : -1,
   },
   {
     name: 'gRPC',
@@ -79,10 +102,17 @@ const protocols: readonly Protocol[] = [
 ];
 
 const calls = ['WatchWorkloads', 'Exec'] as const;
-const cases = protocols.flatMap((protocol) => calls.flatMap((rpc) => malformed.map((input) => ({ protocol, rpc, input }))));
+const cases = protocols.flatMap((protocol) =>
+  calls.flatMap((rpc) => malformed.map((input) => ({ protocol, rpc, input }))),
+);
 
 describe('a malformed stream', () => {
-  it.each(cases.map((each) => ({ ...each, title: `${each.rpc} in ${each.protocol.name}: ${each.input.name}` })))(
+  it.each(
+    cases.map((each) => ({
+      ...each,
+      title: `${each.rpc} in ${each.protocol.name}: ${each.input.name}`,
+    })),
+  )(
     'is refused with INVALID_ARGUMENT and without a line in the log: $title',
     async ({ protocol, rpc, input }) => {
       const faults: unknown[] = [];
@@ -126,7 +156,11 @@ it('reports INTERNAL and logs the cause when the handler of a stream fails', asy
       }),
   });
   const path = '/cloudless.api.CoordinatorService/Exec';
-  const { trailers } = await http2Request(url, { path, headers: { 'content-type': 'application/grpc' }, body: whole });
+  const { trailers } = await http2Request(url, {
+    path,
+    headers: { 'content-type': 'application/grpc' },
+    body: whole,
+  });
   expect(trailers['grpc-status']).toBe(String(Code.Internal));
   expect(faults).toEqual(['Error: parse binary: of something else']);
 });

@@ -5,9 +5,11 @@ import { countBinaryParts, countJsonParts } from './message-parts.js';
 
 const LIMIT = 20_000;
 const schema = CreateWorkloadRequestSchema;
-const repeat = (unit: readonly number[], count: number): Buffer => Buffer.alloc(unit.length * count, Buffer.from(unit));
+const repeat = (unit: readonly number[], count: number): Buffer =>
+  Buffer.alloc(unit.length * count, Buffer.from(unit));
 /** Field 3 of the request, with a length of two bytes. */
-const specOf = (body: Buffer): Buffer => Buffer.concat([Buffer.from([0x1a, (body.length & 127) | 128, body.length >> 7]), body]);
+const specOf = (body: Buffer): Buffer =>
+  Buffer.concat([Buffer.from([0x1a, (body.length & 127) | 128, body.length >> 7]), body]);
 
 describe('in binary', () => {
   it.each([
@@ -21,7 +23,11 @@ describe('in binary', () => {
       bytes: specOf(Buffer.concat([Buffer.from([0x22, 64]), repeat([0x0a, 0], 32)])),
       parts: 2 + 2 + 32,
     },
-    { name: 'text, 32 characters as one', bytes: Buffer.concat([Buffer.from([0x12, 64]), Buffer.alloc(64, 'a')]), parts: 3 },
+    {
+      name: 'text, 32 characters as one',
+      bytes: Buffer.concat([Buffer.from([0x12, 64]), Buffer.alloc(64, 'a')]),
+      parts: 3,
+    },
     { name: 'groups', bytes: repeat([0x7b, 0x7c], 10), parts: 10 },
   ])('counts $name', ({ bytes, parts }) => {
     expect(countBinaryParts(schema, bytes, LIMIT)).toBe(parts);
@@ -30,7 +36,9 @@ describe('in binary', () => {
   it('counts no bytes: they are data, whatever is in them', () => {
     const bytes = toBinary(
       TunnelFrameSchema,
-      create(TunnelFrameSchema, { frame: { case: 'log', value: { line: Buffer.alloc(100_000, 0x78) as never } } }),
+      create(TunnelFrameSchema, {
+        frame: { case: 'log', value: { line: Buffer.alloc(100_000, 0x78) as never } },
+      }),
     );
     expect(countBinaryParts(TunnelFrameSchema, bytes, LIMIT)).toBeLessThan(5_000);
   });
@@ -67,13 +75,17 @@ describe('in JSON', () => {
   });
 
   it('takes any bytes', () => {
-    fc.assert(fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => countJsonParts(bytes, 50) <= 51));
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => countJsonParts(bytes, 50) <= 51),
+    );
   });
 });
 
 it('a workload as large as the rules let it be is far below the limit, in both formats', () => {
   const map = (count: number, size: number): Record<string, string> =>
-    Object.fromEntries(Array.from({ length: count }, (_, index) => [`key-${index}`, 'x'.repeat(size)]));
+    Object.fromEntries(
+      Array.from({ length: count }, (_, index) => [`key-${index}`, 'x'.repeat(size)]),
+    );
   const message = create(schema, {
     name: 'large',
     spec: {

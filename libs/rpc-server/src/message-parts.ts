@@ -2,9 +2,12 @@ import { ScalarType, type DescField, type DescMessage } from '@bufbuild/protobuf
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 
 /**
- * Counts what a parser would make of a message: each field, element and map entry, also unknown ones, and text by its length. Two bytes make an object of a hundred,
- * so 4 MiB of them take seconds to parse and 60 times their size; counting them first takes no memory and stops at `limit`.
- * @param bytes - In the binary format. Where they are malformed the count ends: the parser will say so, at the same place.
+ * Counts what a parser would make of a message: each field, element and map entry, also unknown
+ * ones, and text by its length. Two bytes make an object of a hundred, so 4 MiB of them take
+ * seconds to parse and 60 times their size; counting them first takes no memory and stops at
+ * `limit`.
+ * @param bytes - In the binary format. Where they are malformed the count ends: the parser will say
+ *   so, at the same place.
  * @returns At most `limit + 1`.
  */
 export function countBinaryParts(type: DescMessage, bytes: Uint8Array, limit: number): number {
@@ -45,11 +48,17 @@ class PartCounter {
     if (field.fieldKind === 'map') {
       this.parts += length / CHARACTERS_PER_PART; // keys, mostly, and values that are text
       this.each(end, depth + 1, (number, wireType) => {
-        if (number !== ENTRY_VALUE || wireType !== WireType.LengthDelimited || field.message === undefined) return false;
+        if (
+          number !== ENTRY_VALUE ||
+          wireType !== WireType.LengthDelimited ||
+          field.message === undefined
+        )
+          return false;
         this.nested(field.message, end, depth + 1);
         return true;
       });
-    } else if (field.message !== undefined && depth < MAX_DEPTH) this.message(field.message, end, depth + 1);
+    } else if (field.message !== undefined && depth < MAX_DEPTH)
+      this.message(field.message, end, depth + 1);
     else if (field.scalar === ScalarType.STRING) this.parts += length / CHARACTERS_PER_PART;
     else if (isPacked(field)) this.parts += length / PACKED_ELEMENTS_PER_PART;
     this.reader.pos = end;
@@ -62,7 +71,11 @@ class PartCounter {
   }
 
   /** Counts field after field; skips those that `take` does not read. */
-  private each(end: number, depth: number, take: (number: number, wireType: WireType) => boolean): void {
+  private each(
+    end: number,
+    depth: number,
+    take: (number: number, wireType: WireType) => boolean,
+  ): void {
     while (this.reader.pos < end && this.parts <= this.limit) {
       const [number, wireType] = this.reader.tag();
       if (wireType === WireType.EndGroup) return;
@@ -76,8 +89,8 @@ class PartCounter {
 }
 
 /**
- * The same for JSON: counts members and elements, at any depth, of valid or invalid text. A comma within a string counts a quarter: a field
- * mask is one string, of which a parser makes many.
+ * The same for JSON: counts members and elements, at any depth, of valid or invalid text. A comma
+ * within a string counts a quarter: a field mask is one string, of which a parser makes many.
  * @returns At most `limit + 1`.
  */
 export function countJsonParts(bytes: Uint8Array, limit: number): number {
@@ -89,7 +102,8 @@ export function countJsonParts(bytes: Uint8Array, limit: number): number {
     else if (inText) {
       if (byte === BACKSLASH) index += 1;
       else parts += byte === COMMA ? COMMA_IN_TEXT_PART : 1 / CHARACTERS_PER_PART;
-    } else if (byte === COMMA || byte === COLON || byte === OPEN_LIST || byte === OPEN_OBJECT) parts += 1;
+    } else if (byte === COMMA || byte === COLON || byte === OPEN_LIST || byte === OPEN_OBJECT)
+      parts += 1;
   }
   return Math.min(Math.ceil(parts), limit + 1);
 }
@@ -104,7 +118,10 @@ const COMMA_IN_TEXT_PART = 0.25;
 
 /** As deep as `@bufbuild/protobuf` parses; below that it refuses the message. */
 const MAX_DEPTH = 100;
-/** Text is parsed quickly, but then validated: its characters are counted, and matched with patterns. */
+/**
+ * Text is parsed quickly, but then validated: its characters are counted, and matched with
+ * patterns.
+ */
 const CHARACTERS_PER_PART = 32;
 /** Numbers and enum values in a row cost little next to objects. */
 const PACKED_ELEMENTS_PER_PART = 16;
@@ -114,7 +131,8 @@ const ENTRY_VALUE = 2;
 function isPacked(field: DescField): boolean {
   if (field.fieldKind !== 'list') return false;
   return (
-    field.listKind === 'enum' || (field.listKind === 'scalar' && ![ScalarType.STRING, ScalarType.BYTES].includes(field.scalar))
+    field.listKind === 'enum' ||
+    (field.listKind === 'scalar' && ![ScalarType.STRING, ScalarType.BYTES].includes(field.scalar))
   );
 }
 

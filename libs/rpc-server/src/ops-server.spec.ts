@@ -43,13 +43,18 @@ describe('startOpsServer', () => {
       body: { status: 'degraded', reasons: ['disk full'] },
     });
     const metrics = await get('/metrics');
-    expect(metrics).toMatchObject({ status: 200, headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' } });
+    expect(metrics).toMatchObject({
+      status: 200,
+      headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
+    });
     expect(metrics.body.toString()).toBe('up 1\n');
     expect((await get('/health', 'HEAD')).body).toHaveLength(0);
   });
 
   it('answers 503 with the reasons', async () => {
-    const { get } = await open({ ready: () => ({ ok: false, reasons: ['no leader', 'store is read-only'] }) });
+    const { get } = await open({
+      ready: () => ({ ok: false, reasons: ['no leader', 'store is read-only'] }),
+    });
     const { status, body } = await get('/ready');
     expect({ status, body: JSON.parse(body.toString()) }).toEqual({
       status: 503,
@@ -95,6 +100,8 @@ describe('startOpsServer', () => {
   it('refuses to listen elsewhere, and names its own option when the port is taken', async () => {
     await expect(open({ host: '0.0.0.0' })).rejects.toMatchObject({ kind: 'precondition' });
     const { server } = await open();
-    await expect(open({ port: server.address.port })).rejects.toThrow('choose another with --ops-port');
+    await expect(open({ port: server.address.port })).rejects.toThrow(
+      'choose another with --ops-port',
+    );
   });
 });

@@ -3,9 +3,13 @@ import { errorFields, errorMessageOf, silentLog, type Clock, type Log } from '@c
 import { guardRequest } from './guard.js';
 import { listenOnLoopback } from './listen.js';
 
-/** What a probe finds. `degraded` says what does not work although the process is to be left running. */
+/**
+ * What a probe finds. `degraded` says what does not work although the process is to be left
+ * running.
+ */
 export type HealthReport =
-  { readonly ok: true; readonly degraded?: readonly string[] } | { readonly ok: false; readonly reasons: readonly string[] };
+  | { readonly ok: true; readonly degraded?: readonly string[] }
+  | { readonly ok: false; readonly reasons: readonly string[] };
 
 /** What {@link startOpsServer} needs. */
 export interface OpsServerOptions {
@@ -41,23 +45,29 @@ const ANSWER_WITHIN_MS = 5_000;
 const MAX_CONNECTIONS = 256;
 
 /**
- * Starts the server for `/health`, `/ready` and `/metrics`. The first two answer 200 `{"status":"ok"}`, or `degraded` with
- * `reasons`, or 503 with `reasons`.
- * @throws CloudlessError `precondition` when the host is not loopback, `invalid`, `unavailable` or `denied` about the port.
+ * Starts the server for `/health`, `/ready` and `/metrics`. The first two answer 200
+ * `{"status":"ok"}`, or `degraded` with `reasons`, or 503 with `reasons`.
+ * @throws CloudlessError `precondition` when the host is not loopback, `invalid`, `unavailable` or
+ *   `denied` about the port.
  */
 export async function startOpsServer(options: OpsServerOptions): Promise<OpsServer> {
   const { clock, log = silentLog, portOption = '--ops-port' } = options;
   const pages: Readonly<Record<string, () => Promise<Page>>> = {
     '/health': async () => toPage(await options.health()),
     '/ready': async () => toPage(await options.ready()),
-    '/metrics': async () => ({ status: 200, type: 'text/plain; version=0.0.4; charset=utf-8', body: await options.metrics() }),
+    '/metrics': async () => ({
+      status: 200,
+      type: 'text/plain; version=0.0.4; charset=utf-8',
+      body: await options.metrics(),
+    }),
   };
   const answer = async (request: http.IncomingMessage): Promise<Page> => {
     const guard = guardRequest(request, []);
     if (guard.kind === 'refuse') return refusal(403, 'refused', [guard.reason]);
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
-    if (page === undefined) return refusal(404, 'notFound', [`nothing here; try ${Object.keys(pages).join(', ')}`]);
+    if (page === undefined)
+      return refusal(404, 'notFound', [`nothing here; try ${Object.keys(pages).join(', ')}`]);
     if (request.method !== 'GET' && request.method !== 'HEAD')
       return { ...refusal(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
     try {
@@ -75,7 +85,12 @@ export async function startOpsServer(options: OpsServerOptions): Promise<OpsServ
     },
   );
   server.maxConnections = MAX_CONNECTIONS;
-  const { host, port, url } = await listenOnLoopback(server, options.host, options.port, portOption);
+  const { host, port, url } = await listenOnLoopback(
+    server,
+    options.host,
+    options.port,
+    portOption,
+  );
   server.on('error', (reason) => log.error('listener failed', errorFields(reason)));
   let closing: Promise<void> | undefined;
   const close = (): Promise<void> =>
@@ -96,7 +111,9 @@ interface Page {
 function toPage(report: HealthReport): Page {
   if (!report.ok) return refusal(503, 'unavailable', report.reasons);
   const { degraded = [] } = report;
-  return degraded.length === 0 ? jsonPage(200, { status: 'ok' }) : refusal(200, 'degraded', degraded);
+  return degraded.length === 0
+    ? jsonPage(200, { status: 'ok' })
+    : refusal(200, 'degraded', degraded);
 }
 
 function refusal(status: number, name: string, reasons: readonly string[]): Page {
@@ -120,7 +137,9 @@ function send(response: http.ServerResponse, { status, type, body, allow }: Page
 
 function within<Result>(clock: Clock, work: Promise<Result>): Promise<Result> {
   return new Promise<Result>((resolve, reject) => {
-    const timer = clock.setTimer(ANSWER_WITHIN_MS, () => reject(new Error(`no answer within ${ANSWER_WITHIN_MS} ms`)));
+    const timer = clock.setTimer(ANSWER_WITHIN_MS, () =>
+      reject(new Error(`no answer within ${ANSWER_WITHIN_MS} ms`)),
+    );
     work.then(resolve, reject).finally(() => timer.cancel());
   });
 }

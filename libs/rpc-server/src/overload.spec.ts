@@ -16,10 +16,26 @@ async function levelsOf(lags: readonly number[]): Promise<readonly number[]> {
 
 it.each([
   { name: 'a single stall is none', lags: [0, 0, 2_000, 0, 0, 0], levels: [0, 0, 0, 0, 0, 0] },
-  { name: 'a delay that stands is one', lags: [150, 150, 150, 150, 150, 150], levels: [0, 0, 0, 0, 1, 1] },
-  { name: 'the smallest delay counts', lags: [5_000, 5_000, 400, 5_000, 5_000, 5_000], levels: [0, 0, 0, 0, 2, 2] },
-  { name: 'a third of a lease sheds writes', lags: [1_000, 1_200, 1_500, 1_000, 1_000], levels: [0, 0, 0, 0, 3] },
-  { name: 'one good look ends it', lags: [400, 400, 400, 400, 400, 10, 400], levels: [0, 0, 0, 0, 2, 0, 0] },
+  {
+    name: 'a delay that stands is one',
+    lags: [150, 150, 150, 150, 150, 150],
+    levels: [0, 0, 0, 0, 1, 1],
+  },
+  {
+    name: 'the smallest delay counts',
+    lags: [5_000, 5_000, 400, 5_000, 5_000, 5_000],
+    levels: [0, 0, 0, 0, 2, 2],
+  },
+  {
+    name: 'a third of a lease sheds writes',
+    lags: [1_000, 1_200, 1_500, 1_000, 1_000],
+    levels: [0, 0, 0, 0, 3],
+  },
+  {
+    name: 'one good look ends it',
+    lags: [400, 400, 400, 400, 400, 10, 400],
+    levels: [0, 0, 0, 0, 2, 0, 0],
+  },
 ])('$name', async ({ lags, levels }) => {
   expect(await levelsOf(lags)).toEqual(levels);
 });

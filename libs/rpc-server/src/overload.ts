@@ -10,20 +10,28 @@ import type { Clock } from '@cloudless/base';
 export type OverloadLevel = 0 | 1 | 2 | 3;
 
 /**
- * The delay of the event loop at which each level begins, in milliseconds. A person notices the first; the second is where a list takes
- * longer to wait for than to make; at the third a third of a node's lease of 3 s has passed before its heartbeat is read.
+ * The delay of the event loop at which each level begins, in milliseconds. A person notices the
+ * first; the second is where a list takes longer to wait for than to make; at the third a third of
+ * a node's lease of 3 s has passed before its heartbeat is read.
  */
 const LEVELS_MS = [100, 300, 1_000] as const;
 /** Between two looks. */
 const SAMPLE_MS = 100;
-/** A level needs this many looks in a row: a burst that is worked off, or one garbage collection, is no overload. */
+/**
+ * A level needs this many looks in a row: a burst that is worked off, or one garbage collection, is
+ * no overload.
+ */
 const STANDING = 5;
-/** After this long without a call what was seen before it says nothing, unless the loop stood still all the while. */
+/**
+ * After this long without a call what was seen before it says nothing, unless the loop stood still
+ * all the while.
+ */
 const FORGET_MS = 1_000;
 
 /**
- * Tells a standing delay from a passing one, as CoDel does for routers (RFC 8289): what counts is the smallest delay of the last looks,
- * and a single good one ends the overload. It looks when it is asked, so a server at rest sets no timers.
+ * Tells a standing delay from a passing one, as CoDel does for routers (RFC 8289): what counts is
+ * the smallest delay of the last looks, and a single good one ends the overload. It looks when it
+ * is asked, so a server at rest sets no timers.
  */
 export class OverloadMeter {
   private readonly recent: number[] = [];

@@ -13,7 +13,10 @@ export interface AnswerPacerSettings {
   readonly readerStallMs: number;
 }
 
-/** Progress is seen in steps of this size; so a client that reads 64 KiB in the time it has is slow, but not cut. */
+/**
+ * Progress is seen in steps of this size; so a client that reads 64 KiB in the time it has is slow,
+ * but not cut.
+ */
 const PIECE_BYTES = 64 * 1024;
 
 /** The call whose answer is paced. */
@@ -27,8 +30,9 @@ export interface PacedCall {
 }
 
 /**
- * Watches that answers are read. Node holds a message at a time for each stream that is not read, and for ever: so a client that takes nothing
- * for `readerStallMs` has its call ended, with an error it sees when it reads on; after the same time again it is cut.
+ * Watches that answers are read. Node holds a message at a time for each stream that is not read,
+ * and for ever: so a client that takes nothing for `readerStallMs` has its call ended, with an
+ * error it sees when it reads on; after the same time again it is cut.
  */
 export class AnswerPacer {
   private cutCount = 0;
@@ -71,9 +75,15 @@ export class AnswerPacer {
     const seconds = readerStallMs / 1_000;
     return clock.setTimer(readerStallMs, () => {
       this.cutCount += 1;
-      log.warn('call ended because its answer was not read', { rpc: call.rpc, connectionId: call.connectionId });
+      log.warn('call ended because its answer was not read', {
+        rpc: call.rpc,
+        connectionId: call.connectionId,
+      });
       call.control.end(
-        new ConnectError(`the answer was not read for ${seconds} s; read as it comes, or ask for less`, Code.ResourceExhausted),
+        new ConnectError(
+          `the answer was not read for ${seconds} s; read as it comes, or ask for less`,
+          Code.ResourceExhausted,
+        ),
       );
       then(clock.setTimer(readerStallMs, () => cut(call)));
     });
@@ -88,5 +98,7 @@ export function cut({ request, response }: Pick<PacedCall, 'request' | 'response
 }
 
 function isClosed({ request, response }: PacedCall): boolean {
-  return 'stream' in request ? request.stream.closed || request.stream.destroyed : response.destroyed;
+  return 'stream' in request
+    ? request.stream.closed || request.stream.destroyed
+    : response.destroyed;
 }

@@ -3,7 +3,9 @@ import { isLoopbackAddress } from '@cloudless/identity';
 
 /** All loopback addresses together, because a client can choose any of them. */
 const LOOPBACK = 'loopback';
-/** Groups of an IPv6 address that name a network (/64), all addresses of which one machine may use. */
+/**
+ * Groups of an IPv6 address that name a network (/64), all addresses of which one machine may use.
+ */
 const NETWORK_GROUPS = 4;
 const GROUPS = 8;
 
@@ -30,9 +32,11 @@ function expanded(address: string): readonly string[] {
   const [head = '', tail] = (address.split('%', 1)[0] ?? '').split('::');
   const before = groupsOf(head);
   const after = tail === undefined ? [] : groupsOf(tail);
-  return [...before, ...Array.from({ length: GROUPS - before.length - after.length }, () => '0'), ...after].map((group) =>
-    group.replace(/^0+(?=.)/, '').toLowerCase(),
-  );
+  return [
+    ...before,
+    ...Array.from({ length: GROUPS - before.length - after.length }, () => '0'),
+    ...after,
+  ].map((group) => group.replace(/^0+(?=.)/, '').toLowerCase());
 }
 
 function groupsOf(text: string): readonly string[] {

@@ -1,8 +1,10 @@
 import type { HeldBytes } from './byte-budget.js';
 
 /**
- * Reads a body before its call is admitted: a client that sends slowly then holds some bytes, but no turn.
- * @param maxBytes - What is read ahead at most. Of a larger body the rest stays where it is, for who refuses the call.
+ * Reads a body before its call is admitted: a client that sends slowly then holds some bytes, but
+ * no turn.
+ * @param maxBytes - What is read ahead at most. Of a larger body the rest stays where it is, for
+ *   who refuses the call.
  * @returns The whole body, what was read ahead first.
  */
 export async function readAhead(

@@ -10,7 +10,10 @@ import {
 } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 
-/** Finds descriptor files by what they hold. Built once, from the services that a server shows and everything their files import. */
+/**
+ * Finds descriptor files by what they hold. Built once, from the services that a server shows and
+ * everything their files import.
+ */
 export class ReflectionIndex {
   /** Full names, sorted. */
   readonly serviceNames: readonly string[];
@@ -30,7 +33,10 @@ export class ReflectionIndex {
     return this.files.get(name);
   }
 
-  /** @param symbol - Full name, without a leading dot, of a service, call, message, field, oneof, enum, enum value or extension. */
+  /**
+   * @param symbol - Full name, without a leading dot, of a service, call, message, field, oneof,
+   * enum, enum value or extension.
+   */
   fileBySymbol(symbol: string): DescFile | undefined {
     return this.symbols.get(symbol);
   }
@@ -39,13 +45,18 @@ export class ReflectionIndex {
     return this.extensions.get(messageName)?.get(extensionNumber);
   }
 
-  /** Numbers of all known extensions of a message, ascending; undefined when there is no such message. */
+  /**
+   * Numbers of all known extensions of a message, ascending; undefined when there is no such
+   * message.
+   */
   extensionNumbers(messageName: string): readonly number[] | undefined {
     if (!this.messages.has(messageName)) return undefined;
     return [...(this.extensions.get(messageName)?.keys() ?? [])].sort((a, b) => a - b);
   }
 
-  /** A file and everything it imports, directly or not; the file itself comes first, each one once. */
+  /**
+   * A file and everything it imports, directly or not; the file itself comes first, each one once.
+   */
   withImports(file: DescFile): readonly DescFile[] {
     const found = new Set([file]);
     for (const each of found) for (const imported of each.dependencies) found.add(imported);
@@ -55,7 +66,8 @@ export class ReflectionIndex {
   /** The file's FileDescriptorProto in the binary format. */
   encode(file: DescFile): Uint8Array {
     let bytes = this.encoded.get(file);
-    if (bytes === undefined) this.encoded.set(file, (bytes = toBinary(FileDescriptorProtoSchema, file.proto)));
+    if (bytes === undefined)
+      this.encoded.set(file, (bytes = toBinary(FileDescriptorProtoSchema, file.proto)));
     return bytes;
   }
 
@@ -65,7 +77,8 @@ export class ReflectionIndex {
       this.files.set(file.proto.name, file);
       for (const service of file.services) {
         this.symbols.set(service.typeName, file);
-        for (const method of service.methods) this.symbols.set(`${service.typeName}.${method.name}`, file);
+        for (const method of service.methods)
+          this.symbols.set(`${service.typeName}.${method.name}`, file);
       }
       for (const each of file.enums) this.addEnum(each);
       for (const each of file.extensions) this.addExtension(each);

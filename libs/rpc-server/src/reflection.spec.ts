@@ -12,18 +12,27 @@ import { serversOfTest } from './testing/fixture.js';
 
 const open = serversOfTest(afterEach);
 const index = new ReflectionIndex([CoordinatorService, AgentService]);
-const ask = (question: Parameters<ReflectionConversation['answer']>[0], conversation = new ReflectionConversation(index)) =>
-  conversation.answer(question);
+const ask = (
+  question: Parameters<ReflectionConversation['answer']>[0],
+  conversation = new ReflectionConversation(index),
+) => conversation.answer(question);
 
 function filesOf(answer: ReflectionAnswer): string[] {
   if (answer.case !== 'fileDescriptorResponse') throw new Error(`unexpected ${answer.case}`);
-  return answer.value.fileDescriptorProto.map((bytes) => fromBinary(FileDescriptorProtoSchema, bytes).name);
+  return answer.value.fileDescriptorProto.map(
+    (bytes) => fromBinary(FileDescriptorProtoSchema, bytes).name,
+  );
 }
 
 describe('ReflectionConversation', () => {
   it('lists the services it was given', () => {
     expect(ask({ case: 'listServices', value: '' })).toMatchObject({
-      value: { service: [{ name: 'cloudless.api.AgentService' }, { name: 'cloudless.api.CoordinatorService' }] },
+      value: {
+        service: [
+          { name: 'cloudless.api.AgentService' },
+          { name: 'cloudless.api.CoordinatorService' },
+        ],
+      },
     });
   });
 
@@ -31,7 +40,9 @@ describe('ReflectionConversation', () => {
     const answer = ask({ case: 'fileByFilename', value: 'cloudless/api/workload.proto' });
     expect(filesOf(answer)[0]).toBe('cloudless/api/workload.proto');
     if (answer.case !== 'fileDescriptorResponse') throw new Error('no files');
-    const files = answer.value.fileDescriptorProto.map((bytes) => fromBinary(FileDescriptorProtoSchema, bytes));
+    const files = answer.value.fileDescriptorProto.map((bytes) =>
+      fromBinary(FileDescriptorProtoSchema, bytes),
+    );
     const names = files.map(({ name }) => name);
     for (const { dependency } of files) expect(names).toEqual(expect.arrayContaining(dependency));
     expect(new Set(names).size).toBe(names.length);
@@ -46,7 +57,10 @@ describe('ReflectionConversation', () => {
 
   it.each([
     { symbol: 'cloudless.api.CoordinatorService', file: 'cloudless/api/coordinator_service.proto' },
-    { symbol: 'cloudless.api.CoordinatorService.GetWorkload', file: 'cloudless/api/coordinator_service.proto' },
+    {
+      symbol: 'cloudless.api.CoordinatorService.GetWorkload',
+      file: 'cloudless/api/coordinator_service.proto',
+    },
     { symbol: 'cloudless.api.WorkloadSpec', file: 'cloudless/api/workload.proto' },
     { symbol: 'cloudless.api.WorkloadSpec.image', file: 'cloudless/api/workload.proto' },
     { symbol: 'cloudless.api.Probe.check', file: 'cloudless/api/workload.proto' },
@@ -67,25 +81,41 @@ describe('ReflectionConversation', () => {
   });
 
   it('knows extensions', () => {
-    expect(ask({ case: 'allExtensionNumbersOfType', value: 'google.protobuf.FieldOptions' })).toMatchObject({
-      value: { baseTypeName: 'google.protobuf.FieldOptions', extensionNumber: expect.arrayContaining([1159]) },
+    expect(
+      ask({ case: 'allExtensionNumbersOfType', value: 'google.protobuf.FieldOptions' }),
+    ).toMatchObject({
+      value: {
+        baseTypeName: 'google.protobuf.FieldOptions',
+        extensionNumber: expect.arrayContaining([1159]),
+      },
     });
     const question = {
       case: 'fileContainingExtension',
       value: { containingType: 'google.protobuf.FieldOptions', extensionNumber: 1159 },
     } as const;
     expect(filesOf(ask(question))[0]).toBe('buf/validate/validate.proto');
-    expect(ask({ case: 'allExtensionNumbersOfType', value: 'cloudless.api.Workload' })).toMatchObject({
+    expect(
+      ask({ case: 'allExtensionNumbersOfType', value: 'cloudless.api.Workload' }),
+    ).toMatchObject({
       value: { extensionNumber: [] },
     });
   });
 
   it.each([
     { question: { case: 'fileByFilename', value: 'none.proto' } as const, code: Code.NotFound },
-    { question: { case: 'fileContainingSymbol', value: 'cloudless.store.WorkloadRecord' } as const, code: Code.NotFound },
-    { question: { case: 'allExtensionNumbersOfType', value: 'none.Type' } as const, code: Code.NotFound },
     {
-      question: { case: 'fileContainingExtension', value: { containingType: 'none', extensionNumber: 1 } } as const,
+      question: { case: 'fileContainingSymbol', value: 'cloudless.store.WorkloadRecord' } as const,
+      code: Code.NotFound,
+    },
+    {
+      question: { case: 'allExtensionNumbersOfType', value: 'none.Type' } as const,
+      code: Code.NotFound,
+    },
+    {
+      question: {
+        case: 'fileContainingExtension',
+        value: { containingType: 'none', extensionNumber: 1 },
+      } as const,
       code: Code.NotFound,
     },
     { question: { case: undefined } as const, code: Code.InvalidArgument },
@@ -106,10 +136,17 @@ describe('server reflection', () => {
       yield { host: 'h', messageRequest: { case: 'fileByFilename', value: 'none' } as const };
     }
     const answers = [];
-    for await (const answer of createClient(service as typeof ServerReflectionV1, transport).serverReflectionInfo(questions()))
+    for await (const answer of createClient(
+      service as typeof ServerReflectionV1,
+      transport,
+    ).serverReflectionInfo(questions()))
       answers.push(answer);
     expect(answers).toMatchObject([
-      { validHost: 'h', originalRequest: { host: 'h' }, messageResponse: { case: 'listServicesResponse' } },
+      {
+        validHost: 'h',
+        originalRequest: { host: 'h' },
+        messageResponse: { case: 'listServicesResponse' },
+      },
       { messageResponse: { case: 'errorResponse', value: { errorCode: Code.NotFound } } },
     ]);
     expect(JSON.stringify(answers[0]?.messageResponse.value)).toContain('grpc.health.v1.Health');

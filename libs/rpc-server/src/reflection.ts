@@ -6,7 +6,8 @@ import { ReflectionIndex } from './reflection-index.js';
 /** What is asked; the messages of v1 and v1alpha both have this shape. */
 export type ReflectionQuestion =
   | {
-      readonly case: 'listServices' | 'fileByFilename' | 'fileContainingSymbol' | 'allExtensionNumbersOfType';
+      readonly case:
+        'listServices' | 'fileByFilename' | 'fileContainingSymbol' | 'allExtensionNumbersOfType';
       readonly value: string;
     }
   | {
@@ -18,13 +19,20 @@ export type ReflectionQuestion =
 /** What is answered, as both versions take it to build their message. */
 export type ReflectionAnswer =
   | { readonly case: 'listServicesResponse'; readonly value: { service: { name: string }[] } }
-  | { readonly case: 'fileDescriptorResponse'; readonly value: { fileDescriptorProto: Uint8Array[] } }
-  | { readonly case: 'allExtensionNumbersResponse'; readonly value: { baseTypeName: string; extensionNumber: number[] } }
+  | {
+      readonly case: 'fileDescriptorResponse';
+      readonly value: { fileDescriptorProto: Uint8Array[] };
+    }
+  | {
+      readonly case: 'allExtensionNumbersResponse';
+      readonly value: { baseTypeName: string; extensionNumber: number[] };
+    }
   | { readonly case: 'errorResponse'; readonly value: { errorCode: number; errorMessage: string } };
 
 /**
  * The questions of one reflection stream.
- * A file comes with everything it imports, but what the stream has already sent is not sent again unless it is asked for by itself.
+ * A file comes with everything it imports, but what the stream has already sent is not sent again
+ * unless it is asked for by itself.
  */
 export class ReflectionConversation {
   private readonly sent = new Set<DescFile>();
@@ -34,7 +42,10 @@ export class ReflectionConversation {
   answer(question: ReflectionQuestion): ReflectionAnswer {
     switch (question.case) {
       case 'listServices':
-        return { case: 'listServicesResponse', value: { service: this.index.serviceNames.map((name) => ({ name })) } };
+        return {
+          case: 'listServicesResponse',
+          value: { service: this.index.serviceNames.map((name) => ({ name })) },
+        };
       case 'fileByFilename':
         return this.files(this.index.fileByName(question.value), `file ${question.value}`);
       case 'fileContainingSymbol':
@@ -46,19 +57,31 @@ export class ReflectionConversation {
       }
       case 'allExtensionNumbersOfType': {
         const numbers = this.index.extensionNumbers(question.value);
-        if (numbers === undefined) return failure(Code.NotFound, `message ${question.value} is not known here`);
-        return { case: 'allExtensionNumbersResponse', value: { baseTypeName: question.value, extensionNumber: [...numbers] } };
+        if (numbers === undefined)
+          return failure(Code.NotFound, `message ${question.value} is not known here`);
+        return {
+          case: 'allExtensionNumbersResponse',
+          value: { baseTypeName: question.value, extensionNumber: [...numbers] },
+        };
       }
       case undefined:
-        return failure(Code.InvalidArgument, 'the request asks nothing; set list_services, a file name or a symbol');
+        return failure(
+          Code.InvalidArgument,
+          'the request asks nothing; set list_services, a file name or a symbol',
+        );
     }
   }
 
   private files(file: DescFile | undefined, what: string): ReflectionAnswer {
     if (file === undefined) return failure(Code.NotFound, `${what} is not known here`);
-    const files = this.index.withImports(file).filter((each) => each === file || !this.sent.has(each));
+    const files = this.index
+      .withImports(file)
+      .filter((each) => each === file || !this.sent.has(each));
     for (const each of files) this.sent.add(each);
-    return { case: 'fileDescriptorResponse', value: { fileDescriptorProto: files.map((each) => this.index.encode(each)) } };
+    return {
+      case: 'fileDescriptorResponse',
+      value: { fileDescriptorProto: files.map((each) => this.index.encode(each)) },
+    };
   }
 }
 
@@ -73,7 +96,11 @@ export function reflectionRoutes(router: ConnectRouter, services: readonly DescS
     serverReflectionInfo: async function* (requests) {
       const conversation = new ReflectionConversation(index);
       for await (const request of requests) {
-        yield { validHost: request.host, originalRequest: request, messageResponse: conversation.answer(request.messageRequest) };
+        yield {
+          validHost: request.host,
+          originalRequest: request,
+          messageResponse: conversation.answer(request.messageRequest),
+        };
       }
     },
   });
@@ -81,7 +108,11 @@ export function reflectionRoutes(router: ConnectRouter, services: readonly DescS
     serverReflectionInfo: async function* (requests) {
       const conversation = new ReflectionConversation(index);
       for await (const request of requests) {
-        yield { validHost: request.host, originalRequest: request, messageResponse: conversation.answer(request.messageRequest) };
+        yield {
+          validHost: request.host,
+          originalRequest: request,
+          messageResponse: conversation.answer(request.messageRequest),
+        };
       }
     },
   });

@@ -4,9 +4,10 @@ import { ConnectError, type Code } from '@connectrpc/connect';
 export const RETRY_AFTER_HEADER = 'retry-after-ms';
 
 /**
- * An error that says when to try again, in three ways: `retry-after-ms` (a header or trailer that every Connect client reads from the error's
- * metadata), `retry-after` in whole seconds for plain HTTP (RFC 9110, section 10.2.3), and `grpc-retry-pushback-ms` for gRPC clients with a
- * retry policy (gRFC A6).
+ * An error that says when to try again, in three ways: `retry-after-ms` (a header or trailer that
+ * every Connect client reads from the error's metadata), `retry-after` in whole seconds for plain
+ * HTTP (RFC 9110, section 10.2.3), and `grpc-retry-pushback-ms` for gRPC clients with a retry
+ * policy (gRFC A6).
  */
 export function refusal(code: Code, message: string, retryAfterMs: number): ConnectError {
   return new ConnectError(message, code, {

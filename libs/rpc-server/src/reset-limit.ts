@@ -18,7 +18,8 @@ export class ResetLimit {
   allows(): boolean {
     const { resetBurst, resetsPerSecond } = this.limits;
     const now = this.clock.now();
-    this.tokens = Math.min(resetBurst, this.tokens + ((now - this.filledAt) / 1_000) * resetsPerSecond) - 1;
+    this.tokens =
+      Math.min(resetBurst, this.tokens + ((now - this.filledAt) / 1_000) * resetsPerSecond) - 1;
     this.filledAt = now;
     return this.tokens >= 0;
   }

@@ -6,7 +6,12 @@ import { peerOf } from './peer.js';
 import { StreamShares } from './stream-shares.js';
 
 describe('streams', () => {
-  const limits = { streams: 3, streamsPerPeer: 3, streamsPerPrincipal: 2, controlStreamsPerPrincipal: 1 };
+  const limits = {
+    streams: 3,
+    streamsPerPeer: 3,
+    streamsPerPrincipal: 2,
+    controlStreamsPerPrincipal: 1,
+  };
 
   it('are counted by principal and in total, and given back once', () => {
     const shares = new StreamShares(limits);
@@ -34,7 +39,8 @@ describe('streams', () => {
     expect(() => shares.begin('read', 'd', '192.0.2.1')).toThrow(
       expect.objectContaining({
         code: Code.ResourceExhausted,
-        rawMessage: 'clients at 192.0.2.1 have 3 streams open, the limit of one address; close some first',
+        rawMessage:
+          'clients at 192.0.2.1 have 3 streams open, the limit of one address; close some first',
       }),
     );
     shares.begin('read', 'e', '192.0.2.2');
@@ -46,9 +52,15 @@ describe('streams', () => {
   });
 
   it.each([
-    { name: 'all of 127.0.0.0/8, and ::1', addresses: ['127.0.0.1', '127.8.9.10', '::1', '::ffff:127.0.0.2'] },
+    {
+      name: 'all of 127.0.0.0/8, and ::1',
+      addresses: ['127.0.0.1', '127.8.9.10', '::1', '::ffff:127.0.0.2'],
+    },
     { name: 'an IPv4 address and its IPv6 form', addresses: ['192.0.2.1', '::ffff:192.0.2.1'] },
-    { name: 'a /64 of IPv6', addresses: ['2001:db8:0:1::1', '2001:db8:0:1:ffff:0:0:9', '2001:db8::1:a:b:c:d'] },
+    {
+      name: 'a /64 of IPv6',
+      addresses: ['2001:db8:0:1::1', '2001:db8:0:1:ffff:0:0:9', '2001:db8::1:a:b:c:d'],
+    },
   ])('of $name share one limit', ({ addresses }) => {
     expect(new Set(addresses.map(peerOf)).size).toBe(1);
   });

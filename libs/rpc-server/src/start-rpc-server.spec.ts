@@ -2,7 +2,11 @@ import * as http2 from 'node:http2';
 import { once } from 'node:events';
 import { CoordinatorService } from '@cloudless/api';
 import { createClient } from '@connectrpc/connect';
-import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from '@connectrpc/connect-node';
+import {
+  createConnectTransport,
+  createGrpcTransport,
+  createGrpcWebTransport,
+} from '@connectrpc/connect-node';
 import type { RpcServer, RpcServerOptions } from './options.js';
 import { connectionKey, type Connection } from './connection.js';
 import { aServer } from './testing/fixture.js';
@@ -19,15 +23,30 @@ afterEach(async () => {
 
 describe('startRpcServer', () => {
   it.each([
-    { name: 'Connect over HTTP/1.1', transport: (baseUrl: string) => createConnectTransport({ baseUrl, httpVersion: '1.1' }) },
-    { name: 'Connect over HTTP/2', transport: (baseUrl: string) => createConnectTransport({ baseUrl, httpVersion: '2' }) },
+    {
+      name: 'Connect over HTTP/1.1',
+      transport: (baseUrl: string) => createConnectTransport({ baseUrl, httpVersion: '1.1' }),
+    },
+    {
+      name: 'Connect over HTTP/2',
+      transport: (baseUrl: string) => createConnectTransport({ baseUrl, httpVersion: '2' }),
+    },
     { name: 'gRPC', transport: (baseUrl: string) => createGrpcTransport({ baseUrl }) },
-    { name: 'gRPC-Web over HTTP/1.1', transport: (baseUrl: string) => createGrpcWebTransport({ baseUrl, httpVersion: '1.1' }) },
-    { name: 'gRPC-Web over HTTP/2', transport: (baseUrl: string) => createGrpcWebTransport({ baseUrl, httpVersion: '2' }) },
+    {
+      name: 'gRPC-Web over HTTP/1.1',
+      transport: (baseUrl: string) => createGrpcWebTransport({ baseUrl, httpVersion: '1.1' }),
+    },
+    {
+      name: 'gRPC-Web over HTTP/2',
+      transport: (baseUrl: string) => createGrpcWebTransport({ baseUrl, httpVersion: '2' }),
+    },
   ])('serves $name on the one port', async ({ transport }) => {
     const { url } = await open();
     const client = createClient(CoordinatorService, transport(url));
-    expect(await client.getWorkload({ namespace: 'default', name: 'web' })).toMatchObject({ namespace: 'default', name: 'web' });
+    expect(await client.getWorkload({ namespace: 'default', name: 'web' })).toMatchObject({
+      namespace: 'default',
+      name: 'web',
+    });
   });
 
   it('shows a handler the PINGs and the end of its connection', async () => {
@@ -56,11 +75,17 @@ describe('startRpcServer', () => {
     if (connection === undefined) throw new Error('the handler saw no connection');
     let pings = 0;
     const unsubscribe = connection.onPing(() => (pings += 1));
-    await new Promise<void>((resolve, reject) => session.ping((reason) => (reason === null ? resolve() : reject(reason))));
-    await new Promise<void>((resolve, reject) => session.ping((reason) => (reason === null ? resolve() : reject(reason))));
+    await new Promise<void>((resolve, reject) =>
+      session.ping((reason) => (reason === null ? resolve() : reject(reason))),
+    );
+    await new Promise<void>((resolve, reject) =>
+      session.ping((reason) => (reason === null ? resolve() : reject(reason))),
+    );
     expect(pings).toBe(2);
     unsubscribe();
-    await new Promise<void>((resolve, reject) => session.ping((reason) => (reason === null ? resolve() : reject(reason))));
+    await new Promise<void>((resolve, reject) =>
+      session.ping((reason) => (reason === null ? resolve() : reject(reason))),
+    );
     expect(pings).toBe(2);
     const closed = new Promise<void>((resolve) => connection.onClose(resolve));
     session.destroy();

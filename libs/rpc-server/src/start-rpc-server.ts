@@ -14,15 +14,23 @@ import { HealthState, healthRoutes } from './health.js';
 import { inputErrorInterceptor } from './input-errors.js';
 import { COMPRESSIONS } from './inspect-body.js';
 import { listenOnLoopback, type ListenAddress } from './listen.js';
-import { defaultRpcLimits, type RpcLimits, type RpcLoad, type RpcServer, type RpcServerOptions } from './options.js';
+import {
+  defaultRpcLimits,
+  type RpcLimits,
+  type RpcLoad,
+  type RpcServer,
+  type RpcServerOptions,
+} from './options.js';
 import { isPowerOfTen } from './power-of-ten.js';
 import { reflectionRoutes } from './reflection.js';
 import { ResetLimit } from './reset-limit.js';
 import { sniffProtocol } from './sniff-protocol.js';
 
 /**
- * Starts a server that speaks Connect, gRPC and gRPC-Web on one plaintext port, over HTTP/1.1 and HTTP/2 with prior knowledge.
- * @throws CloudlessError As {@link RpcServerOptions} says of host and port: `precondition`, `invalid`, `unavailable` or `denied`.
+ * Starts a server that speaks Connect, gRPC and gRPC-Web on one plaintext port, over HTTP/1.1 and
+ * HTTP/2 with prior knowledge.
+ * @throws CloudlessError As {@link RpcServerOptions} says of host and port: `precondition`,
+ *   `invalid`, `unavailable` or `denied`.
  */
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
   const server = new PlaintextServer(options);
@@ -53,7 +61,11 @@ class PlaintextServer implements RpcServer {
     const log = (this.log = options.log ?? silentLog);
     this.connections = new ConnectionPool(limits.maxConnections);
     this.health = options.health ?? new HealthState();
-    this.limiter = new CallLimiter({ clock: options.clock, log, unaryDeadlineMs: limits.unaryDeadlineMs });
+    this.limiter = new CallLimiter({
+      clock: options.clock,
+      log,
+      unaryDeadlineMs: limits.unaryDeadlineMs,
+    });
     this.gate = new CallGate({ ...options, limits, log });
     this.dispatch = createDispatch({
       gate: this.gate,
@@ -65,10 +77,16 @@ class PlaintextServer implements RpcServer {
       maxHeaderBytes: limits.maxHeaderBytes,
       allowedOrigins: options.allowedOrigins ?? [],
     });
-    this.http1 = http.createServer({ maxHeaderSize: limits.maxHeaderBytes, keepAliveTimeout: limits.idleTimeoutMs });
+    this.http1 = http.createServer({
+      maxHeaderSize: limits.maxHeaderBytes,
+      keepAliveTimeout: limits.idleTimeoutMs,
+    });
     this.http1.on('request', (request, response) => this.onHttp1Request(request, response));
     this.http2 = http2.createServer({
-      settings: { maxConcurrentStreams: limits.maxConcurrentStreams, maxHeaderListSize: limits.maxHeaderBytes },
+      settings: {
+        maxConcurrentStreams: limits.maxConcurrentStreams,
+        maxHeaderListSize: limits.maxHeaderBytes,
+      },
       maxSessionMemory: limits.maxSessionMemoryMb,
       maxSessionInvalidFrames: limits.maxSessionInvalidFrames,
       maxSessionRejectedStreams: limits.maxSessionRejectedStreams,
@@ -80,7 +98,9 @@ class PlaintextServer implements RpcServer {
   async listen(): Promise<void> {
     const { host, port, portOption = '--port' } = this.options;
     this.bound = await listenOnLoopback(this.listener, host, port, portOption);
-    this.listener.on('error', (reason) => this.log.error('listener failed', { error: reason.message }));
+    this.listener.on('error', (reason) =>
+      this.log.error('listener failed', { error: reason.message }),
+    );
   }
 
   get address(): ListenAddress {
@@ -97,7 +117,11 @@ class PlaintextServer implements RpcServer {
   }
 
   load(): RpcLoad {
-    return { ...this.gate.load(), connections: this.connections.size, connectionsDropped: this.dropped };
+    return {
+      ...this.gate.load(),
+      connections: this.connections.size,
+      connectionsDropped: this.dropped,
+    };
   }
 
   close(graceMs = 0): Promise<void> {
@@ -117,7 +141,11 @@ class PlaintextServer implements RpcServer {
     const timer = this.options.clock.setTimer(Math.max(0, graceMs), destroyAll);
     await closed;
     // The listener is closed a moment before its last sockets say that they are.
-    await Promise.all(this.connections.sockets.map((socket) => new Promise((resolve) => socket.once('close', resolve))));
+    await Promise.all(
+      this.connections.sockets.map(
+        (socket) => new Promise((resolve) => socket.once('close', resolve)),
+      ),
+    );
     timer.cancel();
   }
 
@@ -135,12 +163,15 @@ class PlaintextServer implements RpcServer {
     for (const { method } of router.handlers) this.gate.register(method);
     const ofOthers = router.handlers.length;
     for (const { service } of router.handlers) {
-      if (this.health.statusOf(service.typeName) === undefined) this.health.set(service.typeName, 'serving');
+      if (this.health.statusOf(service.typeName) === undefined)
+        this.health.set(service.typeName, 'serving');
     }
     healthRoutes(router, this.health);
     reflectionRoutes(router, [...reflectedServices, Health]);
     for (const { method, service } of router.handlers.slice(ofOthers))
-      this.gate.register(method, { lane: service.typeName === Health.typeName ? 'control' : 'read' });
+      this.gate.register(method, {
+        lane: service.typeName === Health.typeName ? 'control' : 'read',
+      });
     return router.handlers;
   }
 
@@ -158,7 +189,8 @@ class PlaintextServer implements RpcServer {
       log: this.log,
       headTimeoutMs,
       idleTimeoutMs,
-      onWork: (worker, work) => (work === 'began' ? this.connections.busy(worker) : this.connections.atRest(worker)),
+      onWork: (worker, work) =>
+        work === 'began' ? this.connections.busy(worker) : this.connections.atRest(worker),
     });
     this.connections.add(socket, connection);
     socket.once('close', () => this.connections.remove(socket));
@@ -186,7 +218,9 @@ class PlaintextServer implements RpcServer {
         stream.once('close', () => {
           connection.callEnded();
           if (stream.rstCode === http2.constants.NGHTTP2_NO_ERROR || resets.allows()) return;
-          this.log.warn('session destroyed, its client resets too many streams', { connectionId: connection.id });
+          this.log.warn('session destroyed, its client resets too many streams', {
+            connectionId: connection.id,
+          });
           connection.destroy();
         });
       });
@@ -209,14 +243,24 @@ class PlaintextServer implements RpcServer {
     this.dispatch(connection, request, response);
   }
 
-  private onHttp2Request(request: http2.Http2ServerRequest, response: http2.Http2ServerResponse): void {
+  private onHttp2Request(
+    request: http2.Http2ServerRequest,
+    response: http2.Http2ServerResponse,
+  ): void {
     const { session } = request.stream;
-    this.dispatch(session === undefined ? undefined : this.sessions.get(session), request, response);
+    this.dispatch(
+      session === undefined ? undefined : this.sessions.get(session),
+      request,
+      response,
+    );
   }
 
   private onDrop(): void {
     this.dropped += 1;
     if (!isPowerOfTen(this.dropped)) return;
-    this.log.warn('connections closed, too many are open', { open: this.connections.size, closed: this.dropped });
+    this.log.warn('connections closed, too many are open', {
+      open: this.connections.size,
+      closed: this.dropped,
+    });
   }
 }

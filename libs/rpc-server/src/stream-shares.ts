@@ -9,7 +9,10 @@ export interface StreamShareLimits {
   readonly controlStreamsPerPrincipal: number;
 }
 
-/** Counts open streams and long calls. They cost memory rather than time, so they are refused instead of waiting. */
+/**
+ * Counts open streams and long calls. They cost memory rather than time, so they are refused
+ * instead of waiting.
+ */
 export class StreamShares {
   private readonly byPrincipal = new Tally();
   private readonly byPeer = new Tally();
@@ -29,22 +32,28 @@ export class StreamShares {
   }
 
   /**
-   * @param peer - Where the principal is, as `peerOf` has it. Streams of the control lane do not count there: agents of many
-   *   nodes may be behind one address.
+   * @param peer - Where the principal is, as `peerOf` has it. Streams of the control lane do not
+   *   count there: agents of many nodes may be behind one address.
    * @returns What to call, once, when the stream has ended.
-   * @throws ConnectError RESOURCE_EXHAUSTED, naming the limit, when the principal, its address or the server has too many.
+   * @throws ConnectError RESOURCE_EXHAUSTED, naming the limit, when the principal, its address or
+   *   the server has too many.
    */
   begin(lane: Lane, principal: string, peer: string): () => void {
     const control = lane === 'control';
-    const { streams, streamsPerPeer, streamsPerPrincipal, controlStreamsPerPrincipal } = this.limits;
+    const { streams, streamsPerPeer, streamsPerPrincipal, controlStreamsPerPrincipal } =
+      this.limits;
     const key = control ? `control ${principal}` : principal;
     const own = this.byPrincipal.of(key);
     if (own >= (control ? controlStreamsPerPrincipal : streamsPerPrincipal)) {
-      throw this.refuse(`this client has ${own} streams open, the limit of one client; close some first`);
+      throw this.refuse(
+        `this client has ${own} streams open, the limit of one client; close some first`,
+      );
     }
     const fromPeer = this.byPeer.of(peer);
     if (!control && fromPeer >= streamsPerPeer) {
-      throw this.refuse(`clients at ${peer} have ${fromPeer} streams open, the limit of one address; close some first`);
+      throw this.refuse(
+        `clients at ${peer} have ${fromPeer} streams open, the limit of one address; close some first`,
+      );
     }
     if (!control && this.total >= streams) {
       throw this.refuse(`the server has ${streams} streams open, its limit; try again later`);

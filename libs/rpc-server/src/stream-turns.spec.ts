@@ -12,7 +12,11 @@ function aLoop(perTurn: number) {
     turns,
     taken,
     /** A stream that takes a turn again and again. */
-    async stream(name: string, items: number, signal = new AbortController().signal): Promise<void> {
+    async stream(
+      name: string,
+      items: number,
+      signal = new AbortController().signal,
+    ): Promise<void> {
       for (let count = 0; count < items; count += 1) {
         await turns.take(name, signal);
         taken.push(name);

@@ -24,8 +24,8 @@ export class StreamTurns {
   ) {}
 
   /**
-   * Resolves when the stream may produce its next message. Principals take turns, however many streams
-   * each of them has.
+   * Resolves when the stream may produce its next message. Principals take turns, however many
+   * streams each of them has.
    * @param signal - Of the call: a call that has ended does not wait, so that its handler can end
    *   as well.
    */

@@ -11,18 +11,24 @@ export interface UploadLimit {
 }
 
 /**
- * The body of a request. Connect stops reading it when it refuses a message; that must not destroy the request, as Node does by default: in
- * HTTP/1.1 it would wedge the connection.
+ * The body of a request. Connect stops reading it when it refuses a message; that must not destroy
+ * the request, as Node does by default: in HTTP/1.1 it would wedge the connection.
  */
 export function bodyOf(request: AnyRequest): AsyncIterable<Uint8Array> {
   return { [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }) };
 }
 
 /**
- * Cuts a request whose body is not complete in time: from its head where the client sends one message, else from the end of the answer.
- * What comes after the answer is dropped: a client that is cut while it sends may never read its answer.
+ * Cuts a request whose body is not complete in time: from its head where the client sends one
+ * message, else from the end of the answer. What comes after the answer is dropped: a client that
+ * is cut while it sends may never read its answer.
  */
-export function limitUpload(limit: UploadLimit, { method }: UniversalHandler, request: AnyRequest, response: AnyResponse): void {
+export function limitUpload(
+  limit: UploadLimit,
+  { method }: UniversalHandler,
+  request: AnyRequest,
+  response: AnyResponse,
+): void {
   const startTimer = (): void => {
     const timer = limit.clock.setTimer(limit.bodyTimeoutMs, () => {
       limit.log.debug('request body came too slowly', { rpc: method.name });
@@ -43,8 +49,9 @@ export function limitUpload(limit: UploadLimit, { method }: UniversalHandler, re
 }
 
 /**
- * Delays the end of an answer in HTTP/1.1 until its request is complete: Node closes a connection that is not kept alive right after the
- * answer, while a client that was refused may still be sending.
+ * Delays the end of an answer in HTTP/1.1 until its request is complete: Node closes a connection
+ * that is not kept alive right after the answer, while a client that was refused may still be
+ * sending.
  */
 export async function* endAfterUpload(
   body: AsyncIterable<Uint8Array>,
@@ -52,7 +59,8 @@ export async function* endAfterUpload(
   request: AnyRequest,
 ): AsyncIterable<Uint8Array> {
   yield* body;
-  if ('stream' in request || request.readableEnded || request.destroyed || clientStreams(method)) return;
+  if ('stream' in request || request.readableEnded || request.destroyed || clientStreams(method))
+    return;
   await new Promise<void>((resolve) => {
     request.once('end', resolve).once('close', resolve);
     drop(request);

@@ -5,7 +5,11 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, sleep, type ContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
-import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from './gen/runtime/v1/api_pb.js';
+import {
+  ContainerConfigSchema,
+  ContainerState,
+  PodSandboxConfigSchema,
+} from './gen/runtime/v1/api_pb.js';
 import { openCriRuntime, type CriRuntimeOptions } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
 import { realClock } from './testing/system.js';
@@ -78,7 +82,10 @@ describe('opening', () => {
     Object.assign(server.overrides, { version });
     await server.away();
     await server.listen();
-    await expect(open()).rejects.toMatchObject({ kind: 'unimplemented', message: expect.stringContaining(says) });
+    await expect(open()).rejects.toMatchObject({
+      kind: 'unimplemented',
+      message: expect.stringContaining(says),
+    });
   });
 
   it.each([
@@ -87,7 +94,10 @@ describe('opening', () => {
     { wrong: { owner: { cluster: '', node: 'n1' } }, field: 'owner' },
     { wrong: { logFiles: 1 }, field: 'logFiles' },
   ])('refuses a wrong $field', async ({ wrong, field }) => {
-    await expect(open(wrong)).rejects.toMatchObject({ kind: 'invalid', message: expect.stringContaining(field) });
+    await expect(open(wrong)).rejects.toMatchObject({
+      kind: 'invalid',
+      message: expect.stringContaining(field),
+    });
   });
 });
 
@@ -101,8 +111,15 @@ describe('what a runtime is asked for', () => {
       endpoints: [{ portName: 'http', ip: '10.0.0.7', port: 80 }],
     });
     const { config } = server.only;
-    expect(config).toMatchObject({ command: [], args: ['-v'], image: { image: 'sha256:nginx:alpine' }, logPath: '0.log' });
-    expect(config.envs.map(({ key, value }) => [key, Buffer.from(value).toString()])).toEqual([['A', '1']]);
+    expect(config).toMatchObject({
+      command: [],
+      args: ['-v'],
+      image: { image: 'sha256:nginx:alpine' },
+      logPath: '0.log',
+    });
+    expect(config.envs.map(({ key, value }) => [key, Buffer.from(value).toString()])).toEqual([
+      ['A', '1'],
+    ]);
     expect(config.linux?.resources).toMatchObject({
       cpuPeriod: 100_000n,
       cpuQuota: 25_000n,
@@ -110,7 +127,11 @@ describe('what a runtime is asked for', () => {
       memoryLimitInBytes: 67_108_864n,
     });
     expect(config.linux?.securityContext?.maskedPaths).toContain('/proc/kcore');
-    expect(config.labels).toEqual({ 'io.cloudless.cluster': 'c1', 'io.cloudless.node': 'n1', 'io.cloudless.container-id': ID });
+    expect(config.labels).toEqual({
+      'io.cloudless.cluster': 'c1',
+      'io.cloudless.node': 'n1',
+      'io.cloudless.container-id': ID,
+    });
     expect([...server.sandboxes.values()][0]?.config).toMatchObject({
       logDirectory: path.join(server.logDirectory, ID),
       labels: config.labels,
@@ -151,7 +172,10 @@ describe('what a runtime is asked for', () => {
     await server.away();
     await server.listen();
     const runtime = await open();
-    await expect(runtime.start(request)).rejects.toMatchObject({ kind, message: expect.stringContaining(says) });
+    await expect(runtime.start(request)).rejects.toMatchObject({
+      kind,
+      message: expect.stringContaining(says),
+    });
     expect(server.sandboxes.size).toBe(0);
   });
 
@@ -178,12 +202,19 @@ describe('the end of a container', () => {
     { exitCode: 143, reason: 'Error', says: 'killed by SIGTERM', shown: 143 },
     { exitCode: 137, reason: 'OOMKilled', says: 'out of memory', shown: 137 },
     { exitCode: 0, reason: 'OOMKilled', says: 'completed', shown: 0 },
-    { exitCode: 255, reason: 'Unknown', says: 'ended while nobody could see its exit code', shown: -1 },
+    {
+      exitCode: 255,
+      reason: 'Unknown',
+      says: 'ended while nobody could see its exit code',
+      shown: -1,
+    },
   ])('$exitCode, $reason: $says', async ({ exitCode, reason, says, shown }) => {
     const runtime = await open();
     await runtime.start(request);
     server.exit(server.only, exitCode, reason);
-    expect(await runtime.list()).toMatchObject([{ phase: 'exited', exitCode: shown, reason: says }]);
+    expect(await runtime.list()).toMatchObject([
+      { phase: 'exited', exitCode: shown, reason: says },
+    ]);
   });
 
   it('is lost with the machine when it began before the machine did', async () => {
@@ -201,7 +232,10 @@ describe('the end of a container', () => {
     server.containers.clear();
     expect(await runtime.list()).toEqual([]);
     expect((await events.next()).value).toMatchObject({ kind: 'started' });
-    expect((await events.next()).value).toMatchObject({ kind: 'exited', status: { containerId: ID, exitCode: -1 } });
+    expect((await events.next()).value).toMatchObject({
+      kind: 'exited',
+      status: { containerId: ID, exitCode: -1 },
+    });
   });
 
   it("is seen by the runtime's own events, or without them", async () => {
@@ -219,7 +253,10 @@ describe('the end of a container', () => {
       await runtime.start({ ...request, containerId });
       expect((await events.next()).value).toMatchObject({ kind: 'started' });
       server.exit([...server.containers.values()].at(-1) ?? server.only, 5);
-      expect((await events.next()).value).toMatchObject({ kind: 'exited', status: { containerId, exitCode: 5 } });
+      expect((await events.next()).value).toMatchObject({
+        kind: 'exited',
+        status: { containerId, exitCode: 5 },
+      });
     }
   });
 });
@@ -229,15 +266,27 @@ describe('what is not ours', () => {
     { name: 'without labels', labels: {} },
     {
       name: 'of another cluster',
-      labels: { 'io.cloudless.cluster': 'c2', 'io.cloudless.node': 'n1', 'io.cloudless.container-id': ID },
+      labels: {
+        'io.cloudless.cluster': 'c2',
+        'io.cloudless.node': 'n1',
+        'io.cloudless.container-id': ID,
+      },
     },
     {
       name: 'of another node',
-      labels: { 'io.cloudless.cluster': 'c1', 'io.cloudless.node': 'n2', 'io.cloudless.container-id': ID },
+      labels: {
+        'io.cloudless.cluster': 'c1',
+        'io.cloudless.node': 'n2',
+        'io.cloudless.container-id': ID,
+      },
     },
     {
       name: 'with an id that is a path',
-      labels: { 'io.cloudless.cluster': 'c1', 'io.cloudless.node': 'n1', 'io.cloudless.container-id': '../../etc' },
+      labels: {
+        'io.cloudless.cluster': 'c1',
+        'io.cloudless.node': 'n1',
+        'io.cloudless.container-id': '../../etc',
+      },
     },
   ];
 
@@ -260,15 +309,24 @@ describe('what is not ours', () => {
     expect(await runtime.list()).toEqual([]);
     await expect(runtime.stop(ID, 0)).rejects.toMatchObject({ kind: 'notFound' });
     await runtime.remove(ID);
-    expect([server.sandboxes.has(podSandboxId), server.containers.get('theirs')?.state]).toEqual([true, state]);
+    expect([server.sandboxes.has(podSandboxId), server.containers.get('theirs')?.state]).toEqual([
+      true,
+      state,
+    ]);
     expect(server.calls.filter((name) => /^(stop|remove)/.test(name))).toEqual([]);
   });
 
   it('an orphan of ours is swept once it is old, a young one is not', async () => {
-    const labels = { 'io.cloudless.cluster': 'c1', 'io.cloudless.node': 'n1', 'io.cloudless.container-id': ID };
+    const labels = {
+      'io.cloudless.cluster': 'c1',
+      'io.cloudless.node': 'n1',
+      'io.cloudless.container-id': ID,
+    };
     const old = server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n);
     const young = server.addSandbox(
-      create(PodSandboxConfigSchema, { labels: { ...labels, 'io.cloudless.container-id': 'cd'.repeat(32) } }),
+      create(PodSandboxConfigSchema, {
+        labels: { ...labels, 'io.cloudless.container-id': 'cd'.repeat(32) },
+      }),
     );
     await open();
     expect([server.sandboxes.has(old), server.sandboxes.has(young)]).toEqual([false, true]);
@@ -283,7 +341,10 @@ describe('a runtime that goes away', () => {
     expect((await events.next()).value).toMatchObject({ kind: 'started' });
     const next = events.next();
     await server.away();
-    await expect(next).rejects.toMatchObject({ kind: 'unavailable', message: expect.stringContaining(server.socketPath) });
+    await expect(next).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining(server.socketPath),
+    });
     await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
     server.exit(server.only, 9);
     await server.listen();
@@ -303,8 +364,14 @@ describe('the life of one container among many', () => {
     await server.listen();
   });
 
-  /** A list that knows by now what it says of the one, and waits for word on another while `meanwhile` happens. */
-  async function listDuring(runtime: ContainerRuntime, meanwhile: () => Promise<unknown>): Promise<unknown> {
+  /**
+   * A list that knows by now what it says of the one, and waits for word on another while
+   * `meanwhile` happens.
+   */
+  async function listDuring(
+    runtime: ContainerRuntime,
+    meanwhile: () => Promise<unknown>,
+  ): Promise<unknown> {
     await runtime.start({ ...request, containerId: others[1] ?? ID });
     const slow = [...server.containers.values()].at(-1) ?? server.only;
     let give = (): void => undefined;
@@ -341,9 +408,14 @@ describe('the life of one container among many', () => {
     const runtime = await open();
     await runtime.start(request);
     const told = follow(runtime);
-    expect(await listDuring(runtime, () => runtime.stop(ID, 0))).toMatchObject([{ phase: 'exited' }, { phase: 'exited' }]);
+    expect(await listDuring(runtime, () => runtime.stop(ID, 0))).toMatchObject([
+      { phase: 'exited' },
+      { phase: 'exited' },
+    ]);
     await runtime.list();
-    expect(told.filter(({ status }) => status.containerId === ID).map(({ kind }) => kind)).toEqual(['exited']);
+    expect(told.filter(({ status }) => status.containerId === ID).map(({ kind }) => kind)).toEqual([
+      'exited',
+    ]);
   });
 
   it('is over once it was removed, also when a list was being read that still shows it', async () => {
@@ -351,7 +423,9 @@ describe('the life of one container among many', () => {
     await runtime.start(request);
     await runtime.stop(ID, 0);
     const told = follow(runtime);
-    expect(await listDuring(runtime, () => runtime.remove(ID))).toMatchObject([{ containerId: others[1] }]);
+    expect(await listDuring(runtime, () => runtime.remove(ID))).toMatchObject([
+      { containerId: others[1] },
+    ]);
     await runtime.list();
     expect(told.filter(({ status }) => status.containerId === ID)).toEqual([]);
   });
@@ -365,9 +439,11 @@ describe('the life of one container among many', () => {
 });
 
 describe('the log of a container that runs', () => {
-  const entries = (count: number): string => '2026-01-01T00:00:00.000000001Z stdout F hello\n'.repeat(count);
+  const entries = (count: number): string =>
+    '2026-01-01T00:00:00.000000001Z stdout F hello\n'.repeat(count);
   const rotations = async (count: number): Promise<void> => {
-    while (server.calls.filter((name) => name === 'reopenContainerLog').length < count) await sleep(realClock, 1);
+    while (server.calls.filter((name) => name === 'reopenContainerLog').length < count)
+      await sleep(realClock, 1);
   };
 
   it('is rotated each time that it has grown', async () => {
@@ -376,9 +452,14 @@ describe('the log of a container that runs', () => {
     for (const round of [1, 2]) {
       server.writeLog(server.only, entries(3));
       await rotations(round);
-      while (readdirSync(path.join(server.logDirectory, ID)).some((name) => name.endsWith('.closing'))) await sleep(realClock, 1);
+      while (
+        readdirSync(path.join(server.logDirectory, ID)).some((name) => name.endsWith('.closing'))
+      )
+        await sleep(realClock, 1);
     }
-    expect(readdirSync(path.join(server.logDirectory, ID)).filter((name) => name.endsWith('.log'))).toHaveLength(3);
+    expect(
+      readdirSync(path.join(server.logDirectory, ID)).filter((name) => name.endsWith('.log')),
+    ).toHaveLength(3);
   });
 
   it('is rotated to the end after a crash, however small the new file is', async () => {
@@ -386,7 +467,10 @@ describe('the log of a container that runs', () => {
     await runtime.start(request);
     server.writeLog(server.only, entries(1));
     const directory = path.join(server.logDirectory, ID);
-    renameSync(path.join(directory, '0.log'), path.join(directory, `${'1'.padStart(20, '0')}.closing`));
+    renameSync(
+      path.join(directory, '0.log'),
+      path.join(directory, `${'1'.padStart(20, '0')}.closing`),
+    );
     server.writeLog(server.only, '');
     await open({ logCheckMs: 1 });
     await rotations(1);
@@ -401,10 +485,10 @@ describe('what is left after removal', () => {
     expect(existsSync(path.join(server.logDirectory, ID))).toBe(true);
     await runtime.stop(ID, 0);
     await runtime.remove(ID);
-    expect([server.containers.size, server.sandboxes.size, existsSync(path.join(server.logDirectory, ID))]).toEqual([
-      0,
-      0,
-      false,
-    ]);
+    expect([
+      server.containers.size,
+      server.sandboxes.size,
+      existsSync(path.join(server.logDirectory, ID)),
+    ]).toEqual([0, 0, false]);
   });
 });

@@ -1,7 +1,13 @@
 import { rm, rmdir } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import path from 'node:path';
-import { CloudlessError, errorFields, sleep, type ContainerId, type StopSignal } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorFields,
+  sleep,
+  type ContainerId,
+  type StopSignal,
+} from '@cloudless/base';
 import {
   eachLine,
   withStartFailure,
@@ -20,7 +26,12 @@ import {
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { closedError, CriClient } from './client/cri-client.js';
-import { checkOptions, toCollector, toVolumeStore, type CriRuntimeOptions } from './cri-runtime-options.js';
+import {
+  checkOptions,
+  toCollector,
+  toVolumeStore,
+  type CriRuntimeOptions,
+} from './cri-runtime-options.js';
 import { endEverything } from './containers/end-everything.js';
 import { Images } from './containers/images.js';
 import type { ImageCollector } from './images/image-collector.js';
@@ -50,8 +61,8 @@ const COMMANDS = 'commands';
 /** The containers of one owner on one runtime. */
 export interface CriRuntime extends ContainerRuntime {
   /**
-   * Ends (SIGKILL) and removes everything of this owner in whatever state: containers, sandboxes with their networks, logs, empty
-   * directories; and closes. Named volumes and images stay.
+   * Ends (SIGKILL) and removes everything of this owner in whatever state: containers, sandboxes
+   * with their networks, logs, empty directories; and closes. Named volumes and images stay.
    * @param limitMs - Default 60 s. @throws kind `deadline` with what is left then, and why.
    */
   shutdown(limitMs?: number): Promise<void>;
@@ -59,8 +70,8 @@ export interface CriRuntime extends ContainerRuntime {
 
 /**
  * Opens a container runtime: says hello, and finds what runs there and is ours.
- * @throws kind `unavailable` when nobody answers at the socket, `unimplemented` when it speaks another interface, `invalid`
- *   for wrong options.
+ * @throws kind `unavailable` when nobody answers at the socket, `unimplemented` when it speaks
+ *   another interface, `invalid` for wrong options.
  */
 export async function openCriRuntime(options: CriRuntimeOptions): Promise<CriRuntime> {
   checkOptions(options);
@@ -94,16 +105,34 @@ class OpenCriRuntime implements CriRuntime {
 
   constructor(private readonly options: CriRuntimeOptions) {
     const { socketPath, owner, clock, log } = options;
-    const client = (this.client = new CriClient({ socketPath, clock, onReturn: () => void this.known.refresh() }));
+    const client = (this.client = new CriClient({
+      socketPath,
+      clock,
+      onReturn: () => void this.known.refresh(),
+    }));
     this.known = new KnownCapabilities(client, options, log);
     this.upkeep = new Upkeep(clock, log);
     const bootedAtMs = clock.wallTime() - uptime() * 1_000;
     const logDirectoryOf = (id: ContainerId): string => this.logDirectoryOf(id);
-    const inventory = (this.inventory = new Inventory({ client, owner, log, bootedAtMs, wallTime: () => clock.wallTime() }));
+    const inventory = (this.inventory = new Inventory({
+      client,
+      owner,
+      log,
+      bootedAtMs,
+      wallTime: () => clock.wallTime(),
+    }));
     const sandboxes = (this.sandboxes = new Sandboxes(client, owner, logDirectoryOf));
     this.collector = toCollector(client, options);
-    const images = (this.images = new Images({ client, clock, record: () => this.collector.record() }));
-    const volumes = (this.volumes = new GroupVolumes({ store: toVolumeStore(options), inventory, log }));
+    const images = (this.images = new Images({
+      client,
+      clock,
+      record: () => this.collector.record(),
+    }));
+    const volumes = (this.volumes = new GroupVolumes({
+      store: toVolumeStore(options),
+      inventory,
+      log,
+    }));
     const { maxPids = DEFAULT_MAX_PIDS, processPorts } = options;
     const capabilities = (): readonly string[] => this.known.names();
     this.starter = new Starter({
@@ -124,9 +153,22 @@ class OpenCriRuntime implements CriRuntime {
     });
     this.stopper = new Stopper(client, inventory, clock);
     const watcher = (this.watcher = new Watcher(client, inventory, clock, log));
-    const { logDirectory: directory, logFiles: files = 4, logFileBytes: fileBytes = DEFAULT_LOG_FILE_BYTES } = options;
+    const {
+      logDirectory: directory,
+      logFiles: files = 4,
+      logFileBytes: fileBytes = DEFAULT_LOG_FILE_BYTES,
+    } = options;
     this.records = new CommandRecords(path.join(directory, COMMANDS), clock);
-    this.containerLogs = new ContainerLogs({ client, inventory, watcher, directory, files, fileBytes, clock, log });
+    this.containerLogs = new ContainerLogs({
+      client,
+      inventory,
+      watcher,
+      directory,
+      files,
+      fileBytes,
+      clock,
+      log,
+    });
   }
 
   async open(): Promise<void> {
@@ -135,11 +177,14 @@ class OpenCriRuntime implements CriRuntime {
     await this.inventory.look();
     await this.firstSweep();
     void this.records.endAll().then((count) => {
-      if (count > 0) this.options.log.info('commands of callers that have gone were ended', { count });
+      if (count > 0)
+        this.options.log.info('commands of callers that have gone were ended', { count });
     });
     this.upkeep.repeat(UPKEEP_MS, () => this.sweep());
     this.upkeep.repeat(UPKEEP_MS, () => this.known.refresh());
-    this.upkeep.repeat(this.options.imageCollection?.checkMs ?? UPKEEP_MS, () => this.collector.collect(this.images));
+    this.upkeep.repeat(this.options.imageCollection?.checkMs ?? UPKEEP_MS, () =>
+      this.collector.collect(this.images),
+    );
     this.upkeep.repeat(this.options.logCheckMs ?? 1_000, () => this.containerLogs.rotateAll());
   }
 
@@ -152,7 +197,11 @@ class OpenCriRuntime implements CriRuntime {
     return this.known.names();
   }
 
-  async prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void> {
+  async prepare(
+    request: ContainerRequest,
+    progress: (step: StartProgress) => void,
+    signal: StopSignal,
+  ): Promise<void> {
     checkRequest(request, this.known.names());
     await this.images.prepare(request, progress, signal);
   }
@@ -190,7 +239,10 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   health(): RuntimeHealth {
-    return { containersSilentMs: this.client.silentMs, withoutProcess: this.inventory.withoutProcess() };
+    return {
+      containersSilentMs: this.client.silentMs,
+      withoutProcess: this.inventory.withoutProcess(),
+    };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
@@ -203,22 +255,44 @@ class OpenCriRuntime implements CriRuntime {
     return eachLine(this.logBatches(containerId, request, signal));
   }
 
-  logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogBatch> {
+  logBatches(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncIterable<LogBatch> {
     return this.containerLogs.read(containerId, request, signal);
   }
 
-  exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+  exec(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<ExecEvent> {
     return withStartFailure(request, this.execEvents(containerId, request, signal));
   }
 
-  private async *execEvents(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+  private async *execEvents(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<ExecEvent> {
     const { runtimeId, status } = await this.inventory.lookFor(containerId);
     if (status.phase !== 'running' || status.pid === undefined) {
       throw new CloudlessError('precondition', `container ${containerId} does not run`);
     }
     const { client, turns, records } = this;
     const { clock, log } = this.options;
-    yield* execCommand({ client, clock, log, turns, records, runtimeId, mainPid: status.pid, request, signal });
+    yield* execCommand({
+      client,
+      clock,
+      log,
+      turns,
+      records,
+      runtimeId,
+      mainPid: status.pid,
+      request,
+      signal,
+    });
   }
 
   async shutdown(limitMs = SHUTDOWN_MS): Promise<void> {
@@ -231,7 +305,8 @@ class OpenCriRuntime implements CriRuntime {
       await inventory.look(); // the inventory still holds what was just removed
       await volumes.sweep(Number.POSITIVE_INFINITY);
       await rm(path.join(logDirectory, COMMANDS), { recursive: true, force: true });
-      await rmdir(logDirectory).catch(() => undefined); // not empty: somebody else keeps something there
+      // not empty: somebody else keeps something there
+      await rmdir(logDirectory).catch(() => undefined);
     } finally {
       if (!client.closed.aborted) await this.close();
     }
@@ -248,7 +323,10 @@ class OpenCriRuntime implements CriRuntime {
     return path.join(this.options.logDirectory, containerId);
   }
 
-  /** Remains that cannot be removed, as when networks are stuck, must not keep what runs without its agent. */
+  /**
+   * Remains that cannot be removed, as when networks are stuck, must not keep what runs without its
+   * agent.
+   */
   private async firstSweep(): Promise<void> {
     const { clock, log } = this.options;
     const limit = new AbortController();

@@ -24,7 +24,14 @@ beforeEach(async () => {
   await server.listen();
   const { socketPath, logDirectory, home: imageDirectory } = server;
   const owner = { cluster: 'c1', node: 'n1' };
-  runtime = await openCriRuntime({ socketPath, logDirectory, imageDirectory, owner, clock: realClock, log: silentLog });
+  runtime = await openCriRuntime({
+    socketPath,
+    logDirectory,
+    imageDirectory,
+    owner,
+    clock: realClock,
+    log: silentLog,
+  });
 });
 
 afterEach(async () => {

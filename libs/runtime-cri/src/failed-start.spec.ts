@@ -21,7 +21,14 @@ async function open(): Promise<void> {
   await server.listen();
   const { socketPath, logDirectory, home: imageDirectory } = server;
   const owner = { cluster: 'c1', node: 'n1' };
-  runtime = await openCriRuntime({ socketPath, logDirectory, imageDirectory, owner, clock: realClock, log: silentLog });
+  runtime = await openCriRuntime({
+    socketPath,
+    logDirectory,
+    imageDirectory,
+    owner,
+    clock: realClock,
+    log: silentLog,
+  });
 }
 
 afterEach(async () => {
@@ -34,7 +41,9 @@ afterEach(async () => {
  * code 128 before the call fails, and the caller lists in between.
  * @returns The container as listed in between.
  */
-function refuseStart(ended: { readonly reason: string; readonly startedAt: bigint }): { listed: Promise<unknown> } {
+function refuseStart(ended: { readonly reason: string; readonly startedAt: bigint }): {
+  listed: Promise<unknown>;
+} {
   const seen = { listed: Promise.resolve<unknown>(undefined) };
   server.overrides.startContainer = async () => {
     server.exit(server.only, 128, ended.reason);
@@ -50,7 +59,11 @@ describe('a container that the runtime could not start', () => {
   it.each([
     { name: 'containerd', reason: 'StartError', startedAt: 0n },
     { name: 'a runtime that sets the start time', reason: 'StartError', startedAt: 5n },
-    { name: 'CRI-O, whose zero time is negative', reason: 'Error', startedAt: -6_795_364_578_871_345_152n },
+    {
+      name: 'CRI-O, whose zero time is negative',
+      reason: 'Error',
+      startedAt: -6_795_364_578_871_345_152n,
+    },
   ])('is neither listed nor reported as started or exited with $name', async (ended) => {
     const seen = refuseStart(ended);
     await open();
@@ -60,7 +73,10 @@ describe('a container that the runtime could not start', () => {
     const reading = (async () => {
       for await (const event of events) told.push(event);
     })();
-    await expect(runtime.start(aRequest())).rejects.toMatchObject({ kind: 'invalid', message: REFUSAL });
+    await expect(runtime.start(aRequest())).rejects.toMatchObject({
+      kind: 'invalid',
+      message: REFUSAL,
+    });
     expect(await seen.listed).toEqual([]);
     expect(await runtime.list()).toEqual([]);
     leave.abort();

@@ -33,8 +33,12 @@ it('does what the README shows', async () => {
     image: 'nginx:alpine',
     ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
   });
-  expect(endpoints).toEqual([{ portName: 'http', ip: '10.0.0.7', port: 80 }]); // the address of the pod
-  expect(await runtime.stop(request.containerId, 0)).toMatchObject({ exitCode: 137, reason: 'killed by SIGKILL' });
+  // the address of the pod
+  expect(endpoints).toEqual([{ portName: 'http', ip: '10.0.0.7', port: 80 }]);
+  expect(await runtime.stop(request.containerId, 0)).toMatchObject({
+    exitCode: 137,
+    reason: 'killed by SIGKILL',
+  });
   await runtime.remove(request.containerId); // and its sandbox, network and log
   await runtime.close(); // what runs goes on
   // </example>
@@ -44,6 +48,8 @@ it('does what the README shows', async () => {
 
 it('is what the README shows', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
-  const example = /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ?? 'no example';
+  const example =
+    /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??
+    'no example';
   expect(await readFile(new URL('../README.md', import.meta.url), 'utf8')).toContain(example);
 });

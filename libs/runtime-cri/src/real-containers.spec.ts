@@ -10,7 +10,13 @@ import { ContainerConfigSchema, PodSandboxConfigSchema } from './gen/runtime/v1/
 import { openCriRuntime } from './index.js';
 import { canLimitSwap } from './system/swap-limits.js';
 import { CutOffProxy } from './testing/cut-off-proxy.js';
-import { openRealCriMachine, SOCKET, TEST_IMAGE, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import {
+  openRealCriMachine,
+  SOCKET,
+  TEST_IMAGE,
+  WHY_NOT,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 import { realClock, realRandom } from './testing/system.js';
 
 const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
@@ -23,21 +29,37 @@ let machine: RealCriMachine;
 function requestOf(script: string, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
   const containerId = toContainerId(randomHex(random, 32));
   const command = ['/bin/sh', '-c', script];
-  return { containerId, labels: {}, image: TEST_IMAGE, command, args: [], env: {}, ports: [], limits: {}, ...overrides };
+  return {
+    containerId,
+    labels: {},
+    image: TEST_IMAGE,
+    command,
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+    ...overrides,
+  };
 }
 
-async function run(script: string, overrides: Partial<ContainerRequest> = {}): Promise<ContainerStatus> {
+async function run(
+  script: string,
+  overrides: Partial<ContainerRequest> = {},
+): Promise<ContainerStatus> {
   const events = machine.runtime.events(never)[Symbol.asyncIterator]();
   const { containerId } = await machine.runtime.start(requestOf(script, overrides));
   for (;;) {
-    const { value } = (await events.next()) as { readonly value: { readonly kind: string; readonly status: ContainerStatus } };
+    const { value } = (await events.next()) as {
+      readonly value: { readonly kind: string; readonly status: ContainerStatus };
+    };
     if (value.kind === 'exited' && value.status.containerId === containerId) return value.status;
   }
 }
 
 async function linesOf(containerId: ContainerId, follow = false): Promise<readonly string[]> {
   const lines: string[] = [];
-  for await (const line of machine.runtime.logs(containerId, { follow }, never)) lines.push(text(line));
+  for await (const line of machine.runtime.logs(containerId, { follow }, never))
+    lines.push(text(line));
   return lines;
 }
 
@@ -45,7 +67,9 @@ function body(url: string): Promise<string> {
   return new Promise((resolve, reject) => {
     get(url, (response) => {
       let all = '';
-      response.on('data', (part: Buffer) => (all += part.toString())).once('end', () => resolve(`${response.statusCode} ${all}`));
+      response
+        .on('data', (part: Buffer) => (all += part.toString()))
+        .once('end', () => resolve(`${response.statusCode} ${all}`));
     }).once('error', reject);
   });
 }
@@ -63,16 +87,23 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
   });
 
   it('runs the image with its own entry point, reached at its endpoint', async () => {
-    const request = requestOf('', { image: WEB_IMAGE, command: [], ports: [{ name: 'http', port: 80, protocol: 'tcp' }] });
+    const request = requestOf('', {
+      image: WEB_IMAGE,
+      command: [],
+      ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
+    });
     const { endpoints } = await machine.runtime.start(request);
     const [{ ip, port } = { ip: '', port: 0 }] = endpoints;
     let answer: string | undefined;
-    while (answer === undefined) answer = await body(`http://${ip}:${port}/`).catch(() => undefined);
+    while (answer === undefined)
+      answer = await body(`http://${ip}:${port}/`).catch(() => undefined);
     expect(answer).toMatch(/^200 /);
   });
 
   it('ends what takes more memory than its limit, and says so', async () => {
-    const status = await run('exec tail -c 200000000 /dev/zero', { limits: { memoryBytes: 32 * 1024 * 1024 } });
+    const status = await run('exec tail -c 200000000 /dev/zero', {
+      limits: { memoryBytes: 32 * 1024 * 1024 },
+    });
     expect(status).toMatchObject({ exitCode: 137, reason: 'out of memory' });
   });
 
@@ -96,7 +127,9 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
   });
 
   it("gives the registry's words for an image that is not there", async () => {
-    await expect(machine.runtime.start(requestOf('', { image: 'cloudless/no-such-image:1' }))).rejects.toMatchObject({
+    await expect(
+      machine.runtime.start(requestOf('', { image: 'cloudless/no-such-image:1' })),
+    ).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
     });
@@ -104,13 +137,20 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
   });
 
   it('follows a log through rotations without losing or repeating a line', async () => {
-    const script = 'i=1; while [ $i -le 6000 ]; do echo "line $i"; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.1; done; echo end';
+    const script =
+      'i=1; while [ $i -le 6000 ]; do echo "line $i"; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.1; done; echo end';
     const { containerId } = await machine.runtime.start(requestOf(script));
     const lines: LogLine[] = [];
-    for await (const line of machine.runtime.logs(containerId, { follow: true }, never)) lines.push(line);
-    expect(lines.map(text)).toEqual([...Array.from({ length: 6_000 }, (_, index) => `line ${index + 1}`), 'end']);
+    for await (const line of machine.runtime.logs(containerId, { follow: true }, never))
+      lines.push(line);
+    expect(lines.map(text)).toEqual([
+      ...Array.from({ length: 6_000 }, (_, index) => `line ${index + 1}`),
+      'end',
+    ]);
     expect(lines.at(-1)?.sequence).toBe(6_001n);
-    expect(readdirSync(path.join(machine.options.logDirectory, containerId)).length).toBeGreaterThan(1);
+    expect(
+      readdirSync(path.join(machine.options.logDirectory, containerId)).length,
+    ).toBeGreaterThan(1);
   }, 20_000);
 
   it('does not touch what is not its own', async () => {
@@ -121,7 +161,9 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
       labels: { app: 'theirs' },
       linux: {},
     });
-    const { podSandboxId } = await client.slow('RunPodSandbox', (calls) => calls.runPodSandbox({ config: sandboxConfig }));
+    const { podSandboxId } = await client.slow('RunPodSandbox', (calls) =>
+      calls.runPodSandbox({ config: sandboxConfig }),
+    );
     try {
       const config = create(ContainerConfigSchema, {
         metadata: { name },
@@ -137,7 +179,9 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
       await other.start(requestOf('sleep 1000'));
       expect(await other.list()).toHaveLength(1);
       await other.close();
-      const { status } = await client.quick('ContainerStatus', (calls) => calls.containerStatus({ containerId }));
+      const { status } = await client.quick('ContainerStatus', (calls) =>
+        calls.containerStatus({ containerId }),
+      );
       expect(status?.exitCode).toBe(0);
       expect(status?.finishedAt).toBe(0n);
     } finally {
@@ -152,9 +196,17 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
     const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
     const labelSelector = { 'io.cloudless.container-id': containerId };
     const sandboxes = async (): Promise<number> =>
-      (await client.quick('ListPodSandbox', (calls) => calls.listPodSandbox({ filter: { labelSelector } }))).items.length;
-    const { containers } = await client.quick('ListContainers', (calls) => calls.listContainers({ filter: { labelSelector } }));
-    await client.slow('RemoveContainer', (calls) => calls.removeContainer({ containerId: containers[0]?.id ?? '' }));
+      (
+        await client.quick('ListPodSandbox', (calls) =>
+          calls.listPodSandbox({ filter: { labelSelector } }),
+        )
+      ).items.length;
+    const { containers } = await client.quick('ListContainers', (calls) =>
+      calls.listContainers({ filter: { labelSelector } }),
+    );
+    await client.slow('RemoveContainer', (calls) =>
+      calls.removeContainer({ containerId: containers[0]?.id ?? '' }),
+    );
     expect([await machine.runtime.list(), await sandboxes()]).toEqual([[], 1]);
     const again = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
     expect(await sandboxes()).toBe(0);
@@ -190,7 +242,10 @@ describeReal('a container runtime that goes away and comes back', () => {
     const events = runtime.events(never)[Symbol.asyncIterator]().next();
     await proxy.cut();
     await expect(events).rejects.toMatchObject({ kind: 'unavailable' });
-    await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable', message: expect.stringContaining(home) });
+    await expect(runtime.list()).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining(home),
+    });
     await take(8);
     await proxy.listen();
     expect(await runtime.list()).toEqual([before]);
@@ -203,7 +258,11 @@ describeReal('a container runtime that goes away and comes back', () => {
 });
 
 /** What the kernel enforces on a process, of either version of cgroups. */
-function limitsOf(pid: number): { readonly cpu: number; readonly memoryBytes: number; readonly swap: boolean } {
+function limitsOf(pid: number): {
+  readonly cpu: number;
+  readonly memoryBytes: number;
+  readonly swap: boolean;
+} {
   const read = (controller: string, v1: string, v2: string): string => {
     const line = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
       .split('\n')
@@ -215,8 +274,18 @@ function limitsOf(pid: number): { readonly cpu: number; readonly memoryBytes: nu
       ).trim();
     return readFileSync(`/sys/fs/cgroup/${controller}${line.split(':')[2]}/${v1}`, 'utf8').trim();
   };
-  const [quota, period = read('cpu', 'cpu.cfs_period_us', 'cpu.max')] = read('cpu', 'cpu.cfs_quota_us', 'cpu.max').split(' ');
+  const [quota, period = read('cpu', 'cpu.cfs_period_us', 'cpu.max')] = read(
+    'cpu',
+    'cpu.cfs_quota_us',
+    'cpu.max',
+  ).split(' ');
   const memoryBytes = Number(read('memory', 'memory.limit_in_bytes', 'memory.max'));
-  const swap = canLimitSwap() ? read('memory', 'memory.memsw.limit_in_bytes', 'memory.swap.max') : 'max';
-  return { cpu: Number(quota) / Number(period), memoryBytes, swap: swap === '0' || swap === String(memoryBytes) };
+  const swap = canLimitSwap()
+    ? read('memory', 'memory.memsw.limit_in_bytes', 'memory.swap.max')
+    : 'max';
+  return {
+    cpu: Number(quota) / Number(period),
+    memoryBytes,
+    swap: swap === '0' || swap === String(memoryBytes),
+  };
 }

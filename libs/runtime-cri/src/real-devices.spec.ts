@@ -48,10 +48,15 @@ describeReal(`devices of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
   });
 
   it('a device that the operator did not allow is refused, and a file that is none', async () => {
-    const of = (hostPath: string): DeviceRequest => ({ hostPath, containerPath: '/dev/x', permissions: 'r' });
+    const of = (hostPath: string): DeviceRequest => ({
+      hostPath,
+      containerPath: '/dev/x',
+      permissions: 'r',
+    });
     await expect(inside(of('/dev/mem'), '')).rejects.toMatchObject({
       kind: 'unimplemented',
-      message: 'devices./dev/mem: this node lacks the capability device./dev/mem: its agent needs --allow-device /dev/mem',
+      message:
+        'devices./dev/mem: this node lacks the capability device./dev/mem: its agent needs --allow-device /dev/mem',
     });
     await expect(inside(of(path.join(home, 'file')), '')).rejects.toMatchObject({
       kind: 'precondition',
@@ -64,9 +69,11 @@ describeReal(`devices of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(own).toEqual([expect.stringMatching(/^platform\.linux\/[a-z0-9]+$/)]);
     const imagePlatform = (own[0] ?? '').replace('platform.', '');
     expect(await startIdle(machine.runtime, { imagePlatform })).toMatchObject({ phase: 'running' });
-    await expect(startIdle(machine.runtime, { imagePlatform: 'linux/none' })).rejects.toMatchObject({
-      kind: 'unimplemented',
-      message: 'imagePlatform: this node lacks the capability platform.linux/none',
-    });
+    await expect(startIdle(machine.runtime, { imagePlatform: 'linux/none' })).rejects.toMatchObject(
+      {
+        kind: 'unimplemented',
+        message: 'imagePlatform: this node lacks the capability platform.linux/none',
+      },
+    );
   });
 });

@@ -4,18 +4,26 @@ import type { ContainerEvent, ContainerRequest, ContainerStatus } from '@cloudle
 import { commandsIn } from './exec/exec-processes.js';
 import { commandLineOf, pidNamespaceOf, readProcesses } from './system/host-processes.js';
 import { execIn, requestOf, startIdle } from './testing/real-commands.js';
-import { openRealCriMachine, until, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import {
+  openRealCriMachine,
+  until,
+  WHY_NOT,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 
 const describeReal = WHY_NOT === undefined ? describe : describe.skip;
 /** Leaves an orphan that ends at once, with its process id in /tmp/orphan. */
 const ORPHAN = 'sh -c "sleep 0.05 & echo \\$! > /tmp/orphan"; exec sleep 3600';
-const STATE = 'sed -n "s/^State:[[:space:]]*\\(.\\).*/\\1/p" /proc/$(cat /tmp/orphan)/status 2> /dev/null';
+const STATE =
+  'sed -n "s/^State:[[:space:]]*\\(.\\).*/\\1/p" /proc/$(cat /tmp/orphan)/status 2> /dev/null';
 const LONG_MS = 600_000;
 
 let machine: RealCriMachine;
 
-const start = (script: string, overrides: Partial<ContainerRequest> = {}): Promise<ContainerStatus> =>
-  machine.runtime.start(requestOf(script, overrides));
+const start = (
+  script: string,
+  overrides: Partial<ContainerRequest> = {},
+): Promise<ContainerStatus> => machine.runtime.start(requestOf(script, overrides));
 
 /** How a container ends that was not told to. */
 async function endOf(script: string): Promise<ContainerStatus> {
@@ -28,64 +36,79 @@ async function endOf(script: string): Promise<ContainerStatus> {
   throw new Error('the events ended');
 }
 
-describeReal(`the first process of a container${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, () => {
-  beforeAll(async () => {
-    machine = await openRealCriMachine();
-  });
-  afterAll(() => machine.dispose());
+describeReal(
+  `the first process of a container${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  () => {
+    beforeAll(async () => {
+      machine = await openRealCriMachine();
+    });
+    afterAll(() => machine.dispose());
 
-  it('reaps orphans by default', async () => {
-    const { containerId } = await start(ORPHAN);
-    const script =
-      'until [ -s /tmp/orphan ]; do sleep 0.02; done; while [ -d /proc/$(cat /tmp/orphan) ]; do sleep 0.02; done; echo reaped';
-    expect(await execIn(machine.runtime, containerId, script)).toEqual({ exitCode: 0, text: 'reaped\n' });
-  });
+    it('reaps orphans by default', async () => {
+      const { containerId } = await start(ORPHAN);
+      const script =
+        'until [ -s /tmp/orphan ]; do sleep 0.02; done; while [ -d /proc/$(cat /tmp/orphan) ]; do sleep 0.02; done; echo reaped';
+      expect(await execIn(machine.runtime, containerId, script)).toEqual({
+        exitCode: 0,
+        text: 'reaped\n',
+      });
+    });
 
-  it('is the own process of the container without init, and orphans are its business', async () => {
-    const { containerId } = await start(ORPHAN, { init: false });
-    const script = `until [ "$(${STATE})" = Z ]; do sleep 0.02; done; tr '\\0' ' ' < /proc/1/cmdline`;
-    expect((await execIn(machine.runtime, containerId, script)).text).toBe('sleep 3600 ');
-  });
+    it('is the own process of the container without init, and orphans are its business', async () => {
+      const { containerId } = await start(ORPHAN, { init: false });
+      const script = `until [ "$(${STATE})" = Z ]; do sleep 0.02; done; tr '\\0' ' ' < /proc/1/cmdline`;
+      expect((await execIn(machine.runtime, containerId, script)).text).toBe('sleep 3600 ');
+    });
 
-  it('leaves SIGTERM to the own process, which ends by it without a handler', async () => {
-    const { containerId } = await startIdle(machine.runtime);
-    expect(await machine.runtime.stop(containerId, LONG_MS)).toMatchObject({ exitCode: 143, reason: 'killed by SIGTERM' });
-  });
+    it('leaves SIGTERM to the own process, which ends by it without a handler', async () => {
+      const { containerId } = await startIdle(machine.runtime);
+      expect(await machine.runtime.stop(containerId, LONG_MS)).toMatchObject({
+        exitCode: 143,
+        reason: 'killed by SIGTERM',
+      });
+    });
 
-  it.each([
-    { how: 'an exit code', script: 'exit 7', exitCode: 7 },
-    { how: 'the signal that a process sends itself', script: 'kill -9 $$', exitCode: 137 },
-    { how: 'the code of a handler', script: 'trap "exit 5" TERM; kill $$', exitCode: 5 },
-  ])('keeps $how', async ({ script, exitCode }) => {
-    expect(await endOf(script)).toMatchObject({ exitCode });
-  });
+    it.each([
+      { how: 'an exit code', script: 'exit 7', exitCode: 7 },
+      { how: 'the signal that a process sends itself', script: 'kill -9 $$', exitCode: 137 },
+      { how: 'the code of a handler', script: 'trap "exit 5" TERM; kill $$', exitCode: 5 },
+    ])('keeps $how', async ({ script, exitCode }) => {
+      expect(await endOf(script)).toMatchObject({ exitCode });
+    });
 
-  it('lets nothing outlive the own process', async () => {
-    const script = 'sleep 3601 & (setsid sleep 3601 &); mkfifo /go; read x < /go; exit 3';
-    const stop = new AbortController();
-    const events = machine.runtime.events(stop.signal)[Symbol.asyncIterator]();
-    const { containerId, pid = 0 } = await start(script);
-    const namespace = pidNamespaceOf(pid);
-    const left = (): number =>
-      readProcesses().filter((each) => pidNamespaceOf(each.pid) === namespace && commandLineOf(each.pid).includes('3601')).length;
-    await until(() => left() === 2);
-    writeFileSync(`/proc/${pid}/root/go`, 'go\n');
-    for (;;) {
-      const { kind, status } = ((await events.next()) as IteratorYieldResult<ContainerEvent>).value;
-      if (kind === 'exited' && status.containerId === containerId) break;
-    }
-    await until(() => left() === 0);
-    stop.abort();
-  });
+    it('lets nothing outlive the own process', async () => {
+      const script = 'sleep 3601 & (setsid sleep 3601 &); mkfifo /go; read x < /go; exit 3';
+      const stop = new AbortController();
+      const events = machine.runtime.events(stop.signal)[Symbol.asyncIterator]();
+      const { containerId, pid = 0 } = await start(script);
+      const namespace = pidNamespaceOf(pid);
+      const left = (): number =>
+        readProcesses().filter(
+          (each) =>
+            pidNamespaceOf(each.pid) === namespace && commandLineOf(each.pid).includes('3601'),
+        ).length;
+      await until(() => left() === 2);
+      writeFileSync(`/proc/${pid}/root/go`, 'go\n');
+      for (;;) {
+        const { kind, status } = ((await events.next()) as IteratorYieldResult<ContainerEvent>)
+          .value;
+        if (kind === 'exited' && status.containerId === containerId) break;
+      }
+      await until(() => left() === 0);
+      stop.abort();
+    });
 
-  it('is no command that somebody runs in the container', async () => {
-    const { pid = 0 } = await startIdle(machine.runtime);
-    expect(commandsIn(pid)).toEqual([]);
-  });
+    it('is no command that somebody runs in the container', async () => {
+      const { pid = 0 } = await startIdle(machine.runtime);
+      expect(commandsIn(pid)).toEqual([]);
+    });
 
-  it('is found where it is asked for by name', async () => {
-    expect(machine.runtime.capabilities()).toContain('container.init');
-    const { containerId } = await startIdle(machine.runtime, { init: true });
-    expect((await execIn(machine.runtime, containerId, 'tr "\\0" " " < /proc/1/cmdline')).text).not.toContain('sleep 3600');
-  });
-});
+    it('is found where it is asked for by name', async () => {
+      expect(machine.runtime.capabilities()).toContain('container.init');
+      const { containerId } = await startIdle(machine.runtime, { init: true });
+      expect(
+        (await execIn(machine.runtime, containerId, 'tr "\\0" " " < /proc/1/cmdline')).text,
+      ).not.toContain('sleep 3600');
+    });
+  },
+);

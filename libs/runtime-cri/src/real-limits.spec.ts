@@ -20,15 +20,21 @@ function cgroupFile(pid: number, controller: string, file: string): string {
     .trim()
     .split('\n')
     .map((line) => line.split(':'));
-  if (isUnified()) return readFileSync(path.join('/sys/fs/cgroup', groups[0]?.[2] ?? '', file), 'utf8').trim();
-  const [, , group = ''] = groups.find(([, names = '']) => names.split(',').includes(controller)) ?? [];
+  if (isUnified())
+    return readFileSync(path.join('/sys/fs/cgroup', groups[0]?.[2] ?? '', file), 'utf8').trim();
+  const [, , group = ''] =
+    groups.find(([, names = '']) => names.split(',').includes(controller)) ?? [];
   return readFileSync(path.join('/sys/fs/cgroup', controller, group, file), 'utf8').trim();
 }
 
-const pidsOf = ({ pid = 0 }: ContainerStatus, file: 'pids.max' | 'pids.current' | 'pids.events'): string =>
-  cgroupFile(pid, 'pids', file);
-const start = (script: string, overrides: Partial<ContainerRequest> = {}): Promise<ContainerStatus> =>
-  machine.runtime.start(requestOf(script, overrides));
+const pidsOf = (
+  { pid = 0 }: ContainerStatus,
+  file: 'pids.max' | 'pids.current' | 'pids.events',
+): string => cgroupFile(pid, 'pids', file);
+const start = (
+  script: string,
+  overrides: Partial<ContainerRequest> = {},
+): Promise<ContainerStatus> => machine.runtime.start(requestOf(script, overrides));
 
 describeReal(`limits of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, () => {
   beforeEach(async () => {
@@ -63,12 +69,16 @@ describeReal(`limits of real containers${WHY_NOT === undefined ? '' : ` (${WHY_N
     expect(pidsOf(started, 'pids.max')).toBe('3');
     writeFileSync(`/proc/${started.pid}/root/go`, 'go\n');
     let status = started;
-    while (status.phase === 'running') ({ status } = (await events.next()).value as { readonly status: ContainerStatus });
+    while (status.phase === 'running')
+      ({ status } = (await events.next()).value as { readonly status: ContainerStatus });
     expect(status).toMatchObject({ exitCode: 2, reason: 'exit code 2' }); // what busybox's shell ends with when it cannot fork
   });
 
   it('processor time: shares of what was reserved, a quota of the limit', async () => {
-    const { pid = 0 } = await startIdle(machine.runtime, { requests: { cpuMillis: 250 }, limits: { cpuMillis: 1500 } });
+    const { pid = 0 } = await startIdle(machine.runtime, {
+      requests: { cpuMillis: 250 },
+      limits: { cpuMillis: 1500 },
+    });
     if (isUnified()) {
       expect(cgroupFile(pid, 'cpu', 'cpu.max')).toBe('150000 100000');
       expect(cgroupFile(pid, 'cpu', 'cpu.weight')).toBe('10'); // 256 shares, as runc converts
@@ -77,6 +87,8 @@ describeReal(`limits of real containers${WHY_NOT === undefined ? '' : ` (${WHY_N
       expect(cgroupFile(pid, 'cpu', 'cpu.cfs_quota_us')).toBe('150000');
     }
     const least = await startIdle(machine.runtime, { requests: { cpuMillis: 0 } });
-    expect(cgroupFile(least.pid ?? 0, 'cpu', isUnified() ? 'cpu.weight' : 'cpu.shares')).toBe(isUnified() ? '1' : '2');
+    expect(cgroupFile(least.pid ?? 0, 'cpu', isUnified() ? 'cpu.weight' : 'cpu.shares')).toBe(
+      isUnified() ? '1' : '2',
+    );
   });
 });

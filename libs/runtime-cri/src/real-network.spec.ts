@@ -48,7 +48,9 @@ async function tcpText(host: string, port: number): Promise<string> {
 /** What a UDP port answers, asked until it does. */
 async function udpText(host: string, port: number): Promise<string> {
   const socket = createSocket('udp4');
-  const answer = new Promise<string>((resolve) => socket.once('message', (data) => resolve(data.toString().trim())));
+  const answer = new Promise<string>((resolve) =>
+    socket.once('message', (data) => resolve(data.toString().trim())),
+  );
   let text: string | undefined;
   void answer.then((found) => (text = found));
   while (text === undefined) {
@@ -67,7 +69,8 @@ function ownAddress(): string {
   return found?.address ?? '127.0.0.1';
 }
 
-const says = (what: string, port = 80): string => `while :; do echo ${what} | nc -l -p ${port} > /dev/null; done`;
+const says = (what: string, port = 80): string =>
+  `while :; do echo ${what} | nc -l -p ${port} > /dev/null; done`;
 
 describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, () => {
   beforeEach(async () => {
@@ -77,7 +80,9 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
 
   it('a port of the machine leads to the container; its endpoint is that of the pod', async () => {
     const hostPort = await freePort();
-    const status = await start(says('web'), { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] });
+    const status = await start(says('web'), {
+      ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }],
+    });
     const [endpoint] = status.endpoints;
     expect(status).toMatchObject({ ownCgroup: true, ownNetwork: true });
     expect(endpoint).toMatchObject({ portName: 'http', port: 80 });
@@ -87,11 +92,18 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
 
   it('UDP too', async () => {
     const hostPort = await freePort();
-    const { endpoints, pid } = await start('exec sleep 3600', { ports: [{ name: 'dns', port: 53, protocol: 'udp', hostPort }] });
-    // The image has no program that listens to UDP, so one of the machine does, in the network of the container.
+    const { endpoints, pid } = await start('exec sleep 3600', {
+      ports: [{ name: 'dns', port: 53, protocol: 'udp', hostPort }],
+    });
+    // The image has no program that listens to UDP, so one of the machine does, in the network of
+    // the container.
     const pong =
       "require('dgram').createSocket('udp4').on('message', function (_, from) { this.send('pong', from.port, from.address) }).bind(53)";
-    const server = spawn('nsenter', ['--net', '--target', String(pid), process.execPath, '-e', pong], { stdio: 'ignore' });
+    const server = spawn(
+      'nsenter',
+      ['--net', '--target', String(pid), process.execPath, '-e', pong],
+      { stdio: 'ignore' },
+    );
     try {
       expect(await udpText(endpoints[0]?.ip ?? '', 53)).toBe('pong');
       expect(await udpText(ownAddress(), hostPort)).toBe('pong');
@@ -119,7 +131,9 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port: hostPort } = server.address() as AddressInfo;
-    await expect(start('', { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] })).rejects.toMatchObject({
+    await expect(
+      start('', { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] }),
+    ).rejects.toMatchObject({
       kind: 'exhausted',
       message: `host port ${hostPort}/tcp of this node is in use by another program`,
     });
@@ -135,7 +149,9 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     expect([status.ownCgroup, status.ownNetwork]).toEqual([true, undefined]);
     expect(await tcpText('127.0.0.1', port)).toBe('host');
     expect(await sh(status, 'readlink /proc/self/ns/net')).toBe(await namespaceOfHere('net'));
-    expect(await sh(status, 'hostname')).toBe(readFileSync('/proc/sys/kernel/hostname', 'utf8').trim());
+    expect(await sh(status, 'hostname')).toBe(
+      readFileSync('/proc/sys/kernel/hostname', 'utf8').trim(),
+    );
     const [found] = await (await machine.reopen()).list();
     expect(found).toEqual(status);
   });
@@ -159,7 +175,9 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     const network = { hostname: 'shop-1', dnsServers: ['192.0.2.1', '2001:db8::1'] };
     const status = await start('sleep 3600', { network });
     expect(await sh(status, 'hostname; cat /etc/hostname')).toBe('shop-1\nshop-1');
-    expect(await sh(status, 'grep nameserver /etc/resolv.conf')).toBe('nameserver 192.0.2.1\nnameserver 2001:db8::1');
+    expect(await sh(status, 'grep nameserver /etc/resolv.conf')).toBe(
+      'nameserver 192.0.2.1\nnameserver 2001:db8::1',
+    );
   });
 
   it('is given back some time after the end of a container, which stays with its exit code and its lines', async () => {
@@ -170,7 +188,9 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     const client = new CriClient({ socketPath: machine.options.socketPath, clock: realClock });
     const states = async (): Promise<readonly PodSandboxState[]> => {
       const filter = { labelSelector: { 'io.cloudless.container-id': containerId } };
-      return (await client.quick('ListPodSandbox', (calls) => calls.listPodSandbox({ filter }))).items.map(({ state }) => state);
+      return (
+        await client.quick('ListPodSandbox', (calls) => calls.listPodSandbox({ filter }))
+      ).items.map(({ state }) => state);
     };
     expect(await states()).toEqual([PodSandboxState.SANDBOX_READY]);
     await machine.reopen();
@@ -178,7 +198,11 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     const reopened = await machine.reopen();
     expect(await reopened.list()).toMatchObject([{ containerId, phase: 'exited', exitCode: 3 }]);
     const lines: string[] = [];
-    for await (const { text } of reopened.logs(containerId, { follow: false }, new AbortController().signal)) {
+    for await (const { text } of reopened.logs(
+      containerId,
+      { follow: false },
+      new AbortController().signal,
+    )) {
       lines.push(Buffer.from(text).toString());
     }
     expect(lines).toEqual(['last']);

@@ -6,7 +6,14 @@ import type { ContainerRequest } from '@cloudless/runtime';
 import { CriClient } from './client/cri-client.js';
 import { ownedBy } from './containers/labels.js';
 import { openCriRuntime } from './index.js';
-import { openRealCriMachine, SOCKET, TEST_IMAGE, until, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import {
+  openRealCriMachine,
+  SOCKET,
+  TEST_IMAGE,
+  until,
+  WHY_NOT,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 import { realClock, realRandom } from './testing/system.js';
 import { readTraces, type Traces } from './testing/traces.js';
 
@@ -14,69 +21,104 @@ const describeReal = WHY_NOT === undefined ? describe : describe.skip;
 
 function requestOf(script: string): ContainerRequest {
   const containerId = toContainerId(randomHex(realRandom, 32));
-  const rest = { labels: {}, command: ['/bin/sh', '-c', script], args: [], env: {}, ports: [], limits: {} };
+  const rest = {
+    labels: {},
+    command: ['/bin/sh', '-c', script],
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+  };
   return { containerId, image: TEST_IMAGE, ...rest };
 }
 
-describeReal(`what is left of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, () => {
-  let machine: RealCriMachine;
-  let client: CriClient;
-  beforeEach(async () => {
-    machine = await openRealCriMachine();
-    client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
-  });
-  afterEach(async () => {
-    client.close();
-    await machine.dispose();
-  });
+describeReal(
+  `what is left of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  () => {
+    let machine: RealCriMachine;
+    let client: CriClient;
+    beforeEach(async () => {
+      machine = await openRealCriMachine();
+      client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+    });
+    afterEach(async () => {
+      client.close();
+      await machine.dispose();
+    });
 
-  const traces = (): Promise<Traces> => readTraces(client, ownedBy(machine.options.owner));
-  const kindsOf = ({ found }: Traces): readonly string[] => [...new Set(found.map((each) => each.replace(/ [^ ]+$/, '')))].sort();
-  const logOf = ({ containerId }: ContainerRequest): string => path.join(machine.options.logDirectory, containerId);
-  /** A shim that has ended is there until containerd has taken note. */
-  const gone = (before: Traces): Promise<void> => until(() => before.remaining().length === 0);
+    const traces = (): Promise<Traces> => readTraces(client, ownedBy(machine.options.owner));
+    const kindsOf = ({ found }: Traces): readonly string[] =>
+      [...new Set(found.map((each) => each.replace(/ [^ ]+$/, '')))].sort();
+    const logOf = ({ containerId }: ContainerRequest): string =>
+      path.join(machine.options.logDirectory, containerId);
+    /** A shim that has ended is there until containerd has taken note. */
+    const gone = (before: Traces): Promise<void> => until(() => before.remaining().length === 0);
 
-  it('is nothing after removal: no process, shim, mount, network namespace, link, cgroup, log', async () => {
-    const { runtime } = machine;
-    const [kept, ended] = [requestOf('sleep 1000'), requestOf('exit 3')];
-    await Promise.all([runtime.start(kept), runtime.start(ended)]);
-    const before = await traces();
-    expect(kindsOf(before)).toEqual(['cgroup', 'link', 'mount', 'network namespace', 'process', 'shim']);
-    for (const request of [kept, ended]) {
-      await runtime.stop(request.containerId, 0);
-      await runtime.remove(request.containerId);
-    }
-    await gone(before);
-    expect([(await traces()).found, existsSync(logOf(kept)), existsSync(logOf(ended))]).toEqual([[], false, false]);
-  });
+    it('is nothing after removal: no process, shim, mount, network namespace, link, cgroup, log', async () => {
+      const { runtime } = machine;
+      const [kept, ended] = [requestOf('sleep 1000'), requestOf('exit 3')];
+      await Promise.all([runtime.start(kept), runtime.start(ended)]);
+      const before = await traces();
+      expect(kindsOf(before)).toEqual([
+        'cgroup',
+        'link',
+        'mount',
+        'network namespace',
+        'process',
+        'shim',
+      ]);
+      for (const request of [kept, ended]) {
+        await runtime.stop(request.containerId, 0);
+        await runtime.remove(request.containerId);
+      }
+      await gone(before);
+      expect([(await traces()).found, existsSync(logOf(kept)), existsSync(logOf(ended))]).toEqual([
+        [],
+        false,
+        false,
+      ]);
+    });
 
-  it('is nothing after a shutdown, whatever state it is in', async () => {
-    const requests = [requestOf('sleep 1000'), requestOf('exit 3'), requestOf('trap "" TERM; sleep 1000')];
-    const leaving = await openCriRuntime(machine.options);
-    await Promise.all(requests.map((request) => leaving.start(request)));
-    const before = await traces();
-    expect(before.remaining().length).toBeGreaterThan(10);
-    await leaving.shutdown();
-    await gone(before);
-    expect([(await traces()).found, existsSync(machine.options.logDirectory)]).toEqual([[], false]);
-  });
+    it('is nothing after a shutdown, whatever state it is in', async () => {
+      const requests = [
+        requestOf('sleep 1000'),
+        requestOf('exit 3'),
+        requestOf('trap "" TERM; sleep 1000'),
+      ];
+      const leaving = await openCriRuntime(machine.options);
+      await Promise.all(requests.map((request) => leaving.start(request)));
+      const before = await traces();
+      expect(before.remaining().length).toBeGreaterThan(10);
+      await leaving.shutdown();
+      await gone(before);
+      expect([(await traces()).found, existsSync(machine.options.logDirectory)]).toEqual([
+        [],
+        false,
+      ]);
+    });
 
-  it('is nothing after a sweep, of a container that was never started and of a sandbox that was stopped', async () => {
-    const { runtime, options } = machine;
-    const [stopped, running] = [requestOf('sleep 1000'), requestOf('sleep 1000')];
-    await Promise.all([runtime.start(stopped), runtime.start(running)]);
-    const labelSelector = { 'io.cloudless.container-id': stopped.containerId };
-    const whole = await traces();
-    const { items } = await client.quick('List', (calls) => calls.listPodSandbox({ filter: { labelSelector } }));
-    const { containers } = await client.quick('List', (calls) => calls.listContainers({ filter: { labelSelector } }));
-    const part = await readTraces(client, labelSelector);
-    const podSandboxId = items[0]?.id ?? '';
-    await client.slow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
-    for (const { id: containerId } of containers) await client.slow('Remove', (calls) => calls.removeContainer({ containerId }));
-    const again = await openCriRuntime({ ...options, orphanAgeMs: 0 });
-    await again.close();
-    await gone(part);
-    expect((await readTraces(client, labelSelector)).found).toEqual([]);
-    expect(whole.remaining()).toHaveLength(whole.found.length - part.found.length);
-  });
-});
+    it('is nothing after a sweep, of a container that was never started and of a sandbox that was stopped', async () => {
+      const { runtime, options } = machine;
+      const [stopped, running] = [requestOf('sleep 1000'), requestOf('sleep 1000')];
+      await Promise.all([runtime.start(stopped), runtime.start(running)]);
+      const labelSelector = { 'io.cloudless.container-id': stopped.containerId };
+      const whole = await traces();
+      const { items } = await client.quick('List', (calls) =>
+        calls.listPodSandbox({ filter: { labelSelector } }),
+      );
+      const { containers } = await client.quick('List', (calls) =>
+        calls.listContainers({ filter: { labelSelector } }),
+      );
+      const part = await readTraces(client, labelSelector);
+      const podSandboxId = items[0]?.id ?? '';
+      await client.slow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
+      for (const { id: containerId } of containers)
+        await client.slow('Remove', (calls) => calls.removeContainer({ containerId }));
+      const again = await openCriRuntime({ ...options, orphanAgeMs: 0 });
+      await again.close();
+      await gone(part);
+      expect((await readTraces(client, labelSelector)).found).toEqual([]);
+      expect(whole.remaining()).toHaveLength(whole.found.length - part.found.length);
+    });
+  },
+);

@@ -22,47 +22,58 @@ const requestOf = (script: string): ContainerRequest => ({
   ...{ command: ['/bin/sh', '-c', script], ports: [{ name: 'http', port: 80, protocol: 'tcp' }] },
 });
 
-describeReal(`a containerd that is killed and started again${WHY_NO_OWN === undefined ? '' : ` (${WHY_NO_OWN})`}`, () => {
-  let containerd: OwnContainerd;
-  let machine: RealCriMachine;
+describeReal(
+  `a containerd that is killed and started again${WHY_NO_OWN === undefined ? '' : ` (${WHY_NO_OWN})`}`,
+  () => {
+    let containerd: OwnContainerd;
+    let machine: RealCriMachine;
 
-  beforeEach(async () => {
-    containerd = new OwnContainerd();
-    machine = await containerd.answered(() => openRealCriMachine({ socketPath: containerd.socketPath }));
-  }, START_MS);
+    beforeEach(async () => {
+      containerd = new OwnContainerd();
+      machine = await containerd.answered(() =>
+        openRealCriMachine({ socketPath: containerd.socketPath }),
+      );
+    }, START_MS);
 
-  afterEach(async () => {
-    await machine.dispose();
-    await containerd.dispose();
-  }, START_MS);
+    afterEach(async () => {
+      await machine.dispose();
+      await containerd.dispose();
+    }, START_MS);
 
-  it(
-    'keeps what ran, the exit codes of its absence, and the logs',
-    async () => {
-      const { runtime } = machine;
-      const counting = requestOf('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
-      const ending = requestOf('until [ -e /tmp/go ]; do sleep 0.02; done; exit 42');
-      const [kept, { pid }] = [await runtime.start(counting), await runtime.start(ending)];
-      const logs = runtime.logs(counting.containerId, { follow: true }, never)[Symbol.asyncIterator]();
-      const seen: string[] = [];
-      const take = async (count: number): Promise<void> => {
-        for (let line = 0; line < count; line += 1) {
-          const { value } = (await logs.next()) as { readonly value: { readonly text: Uint8Array } };
-          seen.push(new TextDecoder().decode(value.text));
-        }
-      };
-      await take(3);
-      await containerd.kill();
-      writeFileSync(`/proc/${pid}/root/tmp/go`, '');
-      await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
-      containerd.restart();
-      const listed = await containerd.answered(() => runtime.list());
-      expect(listed).toContainEqual(kept);
-      expect(listed).toHaveLength(2);
-      expect(await containerd.answered(() => runtime.stop(ending.containerId, 10_000))).toMatchObject({ exitCode: 42 });
-      await take(60);
-      expect(seen).toEqual(seen.map((_, index) => `line ${index + 1}`));
-    },
-    START_MS,
-  );
-});
+    it(
+      'keeps what ran, the exit codes of its absence, and the logs',
+      async () => {
+        const { runtime } = machine;
+        const counting = requestOf('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
+        const ending = requestOf('until [ -e /tmp/go ]; do sleep 0.02; done; exit 42');
+        const [kept, { pid }] = [await runtime.start(counting), await runtime.start(ending)];
+        const logs = runtime
+          .logs(counting.containerId, { follow: true }, never)
+          [Symbol.asyncIterator]();
+        const seen: string[] = [];
+        const take = async (count: number): Promise<void> => {
+          for (let line = 0; line < count; line += 1) {
+            const { value } = (await logs.next()) as {
+              readonly value: { readonly text: Uint8Array };
+            };
+            seen.push(new TextDecoder().decode(value.text));
+          }
+        };
+        await take(3);
+        await containerd.kill();
+        writeFileSync(`/proc/${pid}/root/tmp/go`, '');
+        await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
+        containerd.restart();
+        const listed = await containerd.answered(() => runtime.list());
+        expect(listed).toContainEqual(kept);
+        expect(listed).toHaveLength(2);
+        expect(
+          await containerd.answered(() => runtime.stop(ending.containerId, 10_000)),
+        ).toMatchObject({ exitCode: 42 });
+        await take(60);
+        expect(seen).toEqual(seen.map((_, index) => `line ${index + 1}`));
+      },
+      START_MS,
+    );
+  },
+);

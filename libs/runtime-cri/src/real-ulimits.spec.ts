@@ -19,69 +19,102 @@ function limitOf({ pid = 0 }: ContainerStatus, title: string): string | undefine
   return line?.slice(title.length).trim().split(/\s+/).slice(0, 2).join(' ');
 }
 
-describeReal(`limits of the processes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, () => {
-  beforeAll(async () => {
-    machine = await openRealCriMachine();
-  });
-  afterAll(() => machine.dispose());
-
-  it('hold from the first process on, also for commands, and for nobody else', async () => {
-    const limited = await start(
-      { name: 'nofile', soft: 4321, hard: 4321 },
-      { name: 'core', soft: 0, hard: 0 },
-      { name: 'nproc', soft: 100, hard: 200 },
-      { name: 'memlock', soft: 4096, hard: 65_536 },
-      { name: 'stack', soft: 1024 * 1024, hard: -1 },
-    );
-    await statusOf(limited);
-    const titles = ['Max open files', 'Max core file size', 'Max processes', 'Max locked memory', 'Max stack size'];
-    expect(titles.map((title) => limitOf(limited, title))).toEqual([
-      '4321 4321',
-      '0 0',
-      '100 200',
-      '4096 65536',
-      '1048576 unlimited',
-    ]);
-    const { text } = await execIn(machine.runtime, limited.containerId, 'ulimit -n; ulimit -c; ulimit -s; ulimit -Hs');
-    expect(text).toBe('4321\n0\n1024\nunlimited\n');
-    const free = await start();
-    expect(limitOf(free, 'Max open files')).not.toBe('4321 4321');
-  });
-
-  it('hold or are refused by name where the container runtime makes them something else', async () => {
-    const started = start({ name: 'nofile', soft: 1000, hard: 2000 });
-    const outcome = await started.then(
-      async (status) => (await statusOf(status), limitOf(status, 'Max open files')),
-      ({ kind, message }: { readonly kind: string; readonly message: string }) => `${kind}: ${message}`,
-    );
-    expect([
-      '1000 2000',
-      expect.stringMatching(/^precondition: ulimits\.nofile: the container runtime set .* instead of 1000:2000/),
-    ]).toContainEqual(outcome);
-  });
-
-  it('are refused with the words of the kernel when they cannot be set, and nothing is left', async () => {
-    const most = Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')); // nobody may have more
-    const running = (await machine.runtime.list()).length;
-    await expect(start({ name: 'nofile', soft: most + 1, hard: most + 1 })).rejects.toMatchObject({
-      kind: 'precondition',
-      message: expect.stringMatching(
-        /^ulimits: the limits cannot be set: prlimit: .*not permitted; to exceed those of the container runtime/,
-      ),
+describeReal(
+  `limits of the processes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  () => {
+    beforeAll(async () => {
+      machine = await openRealCriMachine();
     });
-    expect(await machine.runtime.list()).toHaveLength(running);
-  });
+    afterAll(() => machine.dispose());
 
-  it.each([
-    {
-      ulimit: { name: 'cpu', soft: 1, hard: 1 },
-      kind: 'unimplemented',
-      says: 'ulimits.cpu: would limit the container runtime too',
-    },
-    { ulimit: { name: 'files', soft: 1, hard: 1 }, kind: 'invalid', says: 'ulimits.files: is not a known limit' },
-    { ulimit: { name: 'nofile', soft: 20, hard: 300 }, kind: 'invalid', says: 'ulimits.nofile: must be 256 or more' },
-    { ulimit: { name: 'core', soft: 5, hard: 4 }, kind: 'invalid', says: 'ulimits.core: soft is above hard' },
-  ])('$ulimit.name is refused: $says', async ({ ulimit, kind, says }) => {
-    await expect(start(ulimit)).rejects.toMatchObject({ kind, message: expect.stringContaining(says) });
-  });
-});
+    it('hold from the first process on, also for commands, and for nobody else', async () => {
+      const limited = await start(
+        { name: 'nofile', soft: 4321, hard: 4321 },
+        { name: 'core', soft: 0, hard: 0 },
+        { name: 'nproc', soft: 100, hard: 200 },
+        { name: 'memlock', soft: 4096, hard: 65_536 },
+        { name: 'stack', soft: 1024 * 1024, hard: -1 },
+      );
+      await statusOf(limited);
+      const titles = [
+        'Max open files',
+        'Max core file size',
+        'Max processes',
+        'Max locked memory',
+        'Max stack size',
+      ];
+      expect(titles.map((title) => limitOf(limited, title))).toEqual([
+        '4321 4321',
+        '0 0',
+        '100 200',
+        '4096 65536',
+        '1048576 unlimited',
+      ]);
+      const { text } = await execIn(
+        machine.runtime,
+        limited.containerId,
+        'ulimit -n; ulimit -c; ulimit -s; ulimit -Hs',
+      );
+      expect(text).toBe('4321\n0\n1024\nunlimited\n');
+      const free = await start();
+      expect(limitOf(free, 'Max open files')).not.toBe('4321 4321');
+    });
+
+    it('hold or are refused by name where the container runtime makes them something else', async () => {
+      const started = start({ name: 'nofile', soft: 1000, hard: 2000 });
+      const outcome = await started.then(
+        async (status) => (await statusOf(status), limitOf(status, 'Max open files')),
+        ({ kind, message }: { readonly kind: string; readonly message: string }) =>
+          `${kind}: ${message}`,
+      );
+      expect([
+        '1000 2000',
+        expect.stringMatching(
+          /^precondition: ulimits\.nofile: the container runtime set .* instead of 1000:2000/,
+        ),
+      ]).toContainEqual(outcome);
+    });
+
+    it('are refused with the words of the kernel when they cannot be set, and nothing is left', async () => {
+      const most = Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')); // nobody may have more
+      const running = (await machine.runtime.list()).length;
+      await expect(start({ name: 'nofile', soft: most + 1, hard: most + 1 })).rejects.toMatchObject(
+        {
+          kind: 'precondition',
+          message: expect.stringMatching(
+            /^ulimits: the limits cannot be set: prlimit: .*not permitted; to exceed those of the container runtime/,
+          ),
+        },
+      );
+      expect(await machine.runtime.list()).toHaveLength(running);
+    });
+
+    it.each([
+      {
+        ulimit: { name: 'cpu', soft: 1, hard: 1 },
+        kind: 'unimplemented',
+        says: 'ulimits.cpu: would limit the container runtime too',
+      },
+      {
+        ulimit: { name: 'files', soft: 1, hard: 1 },
+        kind: 'invalid',
+        says: 'ulimits.files: is not a known limit',
+      },
+      {
+        ulimit: { name: 'nofile', soft: 20, hard: 300 },
+        kind: 'invalid',
+        says: 'ulimits.nofile: must be 256 or more',
+      },
+      {
+        ulimit: { name: 'core', soft: 5, hard: 4 },
+        kind: 'invalid',
+        says: 'ulimits.core: soft is above hard',
+      },
+    ])('$ulimit.name is refused: $says', async ({ ulimit, kind, says }) => {
+      await expect(start(ulimit)).rejects.toMatchObject({
+        kind,
+        message: expect.stringContaining(says),
+      });
+    });
+  },
+);

@@ -17,7 +17,14 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { ContainerRequest, ContainerStatus, VolumeRequest } from '@cloudless/runtime';
 import { openCriRuntime } from './index.js';
 import { execIn, requestOf, startIdle } from './testing/real-commands.js';
-import { openRealCriMachine, removeAll, SOCKET, until, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import {
+  openRealCriMachine,
+  removeAll,
+  SOCKET,
+  until,
+  WHY_NOT,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 import { mountsWithin } from './volumes/mount-table.js';
 
 const describeReal = WHY_NOT === undefined ? describe : describe.skip;
@@ -91,12 +98,17 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     const volume = memory('cache', '/cache', 1024 * 1024);
     const first = await start('memory-1', volume);
     expect(
-      await sh(first, 'stat -f -c %T /cache; stat -c %a /cache; df -k /cache | tail -n 1 | tr -s " " | cut -d " " -f 2'),
+      await sh(
+        first,
+        'stat -f -c %T /cache; stat -c %a /cache; df -k /cache | tail -n 1 | tr -s " " | cut -d " " -f 2',
+      ),
     ).toBe('tmpfs\n777\n1024');
-    expect(await sh(first, 'head -c 2000000 /dev/zero > /cache/much || stat -c %s /cache/much')).toMatch(/\n1048576$/);
-    expect(await sh(first, 'rm /cache/much; echo kept > /cache/note; mount | grep " /cache "')).toMatch(
-      /nosuid.*nodev|nodev.*nosuid/,
-    );
+    expect(
+      await sh(first, 'head -c 2000000 /dev/zero > /cache/much || stat -c %s /cache/much'),
+    ).toMatch(/\n1048576$/);
+    expect(
+      await sh(first, 'rm /cache/much; echo kept > /cache/note; mount | grep " /cache "'),
+    ).toMatch(/nosuid.*nodev|nodev.*nosuid/);
     await machine.runtime.stop(first.containerId, 0);
     const second = await start('memory-1', volume);
     await machine.runtime.remove(first.containerId);
@@ -108,7 +120,8 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
 
   it('/dev/shm is as large as it was asked to be, and empty for each container', async () => {
     const request = { group: 'shm-1', shmSizeBytes: 200 * 1024 * 1024 };
-    const size = 'df -k /dev/shm | tail -n 1 | tr -s " " | cut -d " " -f 2; stat -c %a /dev/shm; ls /dev/shm';
+    const size =
+      'df -k /dev/shm | tail -n 1 | tr -s " " | cut -d " " -f 2; stat -c %a /dev/shm; ls /dev/shm';
     const first = await startIdle(machine.runtime, request);
     expect(await sh(first, `${size}; echo x > /dev/shm/x`)).toBe('204800\n1777');
     await machine.runtime.stop(first.containerId, 0);
@@ -132,7 +145,12 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect([inMemory(), groups()]).toEqual([[], []]);
     const left = await start('memory-3', memory('a', '/a'));
     await machine.runtime.close();
-    await removeAll(await openCriRuntime({ ...machine.options, volumeDirectory: path.join(allowed, 'elsewhere') }));
+    await removeAll(
+      await openCriRuntime({
+        ...machine.options,
+        volumeDirectory: path.join(allowed, 'elsewhere'),
+      }),
+    );
     expect(inMemory()).toHaveLength(1);
     const later = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
     await until(() => inMemory().length === 0 && groups().length === 0);
@@ -142,7 +160,8 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
 
   it('nobody of the machine but root gets to what containers keep', async () => {
     await start('r', emptyDir('scratch', '/scratch'), named('web'));
-    for (const kind of ['empty', 'named']) expect(statSync(path.join(volumeDirectory, kind)).mode & 0o777).toBe(0o700);
+    for (const kind of ['empty', 'named'])
+      expect(statSync(path.join(volumeDirectory, kind)).mode & 0o777).toBe(0o700);
   });
 
   it('what a container leaves in an empty directory goes with it, and nothing else does', async () => {
@@ -176,11 +195,19 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
   });
 
   it('a start that fails leaves no empty directory, unless another container of the group needs it', async () => {
-    const failing = requestOf('', { group: 'r', command: ['/no/such/program'], volumes: [emptyDir('s', '/s')] });
+    const failing = requestOf('', {
+      group: 'r',
+      command: ['/no/such/program'],
+      volumes: [emptyDir('s', '/s')],
+    });
     await expect(machine.runtime.start(failing)).rejects.toMatchObject({ kind: 'invalid' });
     expect(groups()).toEqual([]);
     await start('r', emptyDir('s', '/s'));
-    const again = requestOf('', { group: 'r', command: ['/no/such/program'], volumes: [emptyDir('s', '/s')] });
+    const again = requestOf('', {
+      group: 'r',
+      command: ['/no/such/program'],
+      volumes: [emptyDir('s', '/s')],
+    });
     await expect(machine.runtime.start(again)).rejects.toMatchObject({ kind: 'invalid' });
     expect(groups()).toEqual(['r']);
   });
@@ -208,13 +235,17 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
   it('a directory of the machine, to write and only to read', async () => {
     writeFileSync(path.join(allowed, 'from-host'), 'hello');
     const writing = await start('a', hostPath(allowed));
-    expect(await sh(writing, 'cat /host/from-host; echo back > /host/from-container')).toBe('hello');
+    expect(await sh(writing, 'cat /host/from-host; echo back > /host/from-container')).toBe(
+      'hello',
+    );
     expect(readFileSync(path.join(allowed, 'from-container'), 'utf8')).toBe('back\n');
     const reading = await start('b', hostPath(allowed, true));
-    expect(await sh(reading, 'echo x > /host/y || echo refused')).toMatch(/Read-only file system\nrefused/);
-    expect(await sh(reading, 'chmod 700 /host || echo refused; rm /host/from-host || echo refused')).toMatch(
-      /refused[\s\S]*refused/,
+    expect(await sh(reading, 'echo x > /host/y || echo refused')).toMatch(
+      /Read-only file system\nrefused/,
     );
+    expect(
+      await sh(reading, 'chmod 700 /host || echo refused; rm /host/from-host || echo refused'),
+    ).toMatch(/refused[\s\S]*refused/);
     const file = await start('c', hostPath(path.join(allowed, 'from-host'), true));
     expect(await sh(file, 'cat /host')).toBe('hello');
   });
@@ -229,14 +260,23 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     };
     await refused('/etc', /^volumes\.host: \/etc is not below .*--allow-host-path/);
     await refused(path.join(allowed, 'sneaky'), /sneaky leads to \/etc, which is not below/);
-    await refused(path.join(allowed, '..', path.basename(allowed), 'sneaky', 'ssl'), /leads to \/etc\/ssl, which/);
-    await refused(path.join(allowed, 'missing'), /missing is not on this node: make it there first/);
+    await refused(
+      path.join(allowed, '..', path.basename(allowed), 'sneaky', 'ssl'),
+      /leads to \/etc\/ssl, which/,
+    );
+    await refused(
+      path.join(allowed, 'missing'),
+      /missing is not on this node: make it there first/,
+    );
     expect(existsSync(path.join(allowed, 'missing'))).toBe(false);
     expect(await machine.runtime.list()).toEqual([]);
   });
 
   it("the runtime's socket and what is the agent's own are never given, even if all is allowed", async () => {
-    const all = await openRealCriMachine({ allowedHostPaths: ['/'], guardedPaths: [path.join(allowed, 'agent')] });
+    const all = await openRealCriMachine({
+      allowedHostPaths: ['/'],
+      guardedPaths: [path.join(allowed, 'agent')],
+    });
     mkdirSync(path.join(allowed, 'agent', 'keys'), { recursive: true });
     symlinkSync(path.dirname(SOCKET ?? ''), path.join(allowed, 'socket'));
     const { logDirectory } = all.options;
@@ -255,7 +295,9 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
         message: expect.stringContaining('is never given to containers'),
       });
     }
-    const { containerId } = await startIdle(all.runtime, { volumes: [hostPath('/etc/hostname', true)] });
+    const { containerId } = await startIdle(all.runtime, {
+      volumes: [hostPath('/etc/hostname', true)],
+    });
     expect((await execIn(all.runtime, containerId, 'cat /host')).exitCode).toBe(0);
     await all.dispose();
   });
@@ -263,18 +305,31 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
   it('volumes one below the other are mounted in order, also below a read-only one', async () => {
     const below = [emptyDir('sub', '/data/sub'), emptyDir('deep', '/data/sub/a/b', true)];
     const open = await start('a', ...below, emptyDir('data', '/data'));
-    expect(await sh(open, 'echo x > /data/sub/x && ls /data /data/sub && echo y > /data/y && echo ok')).toMatch(/ok$/);
+    expect(
+      await sh(open, 'echo x > /data/sub/x && ls /data /data/sub && echo y > /data/y && echo ok'),
+    ).toMatch(/ok$/);
     expect(await sh(open, 'grep -c " /data" /proc/self/mounts')).toBe('3');
-    const closed = await start('b', emptyDir('deep', '/data/sub/a/b'), emptyDir('data', '/data', true));
-    expect(await sh(closed, 'echo x > /data/sub/a/b/x && cat /data/sub/a/b/x; echo x > /data/x || echo refused')).toMatch(
-      /^x\n[\s\S]*Read-only file system\nrefused$/,
+    const closed = await start(
+      'b',
+      emptyDir('deep', '/data/sub/a/b'),
+      emptyDir('data', '/data', true),
     );
+    expect(
+      await sh(
+        closed,
+        'echo x > /data/sub/a/b/x && cat /data/sub/a/b/x; echo x > /data/x || echo refused',
+      ),
+    ).toMatch(/^x\n[\s\S]*Read-only file system\nrefused$/);
   });
 
   it('a symbolic link that a container left does not lead a mount point out of its volume', async () => {
     const first = await start('a', named('web'));
     await sh(first, `ln -s ${allowed} /data/sub`);
-    const second = start('b', named('web', { readOnly: true }), emptyDir('below', '/data/sub/made'));
+    const second = start(
+      'b',
+      named('web', { readOnly: true }),
+      emptyDir('below', '/data/sub/made'),
+    );
     await second.catch(() => undefined);
     expect(readdirSync(allowed)).toEqual([]);
   });
@@ -285,16 +340,23 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(await sh(reading, 'grep " /host " /proc/self/mountinfo')).not.toMatch(/shared:|master:/);
   });
 
-  it.each(['/', '/proc', '/proc/sys', '/sys', '/sys/fs/cgroup', '/dev', '//', '/proc/', '/a/../proc'])(
-    'nothing is mounted at %s',
-    async (mountPath) => {
-      await expect(start('r', emptyDir('v', mountPath))).rejects.toMatchObject({
-        kind: 'invalid',
-        message: expect.stringMatching(/^volumes\.v: /),
-      });
-      expect(groups()).toEqual([]);
-    },
-  );
+  it.each([
+    '/',
+    '/proc',
+    '/proc/sys',
+    '/sys',
+    '/sys/fs/cgroup',
+    '/dev',
+    '//',
+    '/proc/',
+    '/a/../proc',
+  ])('nothing is mounted at %s', async (mountPath) => {
+    await expect(start('r', emptyDir('v', mountPath))).rejects.toMatchObject({
+      kind: 'invalid',
+      message: expect.stringMatching(/^volumes\.v: /),
+    });
+    expect(groups()).toEqual([]);
+  });
 
   it('a volume directory that cannot be made says so', async () => {
     mkdirSync(volumeDirectory);

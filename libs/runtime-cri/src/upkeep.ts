@@ -17,7 +17,8 @@ export class Upkeep {
       this.timers.delete(timer);
       void action()
         .catch((reason: unknown) => {
-          if (errorKindOf(reason) !== 'unavailable') this.log.warn('upkeep failed', errorFields(reason));
+          if (errorKindOf(reason) !== 'unavailable')
+            this.log.warn('upkeep failed', errorFields(reason));
         })
         .finally(() => this.repeat(everyMs, action));
     });

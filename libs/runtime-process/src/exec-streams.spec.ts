@@ -12,7 +12,15 @@ beforeEach(async () => {
   containerId = toContainerId(randomHex(realRandom, 32));
   const command = ['sleep', '3600'];
   const env = { MACHINE: machine.directory };
-  await machine.runtime.start({ containerId, labels: {}, command, args: [], env, ports: [], limits: {} });
+  await machine.runtime.start({
+    containerId,
+    labels: {},
+    command,
+    args: [],
+    env,
+    ports: [],
+    limits: {},
+  });
 });
 afterEach(() => machine.dispose());
 
@@ -30,10 +38,14 @@ async function* endless(): AsyncGenerator<ExecInput> {
 }
 
 /** Runs a command to its end; `onChunk` may take its time. */
-async function run(request: ExecRequest, onChunk: () => Promise<unknown> | undefined = () => undefined) {
+async function run(
+  request: ExecRequest,
+  onChunk: () => Promise<unknown> | undefined = () => undefined,
+) {
   const chunks: Uint8Array[] = [];
   for await (const event of machine.runtime.exec(containerId, request, never())) {
-    if (event.kind === 'exited') return { exitCode: event.exitCode, text: Buffer.concat(chunks).toString() };
+    if (event.kind === 'exited')
+      return { exitCode: event.exitCode, text: Buffer.concat(chunks).toString() };
     chunks.push(event.data);
     await onChunk();
   }
@@ -46,24 +58,43 @@ describe('a command with a terminal', () => {
   });
 
   it('leads a session whose terminal it has', async () => {
-    const script = 'test -t 0 && test -t 1 && test -t 2 && echo $TERM > /dev/tty; ps -o tpgid= -p $$ | tr -d " "; echo $$';
-    const { exitCode, text } = await run({ command: inShell(script), tty: TTY, input: silence(), env: { TERM: 'vt100' } });
+    const script =
+      'test -t 0 && test -t 1 && test -t 2 && echo $TERM > /dev/tty; ps -o tpgid= -p $$ | tr -d " "; echo $$';
+    const { exitCode, text } = await run({
+      command: inShell(script),
+      tty: TTY,
+      input: silence(),
+      env: { TERM: 'vt100' },
+    });
     const [term, group, pid] = text.trim().split(/\s+/);
     expect({ exitCode, term, group }).toEqual({ exitCode: 0, term: 'vt100', group: pid });
   });
 
   it('loses nothing of what it wrote before it ended, however slow its reader', async () => {
-    const { exitCode, text } = await run({ command: inShell('seq 1 50000; exit 7'), tty: TTY }, () => machine.runtime.list());
+    const { exitCode, text } = await run(
+      { command: inShell('seq 1 50000; exit 7'), tty: TTY },
+      () => machine.runtime.list(),
+    );
     const lines = text.trim().split('\r\n');
-    expect({ exitCode, lines: lines.length, last: lines.at(-1) }).toEqual({ exitCode: 7, lines: 50_000, last: '50000' });
+    expect({ exitCode, lines: lines.length, last: lines.at(-1) }).toEqual({
+      exitCode: 7,
+      lines: 50_000,
+      last: '50000',
+    });
   });
 
   it('ended by a signal has the code that shells count', async () => {
-    expect(await run({ command: inShell('kill -9 $$'), tty: TTY })).toMatchObject({ exitCode: 137 });
+    expect(await run({ command: inShell('kill -9 $$'), tty: TTY })).toMatchObject({
+      exitCode: 137,
+    });
   });
 
   it('takes jobs along that its shell has put into groups of their own', async () => {
-    const { exitCode } = await run({ command: ['bash', '-ic', 'sleep 3600 & exit 5'], tty: TTY, input: silence() });
+    const { exitCode } = await run({
+      command: ['bash', '-ic', 'sleep 3600 & exit 5'],
+      tty: TTY,
+      input: silence(),
+    });
     expect(exitCode).toBe(5);
     await until(() => processesOf(machine).length === 1);
   });
@@ -76,11 +107,16 @@ describe.each([
   it('stops neither the supervisor nor its own end', async () => {
     const leave = new AbortController();
     const events = machine.runtime
-      .exec(containerId, { command: inShell('echo up; exec sleep 3600'), input: endless(), ...tty }, leave.signal)
+      .exec(
+        containerId,
+        { command: inShell('echo up; exec sleep 3600'), input: endless(), ...tty },
+        leave.signal,
+      )
       [Symbol.asyncIterator]();
     await events.next();
     for (let call = 0; call < 50; call += 1) expect(await machine.runtime.list()).toHaveLength(1);
-    await until(() => processesOf(machine).length === 2); // one that is between two programs shows no mark
+    // one that is between two programs shows no mark
+    await until(() => processesOf(machine).length === 2);
     leave.abort();
     // A terminal may still show what was typed before.
     for (let event = await events.next(); event.done !== true; event = await events.next())
@@ -96,7 +132,12 @@ describe('a command whose caller has gone', () => {
   ])('with $kind, may clean up first', async ({ tty }) => {
     const file = path.join(machine.directory, 'cleaned');
     const script = `trap 'sleep 0.1; echo much; echo cleaned > ${file}; exit' TERM HUP; echo up; while :; do sleep 0.05; done`;
-    for await (const _event of machine.runtime.exec(containerId, { command: inShell(script), ...tty }, never())) break;
+    for await (const _event of machine.runtime.exec(
+      containerId,
+      { command: inShell(script), ...tty },
+      never(),
+    ))
+      break;
     await until(() => existsSync(file) && readFileSync(file, 'utf8') === 'cleaned\n');
     await until(() => processesOf(machine).length === 1);
   });

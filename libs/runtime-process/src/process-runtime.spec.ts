@@ -1,11 +1,31 @@
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createSeededRandom, randomHex, toContainerId, type Clock, type ContainerId } from '@cloudless/base';
-import type { ContainerRequest, ContainerRuntime, ContainerStatus, LogLine } from '@cloudless/runtime';
+import {
+  createSeededRandom,
+  randomHex,
+  toContainerId,
+  type Clock,
+  type ContainerId,
+} from '@cloudless/base';
+import type {
+  ContainerRequest,
+  ContainerRuntime,
+  ContainerStatus,
+  LogLine,
+} from '@cloudless/runtime';
 import { behaviourScript, type Behaviour } from '@cloudless/runtime/conformance';
 import { openProcessRuntime } from './index.js';
 import {
@@ -29,7 +49,9 @@ const textOf = (line: LogLine): string => Buffer.from(line.text).toString();
 
 let machine: RealMachine;
 const machines: RealMachine[] = [];
-async function aMachine(overrides: Parameters<typeof openRealMachine>[0] = {}): Promise<RealMachine> {
+async function aMachine(
+  overrides: Parameters<typeof openRealMachine>[0] = {},
+): Promise<RealMachine> {
   machine = await openRealMachine(overrides);
   machines.push(machine);
   return machine;
@@ -38,7 +60,10 @@ afterEach(async () => {
   for (const each of machines.splice(0)) await each.dispose();
 });
 
-function request(behaviour: Behaviour, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
+function request(
+  behaviour: Behaviour,
+  overrides: Partial<ContainerRequest> = {},
+): ContainerRequest {
   return {
     containerId: aContainerId(),
     labels: {},
@@ -51,7 +76,11 @@ function request(behaviour: Behaviour, overrides: Partial<ContainerRequest> = {}
   };
 }
 
-async function lines(runtime: ContainerRuntime, id: ContainerId, follow = true): Promise<readonly string[]> {
+async function lines(
+  runtime: ContainerRuntime,
+  id: ContainerId,
+  follow = true,
+): Promise<readonly string[]> {
   const all: string[] = [];
   for await (const line of runtime.logs(id, { follow }, never())) all.push(textOf(line));
   return all;
@@ -61,11 +90,16 @@ async function exitOf(runtime: ContainerRuntime, id: ContainerId): Promise<Conta
   const events = runtime.events(never());
   const known = (await runtime.list()).find(({ containerId }) => containerId === id);
   if (known?.phase === 'exited') return known;
-  for await (const { kind, status } of events) if (kind === 'exited' && status.containerId === id) return status;
+  for await (const { kind, status } of events)
+    if (kind === 'exited' && status.containerId === id) return status;
   throw new Error('the events ended');
 }
 
-async function execText(runtime: ContainerRuntime, id: ContainerId, script: string): Promise<string> {
+async function execText(
+  runtime: ContainerRuntime,
+  id: ContainerId,
+  script: string,
+): Promise<string> {
   let text = '';
   for await (const event of runtime.exec(id, { command: ['/bin/sh', '-c', script] }, never())) {
     if (event.kind === 'output') text += Buffer.from(event.data).toString();
@@ -73,7 +107,8 @@ async function execText(runtime: ContainerRuntime, id: ContainerId, script: stri
   return text;
 }
 
-const numbered = (to: number): readonly string[] => Array.from({ length: to }, (_, index) => `line ${index + 1}`);
+const numbered = (to: number): readonly string[] =>
+  Array.from({ length: to }, (_, index) => `line ${index + 1}`);
 
 describe('when the supervisor is killed', () => {
   async function killSupervisor(): Promise<void> {
@@ -146,7 +181,9 @@ describe('when the supervisor is killed', () => {
     const { runtime } = await aMachine();
     const lease = { leaseMs: 3_600_000, graceMs: 0 };
     const ids = await Promise.all(
-      [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId),
+      [0, 1].map(
+        async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId,
+      ),
     );
     const ends = ids.map((id) => retried(() => exitOf(runtime, id)));
     const [short, long] = [1_500, 600_000].map((leaseMs) => ({ leaseMs, graceMs: 0 }));
@@ -161,7 +198,9 @@ describe('when the supervisor is killed', () => {
 
   it('a renewal that had to wait for a new one counts from when it was asked for', async () => {
     let skewMs = 0;
-    const { runtime } = await aMachine({ clock: { ...realClock, now: () => realClock.now() + skewMs } });
+    const { runtime } = await aMachine({
+      clock: { ...realClock, now: () => realClock.now() + skewMs },
+    });
     const long = { leaseMs: 3_600_000, graceMs: 0 };
     const { containerId } = await runtime.start(request([{ step: 'hold' }], { lease: long }));
     await killSupervisor();
@@ -177,7 +216,9 @@ describe('when the supervisor is killed', () => {
     const { runtime, directory } = await aMachine();
     const lease = { leaseMs: 3_600_000, graceMs: 0 };
     const [first, second] = await Promise.all(
-      [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId),
+      [0, 1].map(
+        async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId,
+      ),
     );
     if (first === undefined || second === undefined) throw new Error('two were started');
     mkdirSync(path.join(layout.container(directory, first), 'state.json.new')); // as a full disk
@@ -198,7 +239,9 @@ describe('when the supervisor is killed', () => {
       { command: machine.command([{ step: 'child', name: 'orphan' }, { step: 'hold' }]) },
       never(),
     );
-    const outcome = expect(running[Symbol.asyncIterator]().next()).rejects.toMatchObject({ kind: 'unavailable' });
+    const outcome = expect(running[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
     await machine.childStarted('orphan');
     await killSupervisor();
     await outcome;
@@ -208,13 +251,18 @@ describe('when the supervisor is killed', () => {
 
   it('and the machine was started anew, containers are lost with it', async () => {
     const { runtime } = await aMachine();
-    const { containerId } = await runtime.start(request([{ step: 'hold' }], { labels: { replica: 'a' } }));
+    const { containerId } = await runtime.start(
+      request([{ step: 'hold' }], { labels: { replica: 'a' } }),
+    );
     await runtime.close();
     const state = path.join(machine.directory, 'containers', containerId, 'state.json');
     const [supervisor = 0] = supervisorsOf(machine.directory);
     process.kill(supervisor, 'SIGKILL');
     await until(() => startTokenOf(supervisor) === undefined);
-    writeFileSync(state, readFileSync(state, 'utf8').replace(/"bootId":"[^"]*"/, '"bootId":"another"'));
+    writeFileSync(
+      state,
+      readFileSync(state, 'utf8').replace(/"bootId":"[^"]*"/, '"bootId":"another"'),
+    );
     const again = await machine.reopen();
     expect(await again.list()).toMatchObject([
       { phase: 'exited', exitCode: -1, reason: 'lost with the machine', labels: { replica: 'a' } },
@@ -224,12 +272,15 @@ describe('when the supervisor is killed', () => {
 
   it('damaged and half-made records are cleared away', async () => {
     const { runtime } = await aMachine();
-    const ids = await Promise.all([0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }]))).containerId));
+    const ids = await Promise.all(
+      [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }]))).containerId),
+    );
     await runtime.close();
     const [supervisor = 0] = supervisorsOf(machine.directory);
     process.kill(supervisor, 'SIGKILL');
     await until(() => startTokenOf(supervisor) === undefined);
-    const state = (id: ContainerId | undefined): string => path.join(machine.directory, 'containers', id ?? '', 'state.json');
+    const state = (id: ContainerId | undefined): string =>
+      path.join(machine.directory, 'containers', id ?? '', 'state.json');
     writeFileSync(state(ids[0]), '{"format":1,"phase":"run');
     writeFileSync(state(ids[1]), '{"format":1,"phase":"starting"}');
     const again = await machine.reopen();
@@ -244,7 +295,9 @@ function supervisorsOf(directory: string): readonly number[] {
   return readdirSync('/proc').flatMap((entry) => {
     try {
       const args = readFileSync(`/proc/${entry}/cmdline`, 'utf8').split('\0');
-      return /^\d+$/.test(entry) && args.includes(directory) && args.some((arg) => arg.endsWith('supervisor-main.ts'))
+      return /^\d+$/.test(entry) &&
+        args.includes(directory) &&
+        args.some((arg) => arg.endsWith('supervisor-main.ts'))
         ? [Number(entry)]
         : [];
     } catch {
@@ -266,7 +319,9 @@ async function retried<Result>(action: () => Promise<Result>): Promise<Result> {
 describe('processes', () => {
   it('the example of the README', async () => {
     const { runtime } = await aMachine();
-    const { containerId } = await runtime.start(request([], { command: ['/bin/sh', '-c', 'echo hello; exit 3'] }));
+    const { containerId } = await runtime.start(
+      request([], { command: ['/bin/sh', '-c', 'echo hello; exit 3'] }),
+    );
     expect(await lines(runtime, containerId)).toEqual(['hello']);
     expect(await exitOf(runtime, containerId)).toMatchObject({ exitCode: 3 });
     await runtime.shutdown();
@@ -295,12 +350,19 @@ describe('processes', () => {
   it('a client that is killed while its container writes loses no line and repeats none', async () => {
     await aMachine();
     const id = aContainerId();
-    const script = behaviourScript([{ step: 'number', stream: 'stdout', from: 1, to: 10_000 }], '/nowhere');
+    const script = behaviourScript(
+      [{ step: 'number', stream: 'stdout', from: 1, to: 10_000 }],
+      '/nowhere',
+    );
     const main = fileURLToPath(new URL('./testing/client-main.ts', import.meta.url));
     const [node = '', ...flags] = SUPERVISOR_COMMAND.slice(0, -1);
-    const client = spawn(node, [...flags, main, machine.directory, id, script, ...SUPERVISOR_COMMAND], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
+    const client = spawn(
+      node,
+      [...flags, main, machine.directory, id, script, ...SUPERVISOR_COMMAND],
+      {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    );
     const closed = new Promise((resolve) => client.once('exit', resolve));
     await new Promise<void>((resolve) => client.stdout.once('data', () => resolve()));
     client.kill('SIGKILL');
@@ -311,7 +373,9 @@ describe('processes', () => {
   it('a daemon that left the session of its container does not outlive it', async () => {
     const { runtime } = await aMachine();
     const script = `setsid sh -c 'echo $$ > ${machine.directory}/daemon; exec sleep 3600' >/dev/null 2>&1 & until [ -s ${machine.directory}/daemon ]; do sleep 0.02; done`;
-    const { containerId } = await runtime.start(request([], { command: ['/bin/sh', '-c', script] }));
+    const { containerId } = await runtime.start(
+      request([], { command: ['/bin/sh', '-c', script] }),
+    );
     await exitOf(runtime, containerId);
     const daemon = Number(readFileSync(path.join(machine.directory, 'daemon'), 'utf8'));
     await until(() => startTokenOf(daemon) === undefined);
@@ -328,7 +392,9 @@ describe('processes', () => {
       ],
     });
     const { containerId, endpoints } = await runtime.start(asked);
-    const variables = Object.fromEntries((await lines(runtime, containerId)).map((line) => line.split('=') as [string, string]));
+    const variables = Object.fromEntries(
+      (await lines(runtime, containerId)).map((line) => line.split('=') as [string, string]),
+    );
     const [http, dns] = endpoints.map(({ port }) => String(port));
     expect(variables).toEqual({
       PATH: expect.stringContaining('/usr/bin'),
@@ -344,9 +410,13 @@ describe('processes', () => {
   it('can write to /dev/stderr, in containers and commands', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(
-      request([], { command: ['/bin/sh', '-c', 'echo a >/dev/stderr; echo b >/dev/stdout; exec sleep 3600'] }),
+      request([], {
+        command: ['/bin/sh', '-c', 'echo a >/dev/stderr; echo b >/dev/stdout; exec sleep 3600'],
+      }),
     );
-    expect(await execText(runtime, containerId, 'echo c >/dev/stderr; echo d >/dev/stdout')).toMatch(/^(c\nd\n|d\nc\n)$/);
+    expect(
+      await execText(runtime, containerId, 'echo c >/dev/stderr; echo d >/dev/stdout'),
+    ).toMatch(/^(c\nd\n|d\nc\n)$/);
     await runtime.stop(containerId, 0);
     expect([...(await lines(runtime, containerId))].sort()).toEqual(['a', 'b']);
   });
@@ -366,8 +436,18 @@ describe('processes', () => {
     },
     { name: 'a NUL in an argument', overrides: { args: ['a\0b'] }, kind: 'invalid', text: /NUL/ },
     { name: 'an image', overrides: { image: 'nginx' }, kind: 'unimplemented', text: /image/ },
-    { name: 'a limit of memory', overrides: { limits: { memoryBytes: 1 } }, kind: 'unimplemented', text: /limits\.memoryBytes/ },
-    { name: 'a limit of processes', overrides: { limits: { pids: 1 } }, kind: 'unimplemented', text: /limits\.pids/ },
+    {
+      name: 'a limit of memory',
+      overrides: { limits: { memoryBytes: 1 } },
+      kind: 'unimplemented',
+      text: /limits\.memoryBytes/,
+    },
+    {
+      name: 'a limit of processes',
+      overrides: { limits: { pids: 1 } },
+      kind: 'unimplemented',
+      text: /limits\.pids/,
+    },
     {
       name: 'a port of the machine',
       overrides: { ports: [{ name: 'http', port: 80, protocol: 'tcp' as const, hostPort: 80 }] },
@@ -376,14 +456,38 @@ describe('processes', () => {
     },
     {
       name: 'a volume',
-      overrides: { volumes: [{ name: 'a', mountPath: '/a', readOnly: false, source: { kind: 'emptyDir' as const } }] },
+      overrides: {
+        volumes: [
+          { name: 'a', mountPath: '/a', readOnly: false, source: { kind: 'emptyDir' as const } },
+        ],
+      },
       kind: 'unimplemented',
       text: /volumes: the process runtime mounts nothing/,
     },
-    { name: 'a security context', overrides: { security: {} }, kind: 'unimplemented', text: /security/ },
-    { name: 'a network', overrides: { network: { hostNetwork: true } }, kind: 'unimplemented', text: /network/ },
-    { name: 'a limit of CPU', overrides: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', text: /limits\.cpuMillis/ },
-    { name: 'a request of more than 1 MiB', overrides: { env: { BIG: 'x'.repeat(1 << 20) } }, kind: 'invalid', text: /1 MiB/ },
+    {
+      name: 'a security context',
+      overrides: { security: {} },
+      kind: 'unimplemented',
+      text: /security/,
+    },
+    {
+      name: 'a network',
+      overrides: { network: { hostNetwork: true } },
+      kind: 'unimplemented',
+      text: /network/,
+    },
+    {
+      name: 'a limit of CPU',
+      overrides: { limits: { cpuMillis: 1 } },
+      kind: 'unimplemented',
+      text: /limits\.cpuMillis/,
+    },
+    {
+      name: 'a request of more than 1 MiB',
+      overrides: { env: { BIG: 'x'.repeat(1 << 20) } },
+      kind: 'invalid',
+      text: /1 MiB/,
+    },
     {
       name: 'a script whose interpreter is missing',
       overrides: { command: ['SCRIPT'] },
@@ -400,19 +504,23 @@ describe('processes', () => {
     expect(readdirSync(path.join(machine.directory, 'containers'))).toEqual([]);
   });
 
-  it.each(['', '../x', 'a'.repeat(63), 'A'.repeat(64), `${'a'.repeat(63)}/`, `${'a'.repeat(64)}\0`])(
-    'refuses the id %j everywhere',
-    async (text) => {
-      const { runtime } = await aMachine();
-      const id = toContainerId(text);
-      const invalid = { kind: 'invalid' };
-      await expect(runtime.start(request([], { containerId: id }))).rejects.toMatchObject(invalid);
-      await expect(runtime.stop(id, 0)).rejects.toMatchObject(invalid);
-      await expect(runtime.remove(id)).rejects.toMatchObject(invalid);
-      await expect(lines(runtime, id)).rejects.toMatchObject(invalid);
-      await expect(execText(runtime, id, 'true')).rejects.toMatchObject(invalid);
-    },
-  );
+  it.each([
+    '',
+    '../x',
+    'a'.repeat(63),
+    'A'.repeat(64),
+    `${'a'.repeat(63)}/`,
+    `${'a'.repeat(64)}\0`,
+  ])('refuses the id %j everywhere', async (text) => {
+    const { runtime } = await aMachine();
+    const id = toContainerId(text);
+    const invalid = { kind: 'invalid' };
+    await expect(runtime.start(request([], { containerId: id }))).rejects.toMatchObject(invalid);
+    await expect(runtime.stop(id, 0)).rejects.toMatchObject(invalid);
+    await expect(runtime.remove(id)).rejects.toMatchObject(invalid);
+    await expect(lines(runtime, id)).rejects.toMatchObject(invalid);
+    await expect(execText(runtime, id, 'true')).rejects.toMatchObject(invalid);
+  });
 });
 
 describe('ports', () => {
@@ -424,9 +532,13 @@ describe('ports', () => {
     const ports = [{ name: 'http', port: 80, protocol: 'tcp' as const }];
     const first = await runtime.start(request([{ step: 'hold' }], { ports }));
     expect(first.endpoints).toEqual([{ portName: 'http', ip: '127.0.0.1', port: used + 1 }]);
-    await expect(runtime.start(request([{ step: 'hold' }], { ports }))).rejects.toMatchObject({ kind: 'exhausted' });
+    await expect(runtime.start(request([{ step: 'hold' }], { ports }))).rejects.toMatchObject({
+      kind: 'exhausted',
+    });
     await runtime.stop(first.containerId, 0);
-    expect((await runtime.start(request([{ step: 'hold' }], { ports }))).endpoints).toEqual(first.endpoints);
+    expect((await runtime.start(request([{ step: 'hold' }], { ports }))).endpoints).toEqual(
+      first.endpoints,
+    );
     await new Promise((resolve) => server.close(resolve));
   });
 });
@@ -493,19 +605,23 @@ describe('the supervisor', () => {
         { step: 'hold' },
       ];
       const { containerId } = await runtime.start(request(behaviour));
-      const following = lines(runtime, containerId).catch((reason: { kind: string }) => reason.kind);
+      const following = lines(runtime, containerId).catch(
+        (reason: { kind: string }) => reason.kind,
+      );
       await machine.childStarted('c');
       await runtime.shutdown();
       expect([numbered(5), 'unavailable']).toContainEqual(await following);
       expect(startTokenOf(pid)).toBeUndefined();
       expect(processesOf(machine)).toEqual([]);
     };
-    await round(); // what Node makes once and keeps, such as its inotify descriptor, is there from now on
+    // what Node makes once and keeps, such as its inotify descriptor, is there from now on
+    await round();
     let before = await heldAtRest();
     await round();
     let after = await heldAtRest();
     while (after.handles.length < before.handles.length) {
-      before = after; // a pipe of an earlier test was still closing: only what is whole can be compared
+      // a pipe of an earlier test was still closing: only what is whole can be compared
+      before = after;
       await round();
       after = await heldAtRest();
     }
@@ -518,8 +634,11 @@ describe('the supervisor', () => {
     const directory = path.join(home, 'd'.repeat(120), 'runtime');
     const runtime = await openProcessRuntime(runtimeOptions(directory));
     const { containerId } = await runtime.start({ ...request([], { command: ['sleep', '3600'] }) });
-    const mode = (...parts: string[]): number => statSync(path.join(directory, ...parts)).mode & 0o777;
-    expect([mode(), mode('socket'), mode('containers', containerId, 'state.json')]).toEqual([0o700, 0o600, 0o600]);
+    const mode = (...parts: string[]): number =>
+      statSync(path.join(directory, ...parts)).mode & 0o777;
+    expect([mode(), mode('socket'), mode('containers', containerId, 'state.json')]).toEqual([
+      0o700, 0o600, 0o600,
+    ]);
     await runtime.shutdown();
     rmSync(home, { recursive: true });
   });
@@ -529,19 +648,31 @@ describe('the supervisor', () => {
     const directory = path.join(home, 'runtime');
     mkdirSync(directory);
     chmodSync(directory, 0o750);
-    await expect(openProcessRuntime(runtimeOptions(directory))).rejects.toMatchObject({ kind: 'precondition' });
+    await expect(openProcessRuntime(runtimeOptions(directory))).rejects.toMatchObject({
+      kind: 'precondition',
+    });
     rmSync(home, { recursive: true });
   });
 });
 
-/** What is held once every close that is under way has ended; one that never does is a leak, and hangs. */
+/**
+ * What is held once every close that is under way has ended; one that never does is a leak, and
+ * hangs.
+ */
 async function heldAtRest(): Promise<ReturnType<typeof held>> {
   await until(() => !process.getActiveResourcesInfo().includes('CloseReq'));
   return held();
 }
 
-/** What this process holds: descriptors, file watches (they share one descriptor), handles. Requests in flight are the test runner's. */
-function held(): { readonly descriptors: number; readonly watches: number; readonly handles: readonly string[] } {
+/**
+ * What this process holds: descriptors, file watches (they share one descriptor), handles. Requests
+ * in flight are the test runner's.
+ */
+function held(): {
+  readonly descriptors: number;
+  readonly watches: number;
+  readonly handles: readonly string[];
+} {
   const descriptors = readdirSync('/proc/self/fd');
   const watches = descriptors.flatMap((fd) => {
     try {
@@ -550,7 +681,9 @@ function held(): { readonly descriptors: number; readonly watches: number; reado
       return []; // the one that listed the folder
     }
   }).length;
-  const handles = process.getActiveResourcesInfo().filter((kind) => !['FSReqCallback', 'Immediate', 'Timeout'].includes(kind));
+  const handles = process
+    .getActiveResourcesInfo()
+    .filter((kind) => !['FSReqCallback', 'Immediate', 'Timeout'].includes(kind));
   return { descriptors: descriptors.length, watches, handles: handles.sort() };
 }
 
@@ -588,9 +721,14 @@ describe('a supervisor that is older than its client', () => {
         limits: {},
         lease,
       };
-      const refused = { kind: 'unimplemented', message: expect.stringContaining('version 0.0.1) lacks the capability') };
+      const refused = {
+        kind: 'unimplemented',
+        message: expect.stringContaining('version 0.0.1) lacks the capability'),
+      };
       await expect(runtime.start(asked)).rejects.toMatchObject(refused);
-      await expect(runtime.renew(new Map([[asked.containerId, lease]]))).rejects.toMatchObject(refused);
+      await expect(runtime.renew(new Map([[asked.containerId, lease]]))).rejects.toMatchObject(
+        refused,
+      );
     } finally {
       await runtime.close();
       await new Promise<void>((resolve) => server.close(() => resolve()));

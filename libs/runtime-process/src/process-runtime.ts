@@ -40,9 +40,15 @@ import { EXEC_TTY, LEASES, type SupervisorSettings } from './wire/messages.js';
 
 /** Needs of {@link openProcessRuntime}. */
 export interface ProcessRuntimeOptions {
-  /** Absolute path of the runtime's own directory; made with mode 0700 when missing. One supervisor serves it. */
+  /**
+   * Absolute path of the runtime's own directory; made with mode 0700 when missing. One supervisor
+   * serves it.
+   */
   readonly directory: string;
-  /** Command that calls `runSupervisor`, such as `[process.execPath, '/opt/cloudless/agent.js', 'supervisor']`. Two arguments are added to it. */
+  /**
+   * Command that calls `runSupervisor`, such as `[process.execPath, '/opt/cloudless/agent.js',
+   * 'supervisor']`. Two arguments are added to it.
+   */
   readonly supervisorCommand: readonly string[];
   readonly clock: Clock;
   readonly random: Random;
@@ -53,10 +59,16 @@ export interface ProcessRuntimeOptions {
   readonly address?: string;
   /** PATH of containers that set none. Default the usual system folders. */
   readonly path?: string;
-  /** Log files kept per container, 2 or more, and the size in bytes at which a new one begins. Default 4 of 4 MiB. */
+  /**
+   * Log files kept per container, 2 or more, and the size in bytes at which a new one begins.
+   * Default 4 of 4 MiB.
+   */
   readonly logFiles?: number;
   readonly logFileBytes?: number;
-  /** The supervisor ends by itself after this many milliseconds without a client and a running container. Default 30 000. */
+  /**
+   * The supervisor ends by itself after this many milliseconds without a client and a running
+   * container. Default 30 000.
+   */
   readonly idleMs?: number;
 }
 
@@ -65,29 +77,43 @@ export interface ProcessRuntime extends ContainerRuntime {
   /** Process id of the supervisor; starts one when none lives. */
   supervisorPid(): Promise<number>;
   /**
-   * Stops every container, ends the supervisor and closes: no process is left behind. The records and logs stay, and a
-   * runtime opened later finds them.
+   * Stops every container, ends the supervisor and closes: no process is left behind. The records
+   * and logs stay, and a runtime opened later finds them.
    * @param graceMs - Between SIGTERM and SIGKILL. Default 0: at once.
    */
   shutdown(graceMs?: number): Promise<void>;
 }
 
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
-/** A supervisor that died is replaced at once; one that dies again and again, or cannot be started, ever more slowly. */
+/**
+ * A supervisor that died is replaced at once; one that dies again and again, or cannot be started,
+ * ever more slowly.
+ */
 const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
 const SHUTDOWN_POLL_MS = 2;
 const MAX_SHUTDOWNS = 3;
 
 /**
  * Opens the process runtime of a directory: connects to its supervisor, or starts one.
- * @throws kind `precondition` when others can get at the directory or an incompatible supervisor lives, `unavailable` when
- *   no supervisor can be started, `invalid` for wrong options.
+ * @throws kind `precondition` when others can get at the directory or an incompatible supervisor
+ *   lives, `unavailable` when no supervisor can be started, `invalid` for wrong options.
  */
 export async function openProcessRuntime(options: ProcessRuntimeOptions): Promise<ProcessRuntime> {
-  const { portRange = { from: 20_000, to: 29_999 }, logFiles = 4, logFileBytes = 4 * 1024 * 1024 } = options;
-  if (!path.isAbsolute(options.directory)) throw new CloudlessError('invalid', 'directory: must be an absolute path');
+  const {
+    portRange = { from: 20_000, to: 29_999 },
+    logFiles = 4,
+    logFileBytes = 4 * 1024 * 1024,
+  } = options;
+  if (!path.isAbsolute(options.directory))
+    throw new CloudlessError('invalid', 'directory: must be an absolute path');
   const { from, to } = portRange;
-  if (!(Number.isInteger(from) && Number.isInteger(to) && 1 <= from && from <= to && to <= 65_535)) {
+  if (!(
+    Number.isInteger(from) &&
+    Number.isInteger(to) &&
+    1 <= from &&
+    from <= to &&
+    to <= 65_535
+  )) {
     throw new CloudlessError('invalid', 'portRange: must be two ports in order');
   }
   if (!(logFiles >= 2 && logFileBytes >= 1))
@@ -108,7 +134,10 @@ export async function openProcessRuntime(options: ProcessRuntimeOptions): Promis
 function makePrivate(directory: string): void {
   if (makeDirectorySync(directory, 0o700) !== undefined) chmodSync(directory, 0o700);
   if ((statSync(directory).mode & 0o077) !== 0) {
-    throw new CloudlessError('precondition', `directory ${directory} is open to others: make it private (chmod 700)`);
+    throw new CloudlessError(
+      'precondition',
+      `directory ${directory} is open to others: make it private (chmod 700)`,
+    );
   }
 }
 
@@ -135,7 +164,10 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   capabilities(): readonly string[] {
-    return ['runtime.process', ...[LEASES, EXEC_TTY].filter((name) => this.supervisorCan.includes(name))];
+    return [
+      'runtime.process',
+      ...[LEASES, EXEC_TTY].filter((name) => this.supervisorCan.includes(name)),
+    ];
   }
 
   async supervisorPid(): Promise<number> {
@@ -158,13 +190,17 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
-    return statusOf(await (await this.connection()).request({ type: 'stop', containerId, graceMs }));
+    return statusOf(
+      await (await this.connection()).request({ type: 'stop', containerId, graceMs }),
+    );
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
     const { connection, waitedMs } = await this.connectionFor();
     checkLeases(connection);
-    const left = [...leases].map(([id, lease]) => [id, lease === undefined ? null : leftOf(lease, waitedMs)] as const);
+    const left = [...leases].map(
+      ([id, lease]) => [id, lease === undefined ? null : leftOf(lease, waitedMs)] as const,
+    );
     await connection.request({ type: 'renew', leases: left });
   }
 
@@ -184,24 +220,40 @@ class SupervisedRuntime implements ProcessRuntime {
     return eachLine(this.logBatches(containerId, request, signal));
   }
 
-  async *logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
+  async *logBatches(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<LogBatch> {
     const connection = await this.connection();
     const { phase } = statusOf(await connection.request({ type: 'inspect', containerId }));
     if (phase === 'exited') await connection.drained(containerId);
     const directory = layout.log(layout.container(this.options.directory, containerId));
     const stop = eitherSignal(signal, this.closing.signal);
     try {
-      yield* readLog({ directory, request, signal: stop.signal, drained: () => this.drained(containerId) });
+      yield* readLog({
+        directory,
+        request,
+        signal: stop.signal,
+        drained: () => this.drained(containerId),
+      });
     } finally {
       stop.release();
     }
     if (this.closing.signal.aborted && !signal.aborted) throw gone();
   }
 
-  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+  async *exec(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<ExecEvent> {
     await this.connection();
     const { directory } = this.options;
-    yield* withStartFailure(request, execOver(directory, this.settings, containerId, request, signal));
+    yield* withStartFailure(
+      request,
+      execOver(directory, this.settings, containerId, request, signal),
+    );
   }
 
   async close(): Promise<void> {
@@ -227,13 +279,17 @@ class SupervisedRuntime implements ProcessRuntime {
         continue;
       }
       await this.close();
-      while (startToken !== undefined && isAlive(pid, startToken)) await sleep(this.options.clock, SHUTDOWN_POLL_MS);
+      while (startToken !== undefined && isAlive(pid, startToken))
+        await sleep(this.options.clock, SHUTDOWN_POLL_MS);
       return;
     }
   }
 
   /** For what counts from when it was asked for: a new supervisor may be long in coming. */
-  private async connectionFor(): Promise<{ readonly connection: Connection; readonly waitedMs: number }> {
+  private async connectionFor(): Promise<{
+    readonly connection: Connection;
+    readonly waitedMs: number;
+  }> {
     const { clock } = this.options;
     const askedAt = clock.now();
     const connection = await this.connection();
@@ -258,8 +314,15 @@ class SupervisedRuntime implements ProcessRuntime {
     try {
       let lost = (): void => undefined;
       const open = (): Promise<Connection> =>
-        Connection.open(directory, this.settings, { onEvent: (event) => this.onEvent(event), onClose: () => lost() });
-      const connection = await connectOrStart(open, { directory, supervisorCommand, idleMs, clock }, this.closing.signal);
+        Connection.open(directory, this.settings, {
+          onEvent: (event) => this.onEvent(event),
+          onClose: () => lost(),
+        });
+      const connection = await connectOrStart(
+        open,
+        { directory, supervisorCommand, idleMs, clock },
+        this.closing.signal,
+      );
       lost = () => this.lost();
       if (!connection.isOpen) throw gone();
       this.keeper.set((await connection.request({ type: 'list' })).items);
@@ -271,7 +334,10 @@ class SupervisedRuntime implements ProcessRuntime {
     }
   }
 
-  /** The supervisor went away: who listens must list anew, and a new one must come, as containers wait for it. */
+  /**
+   * The supervisor went away: who listens must list anew, and a new one must come, as containers
+   * wait for it.
+   */
   private lost(): void {
     this.connecting = undefined;
     this.failListeners();
@@ -291,7 +357,11 @@ class SupervisedRuntime implements ProcessRuntime {
         this.failures += 1;
         log.warn('supervisor not reached', errorFields(reason));
       }
-      await sleep(clock, backoffDelayMs(RECONNECT, this.failures, random), this.closing.signal).catch(() => undefined);
+      await sleep(
+        clock,
+        backoffDelayMs(RECONNECT, this.failures, random),
+        this.closing.signal,
+      ).catch(() => undefined);
     }
   }
 
@@ -332,6 +402,7 @@ function leftOf(lease: ContainerLease, waitedMs: number): ContainerLease {
 }
 
 function statusOf({ status }: Answer): ContainerStatus {
-  if (status === undefined) throw new CloudlessError('internal', 'the supervisor answered without a status');
+  if (status === undefined)
+    throw new CloudlessError('internal', 'the supervisor answered without a status');
   return status;
 }

@@ -1,10 +1,28 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { ContainerId } from '@cloudless/base';
 import type { ContainerLease, ContainerStatus } from '@cloudless/runtime';
-import { aScript, endOfContainer, killSupervisor, leaveWithoutSupervisor } from './testing/container-calls.js';
-import { openRealMachine, SUPERVISOR_COMMAND, until, type RealMachine } from './testing/real-machine.js';
+import {
+  aScript,
+  endOfContainer,
+  killSupervisor,
+  leaveWithoutSupervisor,
+} from './testing/container-calls.js';
+import {
+  openRealMachine,
+  SUPERVISOR_COMMAND,
+  until,
+  type RealMachine,
+} from './testing/real-machine.js';
 import { isAlive, startTokenOf } from './system/process-identity.js';
 
 let machine: RealMachine;
@@ -29,7 +47,8 @@ const pidIn = async (name: string): Promise<number> => {
  * A process that writes its id to a file and stays, in a session of its own, with an empty
  * environment.
  */
-const escapee = (name: string): string => `setsid env -i sh -c 'echo $$ > ${scratch}/${name}; exec sleep 3600'`;
+const escapee = (name: string): string =>
+  `setsid env -i sh -c 'echo $$ > ${scratch}/${name}; exec sleep 3600'`;
 /** Supervisor and guards of the machine, by their arguments. */
 const servants = (kind = ''): readonly number[] =>
   readdirSync('/proc').flatMap((entry) => {
@@ -51,22 +70,30 @@ describe('exit codes outlive the supervisor', () => {
     { name: 'an exit code', ending: 'exit 3', exitCode: 3, reason: 'exit code 3' },
     { name: 'success', ending: 'exit 0', exitCode: 0, reason: 'completed' },
     { name: 'a signal', ending: 'kill -9 $$', exitCode: 137, reason: 'killed by SIGKILL' },
-  ])('the next supervisor knows $name of a process that it adopted', async ({ ending, exitCode, reason }) => {
-    const { containerId } = await machine.runtime.start(aScript(`${waitsAtGate()}; ${ending}`));
-    await killSupervisor(machine);
-    await machine.runtime.list();
-    const end = endOfContainer(machine.runtime, containerId);
-    readyAt(gate());
-    expect(await end).toMatchObject({ phase: 'exited', exitCode, reason });
-  });
+  ])(
+    'the next supervisor knows $name of a process that it adopted',
+    async ({ ending, exitCode, reason }) => {
+      const { containerId } = await machine.runtime.start(aScript(`${waitsAtGate()}; ${ending}`));
+      await killSupervisor(machine);
+      await machine.runtime.list();
+      const end = endOfContainer(machine.runtime, containerId);
+      readyAt(gate());
+      expect(await end).toMatchObject({ phase: 'exited', exitCode, reason });
+    },
+  );
 
   it('the next supervisor knows the exit code of a process that ended while no supervisor lived', async () => {
-    const { containerId, pid = 0 } = await machine.runtime.start(aScript(`${waitsAtGate()}; exit 42`));
+    const { containerId, pid = 0 } = await machine.runtime.start(
+      aScript(`${waitsAtGate()}; exit 42`),
+    );
     const token = startTokenOf(pid) ?? '';
     await leaveWithoutSupervisor(machine);
     readyAt(gate());
     await until(() => !isAlive(pid, token));
-    expect(await endOfContainer(await machine.reopen(), containerId)).toMatchObject({ exitCode: 42, reason: 'exit code 42' });
+    expect(await endOfContainer(await machine.reopen(), containerId)).toMatchObject({
+      exitCode: 42,
+      reason: 'exit code 42',
+    });
   });
 
   it('a process whose guard was killed is reported as running until it ends, then with an unknown exit code', async () => {
@@ -80,20 +107,31 @@ describe('exit codes outlive the supervisor', () => {
     await until(() => guards.every((guard) => startTokenOf(guard) === undefined));
     expect(await machine.runtime.list()).toMatchObject([{ phase: 'running', pid }]);
     readyAt(gate());
-    expect(await end).toMatchObject({ exitCode: -1, reason: 'ended while nobody could see its exit code' });
+    expect(await end).toMatchObject({
+      exitCode: -1,
+      reason: 'ended while nobody could see its exit code',
+    });
   });
 
   it('a process whose guard stands still is found ended, and stops when it is told to', async () => {
     const asked = [aScript(waitsAtGate()), aScript('exec sleep 3600')];
-    const [gone, stopped] = await Promise.all(asked.map((request) => machine.runtime.start(request)));
+    const [gone, stopped] = await Promise.all(
+      asked.map((request) => machine.runtime.start(request)),
+    );
     // Until a program begins its process still has the arguments of its guard.
     await until(() => servants('cloudless-guard').length === 2);
     const guards = servants('cloudless-guard');
     const end = endOfContainer(machine.runtime, gone!.containerId);
     for (const guard of guards) process.kill(guard, 'SIGSTOP');
     readyAt(gate());
-    expect(await end).toMatchObject({ exitCode: -1, reason: 'ended while nobody could see its exit code' });
-    expect(await machine.runtime.stop(stopped!.containerId, 0)).toMatchObject({ phase: 'exited', exitCode: -1 });
+    expect(await end).toMatchObject({
+      exitCode: -1,
+      reason: 'ended while nobody could see its exit code',
+    });
+    expect(await machine.runtime.stop(stopped!.containerId, 0)).toMatchObject({
+      phase: 'exited',
+      exitCode: -1,
+    });
     await until(() => guards.every((guard) => startTokenOf(guard) === undefined));
   });
 
@@ -109,13 +147,21 @@ describe('exit codes outlive the supervisor', () => {
       UNICODE: 'Á È ü 日本 \u0081',
       EMPTY: '',
     };
-    const { containerId } = await machine.runtime.start(aScript('', { command: ['env', '-0'], env }));
+    const { containerId } = await machine.runtime.start(
+      aScript('', { command: ['env', '-0'], env }),
+    );
     await endOfContainer(machine.runtime, containerId);
     let text = '';
-    for await (const line of machine.runtime.logs(containerId, { follow: true }, new AbortController().signal)) {
+    for await (const line of machine.runtime.logs(
+      containerId,
+      { follow: true },
+      new AbortController().signal,
+    )) {
       text += `${Buffer.from(line.text).toString()}\n`;
     }
-    const seen = Object.fromEntries(text.split('\0').map((entry) => entry.split(/=(.*)/s).slice(0, 2) as [string, string]));
+    const seen = Object.fromEntries(
+      text.split('\0').map((entry) => entry.split(/=(.*)/s).slice(0, 2) as [string, string]),
+    );
     expect(seen).toMatchObject(env);
     const own = [...Object.keys(env), 'PATH', 'HOME', 'CLOUDLESS_CONTAINER_ID'].sort();
     expect(
@@ -133,7 +179,8 @@ describe('exit codes outlive the supervisor', () => {
     const kinds = new Map<string, string[]>(asked.map(({ containerId }) => [containerId, []]));
     for await (const { kind, status } of events) {
       kinds.get(status.containerId)?.push(`${kind} ${status.phase}`);
-      if ([...kinds.values()].every((told) => told.some((each) => each.startsWith('exited')))) break;
+      if ([...kinds.values()].every((told) => told.some((each) => each.startsWith('exited'))))
+        break;
     }
     leave.abort();
     for (const told of kinds.values()) expect(told).toEqual(['started running', 'exited exited']);
@@ -142,7 +189,10 @@ describe('exit codes outlive the supervisor', () => {
   it('a process leads a session of its own and takes SIGINT as usual', async () => {
     const script = `echo $$ $(cut -d' ' -f6 /proc/$$/stat) > ${scratch}/ids.new; mv ${scratch}/ids.new ${scratch}/ids; kill -INT $$; exit 1`;
     const { containerId } = await machine.runtime.start(aScript(script));
-    expect(await endOfContainer(machine.runtime, containerId)).toMatchObject({ exitCode: 130, reason: 'killed by SIGINT' });
+    expect(await endOfContainer(machine.runtime, containerId)).toMatchObject({
+      exitCode: 130,
+      reason: 'killed by SIGINT',
+    });
     const [pid, session] = readFileSync(path.join(scratch, 'ids'), 'utf8').trim().split(' ');
     expect(session).toBe(pid);
   });
@@ -151,7 +201,8 @@ describe('exit codes outlive the supervisor', () => {
 describe('an exclusive process whose supervisor and agent are dead', () => {
   /** Longer than any start takes; a test shortens the lease once everything is in place. */
   const LONG: ContainerLease = { leaseMs: 600_000, graceMs: 0 };
-  const startExclusive = (script: string): Promise<ContainerStatus> => machine.runtime.start(aScript(script, { lease: LONG }));
+  const startExclusive = (script: string): Promise<ContainerStatus> =>
+    machine.runtime.start(aScript(script, { lease: LONG }));
   const renew = (lease: ContainerLease, ...ids: readonly ContainerId[]): Promise<void> =>
     machine.runtime.renew(new Map(ids.map((id) => [id, lease])));
   /** Expires soon; SIGKILL never follows within a test. */
@@ -188,7 +239,10 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     await until(() => !isAlive(pid, token));
     await until(() => servants().length === 0);
     const again = await machine.reopen();
-    expect(await endOfContainer(again, containerId)).toMatchObject({ exitCode: 143, leaseEnded: true });
+    expect(await endOfContainer(again, containerId)).toMatchObject({
+      exitCode: 143,
+      leaseEnded: true,
+    });
   });
 
   it('ends when its lease expires while the supervisor is stopped by a signal', async () => {
@@ -263,7 +317,9 @@ describe.each([
 
   it('does not outlive its main process when it only cleaned its environment', async () => {
     const { containerId } = await machine.runtime.start(
-      aScript(`env -i sh -c 'echo $$ > ${scratch}/child; exec sleep 3600' & ${waitsAtGate()}; exit 1`),
+      aScript(
+        `env -i sh -c 'echo $$ > ${scratch}/child; exec sleep 3600' & ${waitsAtGate()}; exit 1`,
+      ),
     );
     const child = await pidIn('child');
     readyAt(gate());
@@ -275,7 +331,9 @@ describe.each([
     const { runtime } = machine;
     const { containerId } = await runtime.start(aScript('exec sleep 3600'));
     const command = ['/bin/sh', '-c', `${escapee('child')} & wait`];
-    const running = runtime.exec(containerId, { command }, new AbortController().signal)[Symbol.asyncIterator]();
+    const running = runtime
+      .exec(containerId, { command }, new AbortController().signal)
+      [Symbol.asyncIterator]();
     const first = running.next().catch(() => undefined);
     const child = await pidIn('child');
     await runtime.stop(containerId, 0);
@@ -297,14 +355,17 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
    * Only a cgroup tells where it came from: where there are none it is not found, and
    * docs/limits.md says so.
    */
-  const hasCgroup = (pid: number): boolean => readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes('/cloudless-');
+  const hasCgroup = (pid: number): boolean =>
+    readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes('/cloudless-');
   const daemon = (): string => `( ${escapee('daemon')} & )`;
   beforeEach(async () => {
     machine = await openRealMachine();
   });
 
   it('does not outlive its container, which ends by itself', async () => {
-    const { containerId, pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
+    const { containerId, pid = 0 } = await machine.runtime.start(
+      aScript(`${daemon()}; ${waitsAtGate()}`),
+    );
     const pidOfDaemon = await pidIn('daemon');
     const isHeld = hasCgroup(pid);
     readyAt(gate());
@@ -318,7 +379,11 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     const { containerId, pid = 0 } = await runtime.start(aScript('exec sleep 3600'));
     const isHeld = hasCgroup(pid);
     // The end of a command kills its process group, which the daemon leaves only when it begins.
-    const command = ['/bin/sh', '-c', `${daemon()}; until [ -s ${scratch}/daemon ]; do sleep 0.01; done`];
+    const command = [
+      '/bin/sh',
+      '-c',
+      `${daemon()}; until [ -s ${scratch}/daemon ]; do sleep 0.01; done`,
+    ];
     for await (const _ of runtime.exec(containerId, { command }, new AbortController().signal));
     const pidOfDaemon = await pidIn('daemon');
     await runtime.stop(containerId, 0);

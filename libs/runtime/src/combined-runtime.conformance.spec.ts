@@ -1,14 +1,20 @@
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { combineRuntimes } from './combined-runtime.js';
-import { describeContainerRuntime, type RuntimeHarness, type RuntimeMachine } from './conformance/index.js';
+import {
+  describeContainerRuntime,
+  type RuntimeHarness,
+  type RuntimeMachine,
+} from './conformance/index.js';
 import { LateRuntime } from './late-runtime.js';
 import { behaviourCommand, createFakeRuntime } from './testing/index.js';
 
 const capabilities = ['limits.cpu', 'limits.memory', 'disconnect.exclusive', 'exec.tty'];
 const late = { name: 'cri', version: 'late', capabilities: ['runtime.cri'] };
 
-/** Two fakes as one, the second opened late. `image` decides which of the two the suite works with. */
+/**
+ * Two fakes as one, the second opened late. `image` decides which of the two the suite works with.
+ */
 function harness(image?: string): RuntimeHarness {
   return {
     unknownCommand: ['no-such-executable'],
@@ -16,7 +22,10 @@ function harness(image?: string): RuntimeHarness {
     rotatingLines: 15_000,
     open: async (): Promise<RuntimeMachine> => {
       const clock = new ManualClock();
-      let processes = createFakeRuntime({ clock, capabilities: ['runtime.process', ...capabilities] });
+      let processes = createFakeRuntime({
+        clock,
+        capabilities: ['runtime.process', ...capabilities],
+      });
       let containers = createFakeRuntime({ clock, capabilities: ['runtime.cri', ...capabilities] });
       const { machine } = image === undefined ? processes : containers;
       machine.removeExecutable('no-such-executable');
@@ -58,7 +67,8 @@ function harness(image?: string): RuntimeHarness {
         dispose: async () => {
           await runtime.close();
           await settle();
-          for (const status of machine.statuses()) if (status.phase === 'running') machine.exit(status.containerId, 0);
+          for (const status of machine.statuses())
+            if (status.phase === 'running') machine.exit(status.containerId, 0);
           expect(clock.pendingTimers).toBe(0);
         },
       };

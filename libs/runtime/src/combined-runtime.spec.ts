@@ -1,11 +1,19 @@
-import { CloudlessError, createSeededRandom, randomHex, silentLog, toContainerId, type ContainerId } from '@cloudless/base';
+import {
+  CloudlessError,
+  createSeededRandom,
+  randomHex,
+  silentLog,
+  toContainerId,
+  type ContainerId,
+} from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { combineRuntimes, type CombinedRuntime } from './combined-runtime.js';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from './container-runtime.js';
 import { createFakeRuntime, type FakeRuntime } from './testing/index.js';
 
 const random = createSeededRandom(5);
-const away = (): CloudlessError => new CloudlessError('unavailable', 'no container runtime answers');
+const away = (): CloudlessError =>
+  new CloudlessError('unavailable', 'no container runtime answers');
 
 /** A runtime that can go away and come back, with what runs on it. */
 class Absent {
@@ -42,8 +50,12 @@ let events: ContainerEvent[];
 
 beforeEach(() => {
   clock = new ManualClock();
-  processes = new Absent(createFakeRuntime({ clock, capabilities: ['runtime.process', 'exec.tty'] }));
-  containers = new Absent(createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty', 'limits.memory'] }));
+  processes = new Absent(
+    createFakeRuntime({ clock, capabilities: ['runtime.process', 'exec.tty'] }),
+  );
+  containers = new Absent(
+    createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty', 'limits.memory'] }),
+  );
   runtime = combineRuntimes({
     processes: processes.runtime,
     containers: containers.runtime,
@@ -83,19 +95,30 @@ const listen = async (): Promise<void> => {
   await settle();
   events = [];
 };
-const seen = (): readonly unknown[] => events.map(({ kind, status }) => [kind, status.containerId, status.reason]);
+const seen = (): readonly unknown[] =>
+  events.map(({ kind, status }) => [kind, status.containerId, status.reason]);
 
 it('sends images to the one runtime and everything else to the other, and can what either can', async () => {
   const image = await start('nginx');
   const process = await start();
   expect((await containers.fake.list()).map(({ containerId }) => containerId)).toEqual([image]);
   expect((await processes.fake.list()).map(({ containerId }) => containerId)).toEqual([process]);
-  expect((await runtime.list()).map(({ containerId, runtime: name }) => [name, containerId])).toEqual([
+  expect(
+    (await runtime.list()).map(({ containerId, runtime: name }) => [name, containerId]),
+  ).toEqual([
     ['process', process],
     ['cri', image],
   ]);
-  expect(runtime.capabilities()).toEqual(['runtime.process', 'exec.tty', 'runtime.cri', 'limits.memory']);
-  expect([runtime.name, await runtime.version()]).toEqual(['process+cri', 'process fake, cri fake']);
+  expect(runtime.capabilities()).toEqual([
+    'runtime.process',
+    'exec.tty',
+    'runtime.cri',
+    'limits.memory',
+  ]);
+  expect([runtime.name, await runtime.version()]).toEqual([
+    'process+cri',
+    'process fake, cri fake',
+  ]);
 });
 
 it('finds what another instance has started', async () => {
@@ -136,7 +159,11 @@ it.each([
         [Symbol.asyncIterator]()
         .next(),
   ],
-  ['logs', (id: ContainerId) => runtime.logs(id, { follow: false }, stop.signal)[Symbol.asyncIterator]().next()],
+  [
+    'logs',
+    (id: ContainerId) =>
+      runtime.logs(id, { follow: false }, stop.signal)[Symbol.asyncIterator]().next(),
+  ],
 ] as const)('%s: an unknown id is unknown only when both have said so', async (_, call) => {
   const unknown = aRequest().containerId;
   await expect(call(unknown)).rejects.toMatchObject({ kind: 'notFound' });
@@ -147,7 +174,9 @@ it.each([
 it('refuses an id that the other one has', async () => {
   const request = aRequest();
   await runtime.start(request);
-  await expect(runtime.start({ ...request, image: 'nginx' })).rejects.toMatchObject({ kind: 'exists' });
+  await expect(runtime.start({ ...request, image: 'nginx' })).rejects.toMatchObject({
+    kind: 'exists',
+  });
 });
 
 it('lists nothing as long as one of the two was never seen: its containers would be taken for lost', async () => {
@@ -176,7 +205,9 @@ describe('while the containers are away', () => {
       [other, 'running'],
     ]);
     await expect(runtime.stop(image, 0)).rejects.toMatchObject({ kind: 'unavailable' });
-    await expect(runtime.start(aRequest({ image: 'nginx' }))).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(runtime.start(aRequest({ image: 'nginx' }))).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
     processes.fake.machine.exit(process, 3);
     await settle();
     expect(seen()).toEqual([['exited', process, 'exit code 3']]);
@@ -205,7 +236,11 @@ describe('while the containers are away', () => {
     containers.isAway = false;
     await clock.advance(60_000);
     expect(seen()).toEqual([['exited', vanished, 'lost: the runtime does not know it any more']]);
-    expect((await runtime.list()).map(({ containerId }) => containerId)).toEqual([process, image, same]);
+    expect((await runtime.list()).map(({ containerId }) => containerId)).toEqual([
+      process,
+      image,
+      same,
+    ]);
     events = [];
     machine.exit(same, 1);
     await settle();
@@ -229,7 +264,9 @@ it('tells nothing of what was there before, and all that comes after', async () 
   await runtime.list();
   await settle();
   containers.fake.machine.exit(containerId, 3);
-  expect(await stream.next()).toMatchObject({ value: { kind: 'exited', status: { containerId, exitCode: 3, runtime: 'cri' } } });
+  expect(await stream.next()).toMatchObject({
+    value: { kind: 'exited', status: { containerId, exitCode: 3, runtime: 'cri' } },
+  });
 });
 
 it('loses no exit that comes before anybody has seen a list', async () => {
@@ -249,5 +286,7 @@ it('letGo leaves both runtimes open', async () => {
   const image = await start('nginx');
   runtime.letGo();
   expect(await containers.fake.stop(image, 0)).toMatchObject({ phase: 'exited' });
-  await expect(runtime.events(stop.signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject({ kind: 'unavailable' });
+  await expect(runtime.events(stop.signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+    kind: 'unavailable',
+  });
 });

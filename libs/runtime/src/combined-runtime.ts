@@ -46,9 +46,11 @@ const STUCK_MS = 2_000;
 const AWAY: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
 
 /**
- * Two runtimes as one: images go to one of them, everything else to the other. When one is away, or does not answer for 2 s, the
- * other works on: what the one had is listed as it was last seen, calls about it fail with kind `unavailable`, and when it is back,
- * what changed meanwhile comes as events. So `events` does not end when a part goes away; and `list` fails only as long as a part has never been seen.
+ * Two runtimes as one: images go to one of them, everything else to the other. When one is away, or
+ * does not answer for 2 s, the other works on: what the one had is listed as it was last seen,
+ * calls about it fail with kind `unavailable`, and when it is back, what changed meanwhile comes as
+ * events. So `events` does not end when a part goes away; and `list` fails only as long as a part
+ * has never been seen.
  */
 export function combineRuntimes(options: CombinedRuntimeOptions): CombinedRuntime {
   return new TwoRuntimes(options);
@@ -85,7 +87,9 @@ class TwoRuntimes implements CombinedRuntime {
   }
 
   async version(): Promise<string> {
-    const versions = await Promise.all(this.parts.map(async ({ runtime }) => `${runtime.name} ${await runtime.version()}`));
+    const versions = await Promise.all(
+      this.parts.map(async ({ runtime }) => `${runtime.name} ${await runtime.version()}`),
+    );
     return versions.join(', ');
   }
 
@@ -93,7 +97,11 @@ class TwoRuntimes implements CombinedRuntime {
     return [...new Set(this.parts.flatMap(({ runtime }) => runtime.capabilities()))];
   }
 
-  prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void> {
+  prepare(
+    request: ContainerRequest,
+    progress: (step: StartProgress) => void,
+    signal: StopSignal,
+  ): Promise<void> {
     return this.partFor(request).runtime.prepare(request, progress, signal);
   }
 
@@ -142,15 +150,27 @@ class TwoRuntimes implements CombinedRuntime {
     return events;
   }
 
-  async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
+  async *logs(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<LogLine> {
     yield* (await this.partOf(containerId)).runtime.logs(containerId, request, signal);
   }
 
-  async *logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
+  async *logBatches(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<LogBatch> {
     yield* (await this.partOf(containerId)).runtime.logBatches(containerId, request, signal);
   }
 
-  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+  async *exec(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<ExecEvent> {
     yield* (await this.partOf(containerId)).runtime.exec(containerId, request, signal);
   }
 
@@ -169,7 +189,10 @@ class TwoRuntimes implements CombinedRuntime {
     return image === undefined ? processes : containers;
   }
 
-  /** @throws kind `unavailable` when it may be one of a part that is away. One that nobody has is for the processes to refuse. */
+  /**
+   * @throws kind `unavailable` when it may be one of a part that is away. One that nobody has is
+   * for the processes to refuse.
+   */
   private async partOf(containerId: ContainerId): Promise<Part> {
     const seen = this.parts.find(({ known }) => known.has(containerId));
     if (seen !== undefined) return seen;

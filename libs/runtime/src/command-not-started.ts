@@ -32,7 +32,11 @@ export async function* withStartFailure(
   } catch (reason) {
     if (!(reason instanceof CommandNotStartedError)) throw reason;
     const line = `${reason.message}${tty === undefined ? '\n' : '\r\n'}`;
-    yield { kind: 'output', stream: tty === undefined ? 'stderr' : 'stdout', data: new TextEncoder().encode(line) };
+    yield {
+      kind: 'output',
+      stream: tty === undefined ? 'stderr' : 'stdout',
+      data: new TextEncoder().encode(line),
+    };
     yield { kind: 'exited', exitCode: reason.exitCode };
   }
 }

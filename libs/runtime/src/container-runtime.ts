@@ -4,7 +4,10 @@ import type { ContainerId, StopSignal } from '@cloudless/base';
 export interface PortRequest {
   /** DNS label, unique in the container. */
   readonly name: string;
-  /** The number the user declared, 1 to 65535. A runtime with its own network per container listens there. */
+  /**
+   * The number the user declared, 1 to 65535. A runtime with its own network per container listens
+   * there.
+   */
   readonly port: number;
   readonly protocol: 'tcp' | 'udp';
   /** Fixed port of the machine that leads here. Needs capability `ports.host`. */
@@ -22,12 +25,23 @@ export interface VolumeRequest {
   readonly mountPath: string;
   readonly readOnly: boolean;
   readonly source:
-    /** Empty for the first container of its group, then as the one before left it; goes with the last of the group. */
+    /**
+     * Empty for the first container of its group, then as the one before left it; goes with the
+     * last of the group.
+     */
     | { readonly kind: 'emptyDir'; readonly memory?: MemoryRequest }
     /** What is there on the machine. Needs capability `volumes.hostpath`. */
     | { readonly kind: 'hostPath'; readonly path: string }
-    /** Kept on the machine under these names until somebody removes it; made when missing. Each part is a DNS label. */
-    | { readonly kind: 'named'; readonly namespace: string; readonly workload: string; readonly name: string };
+    /**
+     * Kept on the machine under these names until somebody removes it; made when missing. Each part
+     * is a DNS label.
+     */
+    | {
+        readonly kind: 'named';
+        readonly namespace: string;
+        readonly workload: string;
+        readonly name: string;
+      };
 }
 
 /**
@@ -39,13 +53,18 @@ export interface MemoryRequest {
   readonly sizeBytes?: number;
 }
 
-/** Profiles of seccomp and AppArmor: the runtime's own, none, or one that the machine has (a path, or a name for AppArmor). */
+/**
+ * Profiles of seccomp and AppArmor: the runtime's own, none, or one that the machine has (a path,
+ * or a name for AppArmor).
+ */
 export type SecurityProfile =
   | { readonly kind: 'runtimeDefault' }
   | { readonly kind: 'unconfined' }
   | { readonly kind: 'localhost'; readonly reference: string };
 
-/** Privileges of a container. What is absent is the runtime's least: see the README of the runtime. */
+/**
+ * Privileges of a container. What is absent is the runtime's least: see the README of the runtime.
+ */
 export interface SecurityRequest {
   readonly runAsNonRoot?: boolean;
   readonly runAsUser?: number;
@@ -71,7 +90,12 @@ export interface SecurityRequest {
   /** Needs capability `security.apparmor`. */
   readonly apparmor?: SecurityProfile;
   /** Needs capability `security.selinux`. */
-  readonly selinux?: { readonly user: string; readonly role: string; readonly type: string; readonly level: string };
+  readonly selinux?: {
+    readonly user: string;
+    readonly role: string;
+    readonly type: string;
+    readonly level: string;
+  };
   /** Needs capability `security.privileged`. */
   readonly privileged?: boolean;
   /** Default true. */
@@ -122,14 +146,27 @@ export interface UlimitRequest {
 /** What a start is busy with, for people who wait. */
 export type StartProgress =
   | { readonly kind: 'pulling'; readonly image: string }
-  | { readonly kind: 'pulled'; readonly image: string; readonly tookMs: number; readonly sizeBytes?: number }
-  | { readonly kind: 'pullFailed'; readonly image: string; readonly tookMs: number; readonly reason: string };
+  | {
+      readonly kind: 'pulled';
+      readonly image: string;
+      readonly tookMs: number;
+      readonly sizeBytes?: number;
+    }
+  | {
+      readonly kind: 'pullFailed';
+      readonly image: string;
+      readonly tookMs: number;
+      readonly reason: string;
+    };
 
 /** What to run. Complete: nothing is looked up elsewhere. */
 export interface ContainerRequest {
   /** 64 hex digits, made by the caller, new for each start. */
   readonly containerId: ContainerId;
-  /** Who owns it; kept by the runtime and given back by `list`, so that an agent finds its own again. */
+  /**
+   * Who owns it; kept by the runtime and given back by `list`, so that an agent finds its own
+   * again.
+   */
   readonly labels: Readonly<Record<string, string>>;
   /** Image reference; absent for a plain process. */
   readonly image?: string;
@@ -137,18 +174,30 @@ export interface ContainerRequest {
   readonly command: readonly string[];
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Absolute path; absent means the runtime's default (a fresh directory of the container's own for processes). */
+  /**
+   * Absolute path; absent means the runtime's default (a fresh directory of the container's own for
+   * processes).
+   */
   readonly workingDir?: string;
   readonly ports: readonly PortRequest[];
-  /** Enforced limits; absent means none, of `pids` (processes and threads) the runtime's own. CPU in millicores, memory in bytes. */
-  readonly limits: { readonly cpuMillis?: number; readonly memoryBytes?: number; readonly pids?: number };
+  /**
+   * Enforced limits; absent means none, of `pids` (processes and threads) the runtime's own. CPU in
+   * millicores, memory in bytes.
+   */
+  readonly limits: {
+    readonly cpuMillis?: number;
+    readonly memoryBytes?: number;
+    readonly pids?: number;
+  };
   /**
    * Reserved resources: they decide how scarce CPU time is divided, and which container the kernel
    * ends when memory runs out. Runtimes without cgroups ignore them.
    */
   readonly requests?: { readonly cpuMillis?: number; readonly memoryBytes?: number };
   readonly imagePull?: PullPolicy;
-  /** Containers of one group, one after the other, share their empty directories: the replica's id. */
+  /**
+   * Containers of one group, one after the other, share their empty directories: the replica's id.
+   */
   readonly group?: string;
   readonly volumes?: readonly VolumeRequest[];
   readonly security?: SecurityRequest;
@@ -172,13 +221,17 @@ export interface ContainerRequest {
   readonly devices?: readonly DeviceRequest[];
   /** Platform of the image, such as `linux/amd64`. Needs capability `platform.<platform>`. */
   readonly imagePlatform?: string;
-  /** Ends the container unless it is renewed; absent: it runs without end. Needs capability `disconnect.exclusive`. */
+  /**
+   * Ends the container unless it is renewed; absent: it runs without end. Needs capability
+   * `disconnect.exclusive`.
+   */
   readonly lease?: ContainerLease;
 }
 
 /**
- * How long a container may run on without its caller: unless it is renewed within `leaseMs` it gets SIGTERM, and SIGKILL
- * `graceMs` later. The runtime itself sees to it, so it holds also when the caller was killed or stands still.
+ * How long a container may run on without its caller: unless it is renewed within `leaseMs` it gets
+ * SIGTERM, and SIGKILL `graceMs` later. The runtime itself sees to it, so it holds also when the
+ * caller was killed or stands still.
  */
 export interface ContainerLease {
   readonly leaseMs: number;
@@ -195,7 +248,9 @@ export interface ContainerEndpoint {
 /** `running`: its main process lives. `exited`: it ended; `exitCode` and `finishedAtMs` are set. */
 export type ContainerPhase = 'running' | 'exited';
 
-/** What the runtime knows about one container. Times are wall-clock milliseconds since the epoch. */
+/**
+ * What the runtime knows about one container. Times are wall-clock milliseconds since the epoch.
+ */
 export interface ContainerStatus {
   readonly containerId: ContainerId;
   readonly labels: Readonly<Record<string, string>>;
@@ -210,16 +265,28 @@ export interface ContainerStatus {
   readonly pid?: number;
   readonly startedAtMs: number;
   readonly finishedAtMs?: number;
-  /** 0 to 255; 128 + n when ended by signal n, as shells count; -1 when it ended while nobody could see its code. */
+  /**
+   * 0 to 255; 128 + n when ended by signal n, as shells count; -1 when it ended while nobody could
+   * see its code.
+   */
   readonly exitCode?: number;
-  /** One phrase for people: `completed`, `exit code 3`, `killed by SIGKILL`, `out of memory`, `lost with the machine`. */
+  /**
+   * One phrase for people: `completed`, `exit code 3`, `killed by SIGKILL`, `out of memory`, `lost
+   * with the machine`.
+   */
   readonly reason?: string;
   /** It was ended by the runtime because its lease was not renewed. */
   readonly leaseEnded?: true;
-  /** Its processes have a cgroup of their own, and a network namespace of their own: what statistics can be told apart. */
+  /**
+   * Its processes have a cgroup of their own, and a network namespace of their own: what statistics
+   * can be told apart.
+   */
   readonly ownCgroup?: true;
   readonly ownNetwork?: true;
-  /** Address in a network of its own while it runs: what it declares no port for is reached there too, from its machine. */
+  /**
+   * Address in a network of its own while it runs: what it declares no port for is reached there
+   * too, from its machine.
+   */
   readonly ip?: string;
   readonly endpoints: readonly ContainerEndpoint[];
 }
@@ -250,7 +317,10 @@ export interface LogLine {
   readonly stream: LogStream;
   /** When the runtime read it, wall-clock milliseconds since the epoch. */
   readonly timeMs: number;
-  /** Raw bytes: output need not be UTF-8. At most 16 KiB; a longer line is continued in the next entry with `partial`. */
+  /**
+   * Raw bytes: output need not be UTF-8. At most 16 KiB; a longer line is continued in the next
+   * entry with `partial`.
+   */
   readonly text: Uint8Array;
   /** The line goes on in the next entry of the same stream. */
   readonly partial: boolean;
@@ -293,8 +363,9 @@ export interface ExecRequest {
   /** All of its input. */
   readonly stdin?: Uint8Array;
   /**
-   * Its input as it comes, in place of `stdin`; taken only as fast as the command reads. When it ends, so does the command's
-   * input. When the command ends, or cannot be started, the iteration is left.
+   * Its input as it comes, in place of `stdin`; taken only as fast as the command reads. When it
+   * ends, so does the command's input. When the command ends, or cannot be started, the iteration
+   * is left.
    */
   readonly input?: AsyncIterable<ExecInput>;
   /** Variables beside those of the container, and in place of those with the same name. */
@@ -309,14 +380,19 @@ export interface TerminalSize {
   readonly rows: number;
 }
 
-/** One piece of what a command is sent. `end` of a terminal's input types the end-of-file character. */
+/**
+ * One piece of what a command is sent. `end` of a terminal's input types the end-of-file character.
+ */
 export type ExecInput =
   | { readonly kind: 'stdin'; readonly data: Uint8Array }
   | { readonly kind: 'end' }
   /** The terminal has another size; without a terminal it has no effect. */
   | ({ readonly kind: 'resize' } & TerminalSize);
 
-/** A command whose caller has gone gets SIGTERM and SIGHUP, and this many milliseconds later SIGKILL. */
+/**
+ * A command whose caller has gone gets SIGTERM and SIGHUP, and this many milliseconds later
+ * SIGKILL.
+ */
 export const EXEC_GRACE_MS = 2_000;
 
 /** What a command wrote and how it ended; a failing command is an exit code, not an error. */
@@ -325,69 +401,96 @@ export type ExecEvent =
   | { readonly kind: 'exited'; readonly exitCode: number };
 
 /**
- * Runs containers or processes on this machine. Everything it runs outlives the caller's process; a new caller finds it
- * by `list` and goes on. Calls with an unknown container id throw kind `notFound`.
+ * Runs containers or processes on this machine. Everything it runs outlives the caller's process; a
+ * new caller finds it by `list` and goes on. Calls with an unknown container id throw kind
+ * `notFound`.
  */
 export interface ContainerRuntime {
   /** Name as in the workload's `runtime` field: `process` or `cri`. */
   readonly name: string;
   /** Version text of what stands behind it. */
   version(): Promise<string>;
-  /** What it can do, as the scheduler filters by: `runtime.process`, `limits.memory`, `exec.tty`… */
+  /**
+   * What it can do, as the scheduler filters by: `runtime.process`, `limits.memory`, `exec.tty`…
+   */
   capabilities(): readonly string[];
   /**
-   * Does beforehand what takes long and is no work for this machine: fetches the image. The start of the same container id then
-   * takes what was fetched. A start that was not prepared does it itself, and tells nothing of it.
+   * Does beforehand what takes long and is no work for this machine: fetches the image. The start
+   * of the same container id then takes what was fetched. A start that was not prepared does it
+   * itself, and tells nothing of it.
    * @param progress - Called with each step, before the promise settles.
-   * @throws kind `invalid` for what is no image reference, `precondition` with the registry's own words when it cannot be fetched,
-   *   or with policy `never` when it is not there, `unavailable` when the runtime does not answer.
+   * @throws kind `invalid` for what is no image reference, `precondition` with the registry's own
+   *   words when it cannot be fetched, or with policy `never` when it is not there, `unavailable`
+   *   when the runtime does not answer.
    */
-  prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void>;
+  prepare(
+    request: ContainerRequest,
+    progress: (step: StartProgress) => void,
+    signal: StopSignal,
+  ): Promise<void>;
   /**
    * Starts a container and resolves when its main process runs (it may have ended again).
-   * @throws kind `invalid` for what can never start here (no command, unknown executable, missing directory), `exists` for
-   *   an id in use, `exhausted` when ports, processes or space ran out, `unimplemented` for what this runtime lacks, `precondition`
-   *   with the runtime's own words when it refuses. After `unavailable`, `deadline` and `internal` it may run all the same.
+   * @throws kind `invalid` for what can never start here (no command, unknown executable, missing
+   *   directory), `exists` for an id in use, `exhausted` when ports, processes or space ran out,
+   *   `unimplemented` for what this runtime lacks, `precondition` with the runtime's own words when
+   *   it refuses. After `unavailable`, `deadline` and `internal` it may run all the same.
    */
   start(request: ContainerRequest): Promise<ContainerStatus>;
   /**
-   * SIGTERM to all its processes, SIGKILL after `graceMs` (0: at once). Resolves when it has ended; at once if it had.
-   * A second call with a shorter grace hastens the first.
+   * SIGTERM to all its processes, SIGKILL after `graceMs` (0: at once). Resolves when it has ended;
+   * at once if it had. A second call with a shorter grace hastens the first.
    */
   stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus>;
   /**
-   * Gives running containers these leases from now on, in place of the ones they had; undefined lets them run without end.
-   * Unknown and ended ones, and those whose lease has ended already, are passed over.
+   * Gives running containers these leases from now on, in place of the ones they had; undefined
+   * lets them run without end. Unknown and ended ones, and those whose lease has ended already, are
+   * passed over.
    * @throws kind `unimplemented` when capability `disconnect.exclusive` is missing.
    */
   renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void>;
-  /** Forgets an ended container with its logs and files. @throws kind `precondition` while it runs. Unknown is no error. */
+  /**
+   * Forgets an ended container with its logs and files. @throws kind `precondition` while it runs.
+   * Unknown is no error.
+   */
   remove(containerId: ContainerId): Promise<void>;
   /** All containers of this runtime that have not been removed. */
   list(): Promise<readonly ContainerStatus[]>;
   /**
-   * Every start and exit from the call on; none between a `list` made after this call and the events is lost (one may be
-   * seen twice). Ends when `signal` is aborted; throws kind `unavailable` when the runtime went away.
+   * Every start and exit from the call on; none between a `list` made after this call and the
+   * events is lost (one may be seen twice). Ends when `signal` is aborted; throws kind
+   * `unavailable` when the runtime went away.
    */
   events(signal: StopSignal): AsyncIterable<ContainerEvent>;
-  /** Lines in order of their sequence number, each once. Survives rotation. Ends when `signal` is aborted. */
+  /**
+   * Lines in order of their sequence number, each once. Survives rotation. Ends when `signal` is
+   * aborted.
+   */
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine>;
   /**
    * The same lines in batches of about 64 KiB at most, with a note of missing lines where rotation
    * removed lines before a follower, or a reader that resumes, has read them.
    */
-  logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogBatch>;
+  logBatches(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncIterable<LogBatch>;
   /**
-   * Runs a command; the last event is `exited`. A reader that does not take what comes makes the command wait. An aborted
-   * signal, or leaving the loop, ends the command and its children: SIGTERM and SIGHUP, SIGKILL after {@link EXEC_GRACE_MS}.
-   * A program that does not exist ends with 127, and one that cannot be executed with 126, each
-   * with a line on stderr (on a terminal on stdout).
+   * Runs a command; the last event is `exited`. A reader that does not take what comes makes the
+   * command wait. An aborted signal, or leaving the loop, ends the command and its children:
+   * SIGTERM and SIGHUP, SIGKILL after {@link EXEC_GRACE_MS}. A program that does not exist ends
+   * with 127, and one that cannot be executed with 126, each with a line on stderr (on a terminal
+   * on stdout).
    * @throws kind `precondition` when the container is not running, `invalid` when the command is
    *   empty or malformed,
-   *   `deadline` after the timeout, with what was written before it already delivered, `unimplemented` for a terminal where
-   *   capability `exec.tty` is missing.
+   *   `deadline` after the timeout, with what was written before it already delivered,
+   *   `unimplemented` for a terminal where capability `exec.tty` is missing.
    */
-  exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent>;
+  exec(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncIterable<ExecEvent>;
   /** Absent for a runtime that always answers. */
   health?(): RuntimeHealth;
   /** Lets go of connections and files. What runs goes on. */

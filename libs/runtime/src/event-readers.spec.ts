@@ -6,7 +6,13 @@ import { EventReaders } from './event-readers.js';
 
 const event = (digit: string): ContainerEvent => ({
   kind: 'started',
-  status: { containerId: toContainerId(digit.repeat(64)), labels: {}, phase: 'running', startedAtMs: 0, endpoints: [] },
+  status: {
+    containerId: toContainerId(digit.repeat(64)),
+    labels: {},
+    phase: 'running',
+    startedAtMs: 0,
+    endpoints: [],
+  },
 });
 const gone = new CloudlessError('unavailable', 'gone');
 

@@ -5,7 +5,10 @@ import { PushQueue } from './push-queue.js';
 /** A reader of events this far behind is cut off. */
 const EVENT_LIMIT = 10_000;
 
-/** Who reads the events of a runtime: each reader has all that is told from its `read` on, in a queue of its own. */
+/**
+ * Who reads the events of a runtime: each reader has all that is told from its `read` on, in a
+ * queue of its own.
+ */
 export class EventReaders {
   private readonly queues = new Set<PushQueue<ContainerEvent>>();
 
@@ -22,7 +25,8 @@ export class EventReaders {
     const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
       limit: EVENT_LIMIT,
       signal,
-      onClose: () => queueMicrotask(() => this.queues.delete(queue)), // it may close while it is made
+      // it may close while it is made
+      onClose: () => queueMicrotask(() => this.queues.delete(queue)),
     });
     if (refusal === undefined) this.queues.add(queue);
     else queue.fail(refusal);

@@ -11,8 +11,9 @@ interface Known {
 const VANISHED = { exitCode: -1, reason: 'lost: the runtime does not know it any more' } as const;
 
 /**
- * What a runtime is known to have, from lists, events and answers in any order; each change is told once. The first list is where
- * it begins, and is not told: an event about what it shows may still come and is then passed on, as it may be of after the call.
+ * What a runtime is known to have, from lists, events and answers in any order; each change is told
+ * once. The first list is where it begins, and is not told: an event about what it shows may still
+ * come and is then passed on, as it may be of after the call.
  */
 export class KnownContainers {
   private readonly known = new Map<ContainerId, Known>();
@@ -46,15 +47,22 @@ export class KnownContainers {
     return new Set(this.known.keys());
   }
 
-  /** Takes a whole list. What had been known at `mark` and is not in it has gone. @returns The list, with the runtime's name. */
-  compare(listed: readonly ContainerStatus[], mark: ReadonlySet<ContainerId>): readonly ContainerStatus[] {
+  /**
+   * Takes a whole list. What had been known at `mark` and is not in it has gone. @returns The list,
+   * with the runtime's name.
+   */
+  compare(
+    listed: readonly ContainerStatus[],
+    mark: ReadonlySet<ContainerId>,
+  ): readonly ContainerStatus[] {
     const statuses = listed.map((status) => this.named(status));
     const first = !this.complete;
     this.complete = true;
     const ids = new Set(statuses.map(({ containerId }) => containerId));
     for (const containerId of mark) if (!ids.has(containerId)) this.vanish(containerId);
     for (const status of statuses) {
-      if (first && !this.known.has(status.containerId)) this.known.set(status.containerId, { status, told: false });
+      if (first && !this.known.has(status.containerId))
+        this.known.set(status.containerId, { status, told: false });
       else this.take(status);
     }
     return statuses;
@@ -95,7 +103,10 @@ export class KnownContainers {
     this.known.delete(containerId);
     if (before?.phase !== 'running') return;
     const { pid: _pid, ip: _ip, ...rest } = before;
-    this.tell({ kind: 'exited', status: { ...rest, phase: 'exited', finishedAtMs: this.wallTime(), ...VANISHED } });
+    this.tell({
+      kind: 'exited',
+      status: { ...rest, phase: 'exited', finishedAtMs: this.wallTime(), ...VANISHED },
+    });
   }
 }
 

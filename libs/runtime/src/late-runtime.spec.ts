@@ -48,7 +48,9 @@ describe('a late runtime', () => {
     ]);
     expect(await runtime.list()).toEqual([]);
     await expect(runtime.start(aRequest())).rejects.toThrow('belongs to no cluster');
-    await expect(runtime.stop(aRequest().containerId, 0)).rejects.toMatchObject({ kind: 'notFound' });
+    await expect(runtime.stop(aRequest().containerId, 0)).rejects.toMatchObject({
+      kind: 'notFound',
+    });
     await runtime.remove(aRequest().containerId);
     expect(owners).toEqual([]);
   });
@@ -67,7 +69,11 @@ describe('a late runtime', () => {
   it('is what is opened for its owner, whose capabilities it then has', async () => {
     await runtime.begin('home');
     await runtime.begin('home');
-    expect([owners, runtime.capabilities(), await runtime.version()]).toEqual([['home'], ['runtime.cri', 'exec.tty'], 'fake']);
+    expect([owners, runtime.capabilities(), await runtime.version()]).toEqual([
+      ['home'],
+      ['runtime.cri', 'exec.tty'],
+      'fake',
+    ]);
     await runtime.start(aRequest());
     expect(await fake.list()).toHaveLength(1);
   });
@@ -79,7 +85,9 @@ describe('a late runtime', () => {
     await runtime.begin('home');
     expect(await first).toMatchObject({ value: { kind: 'started', status: { containerId } } });
     fake.machine.exit(containerId, 0);
-    expect(await events.next()).toMatchObject({ value: { kind: 'exited', status: { containerId } } });
+    expect(await events.next()).toMatchObject({
+      value: { kind: 'exited', status: { containerId } },
+    });
   });
 
   it('fails as it cannot be opened, and is opened by the next call that finds it possible', async () => {

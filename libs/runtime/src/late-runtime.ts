@@ -21,16 +21,21 @@ export interface LateRuntimeOptions<Runtime extends ContainerRuntime> {
   /** What is said of it before it is open. */
   readonly version: string;
   readonly capabilities: readonly string[];
-  /** Opens the runtime of an owner. Called again after a failure, whenever somebody asks for something. */
+  /**
+   * Opens the runtime of an owner. Called again after a failure, whenever somebody asks for
+   * something.
+   */
   readonly open: (owner: string) => Promise<Runtime>;
   readonly clock: Pick<Clock, 'now'>;
 }
 
 /**
- * A runtime whose owner becomes known later. Until {@link LateRuntime.begin} it is there and empty; from then on it is what
- * `open` gives, and every call fails as `open` does as long as that fails.
+ * A runtime whose owner becomes known later. Until {@link LateRuntime.begin} it is there and empty;
+ * from then on it is what `open` gives, and every call fails as `open` does as long as that fails.
  */
-export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> implements ContainerRuntime {
+export class LateRuntime<
+  Runtime extends ContainerRuntime = ContainerRuntime,
+> implements ContainerRuntime {
   readonly name: string;
   private owner: string | undefined;
   private opening: Promise<Runtime> | undefined;
@@ -49,7 +54,10 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
     return this.opened;
   }
 
-  /** Names the owner; a second call changes nothing. Resolves when the runtime is open. @throws What `open` throws. */
+  /**
+   * Names the owner; a second call changes nothing. Resolves when the runtime is open. @throws What
+   * `open` throws.
+   */
   async begin(owner: string): Promise<void> {
     if (this.owner === undefined) {
       this.owner = owner;
@@ -68,7 +76,11 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
     return this.opened?.capabilities() ?? this.options.capabilities;
   }
 
-  async prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void> {
+  async prepare(
+    request: ContainerRequest,
+    progress: (step: StartProgress) => void,
+    signal: StopSignal,
+  ): Promise<void> {
     await (await this.runtime()).prepare(request, progress, signal);
   }
 
@@ -104,17 +116,29 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
     return this.opened?.events(signal) ?? this.eventsOnceOpen(signal);
   }
 
-  async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
+  async *logs(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<LogLine> {
     this.refuseUnknown(containerId);
     yield* (await this.runtime()).logs(containerId, request, signal);
   }
 
-  async *logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
+  async *logBatches(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<LogBatch> {
     this.refuseUnknown(containerId);
     yield* (await this.runtime()).logBatches(containerId, request, signal);
   }
 
-  async *exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncGenerator<ExecEvent> {
+  async *exec(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<ExecEvent> {
     this.refuseUnknown(containerId);
     yield* (await this.runtime()).exec(containerId, request, signal);
   }
@@ -125,7 +149,9 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
     await (await this.opening?.catch(() => undefined))?.close();
   }
 
-  /** Who listens before it is open must list when it is: what was there already is told as events. */
+  /**
+   * Who listens before it is open must list when it is: what was there already is told as events.
+   */
   private eventsOnceOpen(signal: StopSignal): AsyncIterable<ContainerEvent> {
     const subscribed = this.subscribe(signal);
     subscribed.catch(() => undefined); // thrown where it is read
@@ -147,7 +173,8 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
     statuses: readonly ContainerStatus[],
     events: AsyncIterable<ContainerEvent>,
   ): AsyncGenerator<ContainerEvent> {
-    for (const status of statuses) yield { kind: status.phase === 'running' ? 'started' : 'exited', status };
+    for (const status of statuses)
+      yield { kind: status.phase === 'running' ? 'started' : 'exited', status };
     yield* events;
   }
 
@@ -164,13 +191,17 @@ export class LateRuntime<Runtime extends ContainerRuntime = ContainerRuntime> im
   }
 
   private refuseUnknown(containerId: ContainerId): void {
-    if (this.owner === undefined) throw new CloudlessError('notFound', `no container ${containerId}`);
+    if (this.owner === undefined)
+      throw new CloudlessError('notFound', `no container ${containerId}`);
   }
 
   private async runtime(): Promise<Runtime> {
     if (this.closed) throw new CloudlessError('unavailable', 'this runtime is closed');
     if (this.owner === undefined) {
-      throw new CloudlessError('unavailable', `the ${this.name} runtime is not open yet: this node belongs to no cluster`);
+      throw new CloudlessError(
+        'unavailable',
+        `the ${this.name} runtime is not open yet: this node belongs to no cluster`,
+      );
     }
     this.opening ??= this.attempt(this.owner);
     return this.opening;

@@ -23,8 +23,9 @@ export class LeaseTimer {
   }
 
   /**
-   * Runs anew from now on, or no more. A lease that has ended does not come back; nor does one whose time is over and whose timer has
-   * only not fired yet, as in a process that stood still: what it then reads may be as old.
+   * Runs anew from now on, or no more. A lease that has ended does not come back; nor does one
+   * whose time is over and whose timer has only not fired yet, as in a process that stood still:
+   * what it then reads may be as old.
    */
   renew(lease: ContainerLease | undefined): void {
     if (!this.ended && this.clock.now() >= this.endsAt) this.end();

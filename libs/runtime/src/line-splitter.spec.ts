@@ -30,18 +30,32 @@ describe('LineSplitter', () => {
       fc.nat({ max: 3 * MAX_LINE_BYTES }).map((length) => new Uint8Array(length).fill(0x61)),
     );
     fc.assert(
-      fc.property(fc.array(arbPart, { maxLength: 12 }), fc.array(fc.nat({ max: 100_000 }), { maxLength: 6 }), (parts, cuts) => {
-        const whole = Buffer.concat(parts);
-        const at = [0, ...cuts.map((cut) => cut % (whole.length + 1)).sort((a, b) => a - b), whole.length];
-        const chunks = at.slice(1).map((end, index) => whole.subarray(at[index] ?? 0, end));
-        const lines = split(chunks);
-        const text = lines.map((line) => decode(line.text) + (line.partial ? '' : '\n')).join('');
-        const expected = decode(whole);
-        expect(text).toBe(expected === '' || expected.endsWith('\n') ? expected : `${expected}\n`);
-        expect(
-          lines.every((line) => line.text.length <= MAX_LINE_BYTES && (!line.partial || line.text.length === MAX_LINE_BYTES)),
-        ).toBe(true);
-      }),
+      fc.property(
+        fc.array(arbPart, { maxLength: 12 }),
+        fc.array(fc.nat({ max: 100_000 }), { maxLength: 6 }),
+        (parts, cuts) => {
+          const whole = Buffer.concat(parts);
+          const at = [
+            0,
+            ...cuts.map((cut) => cut % (whole.length + 1)).sort((a, b) => a - b),
+            whole.length,
+          ];
+          const chunks = at.slice(1).map((end, index) => whole.subarray(at[index] ?? 0, end));
+          const lines = split(chunks);
+          const text = lines.map((line) => decode(line.text) + (line.partial ? '' : '\n')).join('');
+          const expected = decode(whole);
+          expect(text).toBe(
+            expected === '' || expected.endsWith('\n') ? expected : `${expected}\n`,
+          );
+          expect(
+            lines.every(
+              (line) =>
+                line.text.length <= MAX_LINE_BYTES &&
+                (!line.partial || line.text.length === MAX_LINE_BYTES),
+            ),
+          ).toBe(true);
+        },
+      ),
     );
   });
 

@@ -13,8 +13,8 @@ const NONE = new Uint8Array(0);
 const LINE_FEED = 10;
 
 /**
- * Cuts one output stream into lines. A line ends with a line feed; a carriage return before it is kept, as it is output
- * like any other. How the bytes were cut into chunks changes nothing.
+ * Cuts one output stream into lines. A line ends with a line feed; a carriage return before it is
+ * kept, as it is output like any other. How the bytes were cut into chunks changes nothing.
  */
 export class LineSplitter {
   private rest: Uint8Array;
@@ -29,7 +29,10 @@ export class LineSplitter {
     return this.rest;
   }
 
-  /** Takes the next bytes and returns the entries that they complete. The chunk may be reused afterwards. */
+  /**
+   * Takes the next bytes and returns the entries that they complete. The chunk may be reused
+   * afterwards.
+   */
   feed(chunk: Uint8Array): readonly SplitLine[] {
     const lines: SplitLine[] = [];
     let start = 0;

@@ -1,7 +1,13 @@
 import type { LogBatch, LogLine, LogRequest } from './container-runtime.js';
 
-/** Whether a line fulfils the conditions of a request that concern single lines (all but `tailLines` and `follow`). */
-export function selectsLine(request: LogRequest, line: Pick<LogLine, 'sequence' | 'stream' | 'timeMs'>): boolean {
+/**
+ * Whether a line fulfils the conditions of a request that concern single lines (all but `tailLines`
+ * and `follow`).
+ */
+export function selectsLine(
+  request: LogRequest,
+  line: Pick<LogLine, 'sequence' | 'stream' | 'timeMs'>,
+): boolean {
   if (request.afterSequence !== undefined && line.sequence <= request.afterSequence) return false;
   if (request.sinceMs !== undefined && line.timeMs < request.sinceMs) return false;
   return request.streams === undefined || request.streams.includes(line.stream);
@@ -22,7 +28,8 @@ export class LineSelection {
     private toSkip = 0,
   ) {
     // A request for all kept lines has no missing lines before the first kept line.
-    this.due = request.afterSequence === undefined && request.tailLines === undefined ? undefined : from;
+    this.due =
+      request.afterSequence === undefined && request.tailLines === undefined ? undefined : from;
   }
 
   /**
@@ -38,9 +45,13 @@ export class LineSelection {
     const { due } = this;
     this.due = due === undefined || last.sequence >= due ? last.sequence + 1n : due;
     const wanted = this.wanted(lines, first);
-    if (due === undefined || first.sequence <= due) return wanted.length === 0 ? undefined : { lines: wanted };
+    if (due === undefined || first.sequence <= due)
+      return wanted.length === 0 ? undefined : { lines: wanted };
     const bytes = passedOver === undefined || passedOver <= 0 ? {} : { bytes: passedOver };
-    return { lines: wanted, skipped: { firstSequence: due, lastSequence: first.sequence - 1n, ...bytes } };
+    return {
+      lines: wanted,
+      skipped: { firstSequence: due, lastSequence: first.sequence - 1n, ...bytes },
+    };
   }
 
   private wanted(lines: readonly LogLine[], first: LogLine): readonly LogLine[] {

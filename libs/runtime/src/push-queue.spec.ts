@@ -43,10 +43,18 @@ describe('PushQueue', () => {
   it('closes once when aborted, left, or aborted before it began', async () => {
     const closings: string[] = [];
     const leave = new AbortController();
-    const aborted = new PushQueue<number>({ limit: 2, signal: leave.signal, onClose: () => closings.push('aborted') });
+    const aborted = new PushQueue<number>({
+      limit: 2,
+      signal: leave.signal,
+      onClose: () => closings.push('aborted'),
+    });
     aborted.push(1);
     leave.abort();
-    const early = new PushQueue<number>({ limit: 2, signal: leave.signal, onClose: () => closings.push('early') });
+    const early = new PushQueue<number>({
+      limit: 2,
+      signal: leave.signal,
+      onClose: () => closings.push('early'),
+    });
     const left = new PushQueue<number>({ limit: 2, onClose: () => closings.push('left') });
     left.push(1);
     for await (const item of left) if (item === 1) break;

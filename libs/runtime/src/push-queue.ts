@@ -6,7 +6,10 @@ export interface PushQueueOptions {
   readonly limit: number;
   /** Ends the iteration when aborted; what still waits is dropped. */
   readonly signal?: StopSignal;
-  /** Called once, when nothing more will be read: it ended, failed, was aborted, or the reader left its loop. */
+  /**
+   * Called once, when nothing more will be read: it ended, failed, was aborted, or the reader left
+   * its loop.
+   */
   readonly onClose?: () => void;
 }
 
@@ -35,7 +38,10 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
     return this.items.length;
   }
 
-  /** Adds an item; without effect after the end. A reader too far behind fails with kind `exhausted`. */
+  /**
+   * Adds an item; without effect after the end. A reader too far behind fails with kind
+   * `exhausted`.
+   */
   push(item: Item): void {
     if (this.ended) return;
     const next = this.waiting.shift();
@@ -43,7 +49,12 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
     else if (this.items.length < this.options.limit) this.items.push(item);
     else {
       this.items.length = 0;
-      this.fail(new CloudlessError('exhausted', `the reader fell more than ${this.options.limit} items behind`));
+      this.fail(
+        new CloudlessError(
+          'exhausted',
+          `the reader fell more than ${this.options.limit} items behind`,
+        ),
+      );
     }
   }
 
@@ -74,7 +85,9 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
     this.close();
     const failure = this.failure;
     this.failure = undefined;
-    return failure === undefined ? Promise.resolve({ done: true, value: undefined }) : Promise.reject(failure.reason);
+    return failure === undefined
+      ? Promise.resolve({ done: true, value: undefined })
+      : Promise.reject(failure.reason);
   }
 
   return(): Promise<IteratorResult<Item>> {

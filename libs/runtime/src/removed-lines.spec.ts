@@ -1,4 +1,9 @@
-import { addRemovedFiles, bytesBefore, encodeRemovedLines, parseRemovedLines } from './removed-lines.js';
+import {
+  addRemovedFiles,
+  bytesBefore,
+  encodeRemovedLines,
+  parseRemovedLines,
+} from './removed-lines.js';
 
 describe('the record of removed lines', () => {
   it('is read back as it was written', () => {
@@ -6,9 +11,12 @@ describe('the record of removed lines', () => {
     expect(parseRemovedLines(encodeRemovedLines(removed))).toEqual(removed);
   });
 
-  it.each(['', '12', '12 34', 'a 1\n', '12 34\n5 6\n', '99999999999999999999 1\n'])('is refused when its text is %j', (text) => {
-    expect(parseRemovedLines(text)).toBeUndefined();
-  });
+  it.each(['', '12', '12 34', 'a 1\n', '12 34\n5 6\n', '99999999999999999999 1\n'])(
+    'is refused when its text is %j',
+    (text) => {
+      expect(parseRemovedLines(text)).toBeUndefined();
+    },
+  );
 });
 
 describe('the bytes before a file', () => {
@@ -19,10 +27,30 @@ describe('the bytes before a file', () => {
   ];
 
   it.each([
-    { name: 'count removed and kept files', first: 31n, removed: { keptFrom: 11n, bytes: 90 }, bytes: 310 },
-    { name: 'are those removed before the oldest kept file', first: 11n, removed: { keptFrom: 11n, bytes: 90 }, bytes: 90 },
-    { name: 'leave out a file that is about to be removed', first: 31n, removed: { keptFrom: 21n, bytes: 190 }, bytes: 310 },
-    { name: 'are unknown when old files are gone without a record', first: 31n, removed: undefined, bytes: undefined },
+    {
+      name: 'count removed and kept files',
+      first: 31n,
+      removed: { keptFrom: 11n, bytes: 90 },
+      bytes: 310,
+    },
+    {
+      name: 'are those removed before the oldest kept file',
+      first: 11n,
+      removed: { keptFrom: 11n, bytes: 90 },
+      bytes: 90,
+    },
+    {
+      name: 'leave out a file that is about to be removed',
+      first: 31n,
+      removed: { keptFrom: 21n, bytes: 190 },
+      bytes: 310,
+    },
+    {
+      name: 'are unknown when old files are gone without a record',
+      first: 31n,
+      removed: undefined,
+      bytes: undefined,
+    },
     {
       name: 'are unknown for a file removed since the listing',
       first: 11n,
@@ -49,15 +77,30 @@ describe('addRemovedFiles', () => {
   const sizeOf = ({ bytes }: { readonly bytes: number }): number => bytes;
 
   it.each([
-    { name: 'begins a record at the first file', removed: undefined, files: [file(1n, 5), file(3n, 7)], bytes: 12 },
-    { name: 'adds to a record', removed: { keptFrom: 3n, bytes: 5 }, files: [file(3n, 7)], bytes: 12 },
+    {
+      name: 'begins a record at the first file',
+      removed: undefined,
+      files: [file(1n, 5), file(3n, 7)],
+      bytes: 12,
+    },
+    {
+      name: 'adds to a record',
+      removed: { keptFrom: 3n, bytes: 5 },
+      files: [file(3n, 7)],
+      bytes: 12,
+    },
     {
       name: 'does not count a recorded file twice',
       removed: { keptFrom: 3n, bytes: 5 },
       files: [file(1n, 5), file(3n, 7)],
       bytes: 12,
     },
-    { name: 'knows no size after a removal without a record', removed: undefined, files: [file(3n, 7)], bytes: undefined },
+    {
+      name: 'knows no size after a removal without a record',
+      removed: undefined,
+      files: [file(3n, 7)],
+      bytes: undefined,
+    },
   ])('$name', ({ removed, files, bytes }) => {
     const expected = bytes === undefined ? undefined : { keptFrom: 9n, bytes };
     expect(addRemovedFiles(removed, files, 9n, sizeOf)).toEqual(expected);

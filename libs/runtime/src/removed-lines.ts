@@ -25,17 +25,21 @@ export function encodeRemovedLines({ keptFrom, bytes }: RemovedLines): string {
 /** @returns Undefined when the text is not one that {@link encodeRemovedLines} makes. */
 export function parseRemovedLines(text: string): RemovedLines | undefined {
   const [, keptFrom, bytes] = TEXT.exec(text) ?? [];
-  return keptFrom === undefined || bytes === undefined ? undefined : { keptFrom: BigInt(keptFrom), bytes: Number(bytes) };
+  return keptFrom === undefined || bytes === undefined
+    ? undefined
+    : { keptFrom: BigInt(keptFrom), bytes: Number(bytes) };
 }
 
 /**
  * Adds files that are about to be removed to the record of removed lines. Files that the record
- * counts already, as an interrupted rotation recorded but did not remove them, are not counted twice.
+ * counts already, as an interrupted rotation recorded but did not remove them, are not counted
+ * twice.
  * @param removed - Undefined without a record of removed files.
  * @param surplus - The files that go, oldest first.
  * @param keptFrom - Sequence number of the first line that stays.
  * @param sizeOf - Returns the size of a file in bytes; called only for files that are counted.
- * @returns Undefined when earlier files were removed without a record: the size of the log is unknown.
+ * @returns Undefined when earlier files were removed without a record: the size of the log is
+ *   unknown.
  */
 export function addRemovedFiles<File extends { readonly firstSequence?: bigint | undefined }>(
   removed: RemovedLines | undefined,
@@ -65,7 +69,8 @@ export function bytesBefore(
   const { keptFrom, bytes: removedBytes } = removed ?? { keptFrom: 1n, bytes: 0 };
   const kept = files.filter((file) => file.firstSequence >= keptFrom);
   // A file may have been removed after the files were listed.
-  if (firstSequence < keptFrom || (kept[0]?.firstSequence ?? firstSequence) !== keptFrom) return undefined;
+  if (firstSequence < keptFrom || (kept[0]?.firstSequence ?? firstSequence) !== keptFrom)
+    return undefined;
   const before = kept.filter((file) => file.firstSequence < firstSequence);
   return before.reduce((sum, { bytes }) => sum + bytes, removedBytes);
 }

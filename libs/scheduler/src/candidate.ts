@@ -15,17 +15,29 @@ export interface Candidate {
   readonly forbiddenBy: string | undefined;
   /** Replicas of the workload in the node's zone that stay; shared by the nodes of the zone. */
   readonly inZone: DomainCount;
-  /** The same in the node's domain of the declared spread; one shared count of 0 when none is declared. */
+  /**
+   * The same in the node's domain of the declared spread; one shared count of 0 when none is
+   * declared.
+   */
   readonly inSpread: DomainCount;
-  /** The node's domain for each term of workload affinity and anti-affinity, in the order of the request. */
+  /**
+   * The node's domain for each term of workload affinity and anti-affinity, in the order of the
+   * request.
+   */
   readonly affinityDomains: readonly (DomainCount | undefined)[];
   readonly antiAffinityDomains: readonly (DomainCount | undefined)[];
-  /** Sums of weights of preferred node affinity and anti-affinity, and taints: what of the preferences is fixed. */
+  /**
+   * Sums of weights of preferred node affinity and anti-affinity, and taints: what of the
+   * preferences is fixed.
+   */
   readonly fixedPreferences: Preferences;
   /** Booked on the node, with what this call has placed there. */
   allocated: Resources;
   replicas: number;
-  /** A host port of the request that is held on the node, by what was there or by what this call has placed. */
+  /**
+   * A host port of the request that is held on the node, by what was there or by what this call has
+   * placed.
+   */
   takenPort: HostPort | undefined;
   /** Replicas of the workload on the node that stay. */
   onNode: number;
@@ -38,7 +50,10 @@ export interface Candidate {
 /** The count of nodes that are in no domain of the declared spread: fuller than any. */
 export const NO_DOMAIN: DomainCount = { count: Infinity };
 
-/** Best first: the emptiest domain of the declared spread, the emptiest zone, the emptiest node, the score, the id. */
+/**
+ * Best first: the emptiest domain of the declared spread, the emptiest zone, the emptiest node, the
+ * score, the id.
+ */
 export function compareCandidates(a: Candidate, b: Candidate): number {
   return (
     compareNumbers(a.inSpread.count, b.inSpread.count) ||

@@ -1,20 +1,57 @@
 import { InvalidInputError, toNodeId, toReplicaId, type Violation } from '@cloudless/base';
-import { createCluster, DEFAULT_MAX_REPLICAS, type Cluster, type PlacementRequest, type SchedulerNode } from './index.js';
-import { aCluster, aNode, aRequest, aReservation, GIB, MIB, placedOn, reservationFor } from './testing/builders.js';
+import {
+  createCluster,
+  DEFAULT_MAX_REPLICAS,
+  type Cluster,
+  type PlacementRequest,
+  type SchedulerNode,
+} from './index.js';
+import {
+  aCluster,
+  aNode,
+  aRequest,
+  aReservation,
+  GIB,
+  MIB,
+  placedOn,
+  reservationFor,
+} from './testing/builders.js';
 
 const n1 = toNodeId('n1');
 const nothing = { cpuMillis: 0, memoryBytes: 0, storageBytes: 0, bandwidthBps: 0, gpus: 0 };
 
 describe('reservations', () => {
   it('take what they hold and give it back', () => {
-    const cluster = aCluster([aNode('n1', { systemReserved: { cpuMillis: 1_000, memoryBytes: GIB } })]);
+    const cluster = aCluster([
+      aNode('n1', { systemReserved: { cpuMillis: 1_000, memoryBytes: GIB } }),
+    ]);
     cluster.reserve(
-      aReservation('web-1', { resources: { cpuMillis: 500, memoryBytes: GIB, storageBytes: GIB, bandwidthBps: 7, gpus: 0 } }),
+      aReservation('web-1', {
+        resources: {
+          cpuMillis: 500,
+          memoryBytes: GIB,
+          storageBytes: GIB,
+          bandwidthBps: 7,
+          gpus: 0,
+        },
+      }),
     );
     expect(cluster.usage(n1)).toEqual({
-      allocatable: { cpuMillis: 3_000, memoryBytes: 7 * GIB, storageBytes: 100 * GIB, bandwidthBps: 1e9, gpus: 0 },
+      allocatable: {
+        cpuMillis: 3_000,
+        memoryBytes: 7 * GIB,
+        storageBytes: 100 * GIB,
+        bandwidthBps: 1e9,
+        gpus: 0,
+      },
       allocated: { cpuMillis: 500, memoryBytes: GIB, storageBytes: GIB, bandwidthBps: 7, gpus: 0 },
-      free: { cpuMillis: 2_500, memoryBytes: 6 * GIB, storageBytes: 99 * GIB, bandwidthBps: 1e9 - 7, gpus: 0 },
+      free: {
+        cpuMillis: 2_500,
+        memoryBytes: 6 * GIB,
+        storageBytes: 99 * GIB,
+        bandwidthBps: 1e9 - 7,
+        gpus: 0,
+      },
       replicas: 1,
       maxReplicas: DEFAULT_MAX_REPLICAS,
     });
@@ -28,7 +65,10 @@ describe('reservations', () => {
       [aReservation('web-1'), aReservation('web-1', { nodeId: toNodeId('n2'), leaving: true })],
     );
     expect(cluster.usage(n1)).toMatchObject({ allocated: nothing, replicas: 0 });
-    expect(cluster.usage(toNodeId('n2'))).toMatchObject({ allocated: { cpuMillis: 500 }, replicas: 1 });
+    expect(cluster.usage(toNodeId('n2'))).toMatchObject({
+      allocated: { cpuMillis: 500 },
+      replicas: 1,
+    });
     cluster.release(toReplicaId('web-1'));
     cluster.release(toReplicaId('web-1'));
     expect(cluster.usage(toNodeId('n2'))).toMatchObject({ allocated: nothing, replicas: 0 });
@@ -48,16 +88,28 @@ describe('reservations', () => {
   });
 
   it('stay facts on a node that has shrunk: nothing is free, and what needs nothing of it still fits', () => {
-    const cluster = aCluster([aNode('n1', { capacity: { cpuMillis: 400, memoryBytes: 8 * GIB } })], [aReservation('web-1')]);
-    expect(cluster.usage(n1)).toMatchObject({ allocated: { cpuMillis: 500 }, free: { cpuMillis: 0 } });
-    expect(placedOn(cluster, aRequest({ resources: { cpuMillis: 1, memoryBytes: 0 } }))).toEqual([undefined]);
-    expect(placedOn(cluster, aRequest({ resources: { cpuMillis: 0, memoryBytes: MIB } }))).toEqual(['n1']);
+    const cluster = aCluster(
+      [aNode('n1', { capacity: { cpuMillis: 400, memoryBytes: 8 * GIB } })],
+      [aReservation('web-1')],
+    );
+    expect(cluster.usage(n1)).toMatchObject({
+      allocated: { cpuMillis: 500 },
+      free: { cpuMillis: 0 },
+    });
+    expect(placedOn(cluster, aRequest({ resources: { cpuMillis: 1, memoryBytes: 0 } }))).toEqual([
+      undefined,
+    ]);
+    expect(placedOn(cluster, aRequest({ resources: { cpuMillis: 0, memoryBytes: MIB } }))).toEqual([
+      'n1',
+    ]);
   });
 });
 
 describe('place', () => {
   it('accounts for its own placements and changes nothing', () => {
-    const cluster = aCluster([aNode('n1', { capacity: { cpuMillis: 1_200, memoryBytes: 8 * GIB } })]);
+    const cluster = aCluster([
+      aNode('n1', { capacity: { cpuMillis: 1_200, memoryBytes: 8 * GIB } }),
+    ]);
     const first = cluster.place(aRequest(), 3);
     expect(first.map(({ placed }) => placed)).toEqual([true, true, false]);
     expect(first[2]).toEqual({ placed: false, reasons: [{ filter: 'cpu', nodes: 1, of: 1 }] });
@@ -71,12 +123,19 @@ describe('place', () => {
 
   it('breaks ties by node id', () => {
     const ids = ['n10', 'n2', 'N3', 'n1'];
-    expect(placedOn(aCluster(ids.map((id) => aNode(id, { zone: id }))), aRequest(), 4)).toEqual(['N3', 'n1', 'n10', 'n2']);
+    expect(placedOn(aCluster(ids.map((id) => aNode(id, { zone: id }))), aRequest(), 4)).toEqual([
+      'N3',
+      'n1',
+      'n10',
+      'n2',
+    ]);
   });
 
   it('refuses to exceed the replicas of a node', () => {
     const none = { resources: { cpuMillis: 0, memoryBytes: 0 } };
-    expect(placedOn(aCluster([aNode('n1')]), aRequest(none), 111).filter((id) => id === 'n1')).toHaveLength(110);
+    expect(
+      placedOn(aCluster([aNode('n1')]), aRequest(none), 111).filter((id) => id === 'n1'),
+    ).toHaveLength(110);
   });
 });
 
@@ -109,10 +168,16 @@ describe('clone', () => {
   }
 
   it('is equal at first and goes its own way', () => {
-    const request = aRequest({ workloadAntiAffinity: [{ mode: 'required', topology: 'node', selector: [] }] });
-    const original = aCluster([aNode('n1'), aNode('n2')], [reservationFor(request, 'web-1', 'n1')], {
-      weights: { locality: 1, reliability: 0, cost: 0, utilisation: 0, networkPenalty: 0 },
+    const request = aRequest({
+      workloadAntiAffinity: [{ mode: 'required', topology: 'node', selector: [] }],
     });
+    const original = aCluster(
+      [aNode('n1'), aNode('n2')],
+      [reservationFor(request, 'web-1', 'n1')],
+      {
+        weights: { locality: 1, reliability: 0, cost: 0, utilisation: 0, networkPenalty: 0 },
+      },
+    );
     const copy = original.clone();
     expect(copy.explain(request)).toEqual(original.explain(request));
 
@@ -140,7 +205,8 @@ describe('input that makes no sense is refused with its field', () => {
     try {
       act();
     } catch (reason) {
-      if (reason instanceof InvalidInputError) return reason.violations.map(({ field }: Violation) => field);
+      if (reason instanceof InvalidInputError)
+        return reason.violations.map(({ field }: Violation) => field);
       throw reason;
     }
     return [];
@@ -153,7 +219,10 @@ describe('input that makes no sense is refused with its field', () => {
       node: { capacity: { cpuMillis: -1, memoryBytes: 0.5, gpus: Number.NaN } },
       fields: ['capacity.cpuMillis', 'capacity.memoryBytes', 'capacity.gpus'],
     },
-    { node: { systemReserved: { cpuMillis: Infinity, memoryBytes: 0 } }, fields: ['systemReserved.cpuMillis'] },
+    {
+      node: { systemReserved: { cpuMillis: Infinity, memoryBytes: 0 } },
+      fields: ['systemReserved.cpuMillis'],
+    },
     { node: { maxReplicas: -1 }, fields: ['maxReplicas'] },
     { node: { reliability: 1.01 }, fields: ['reliability'] },
     { node: { reliability: Number.NaN }, fields: ['reliability'] },
@@ -167,7 +236,9 @@ describe('input that makes no sense is refused with its field', () => {
       fields: ['taints[0].key', 'taints[1].effect'],
     },
   ])('node $node', ({ node, fields }) => {
-    expect(violations(() => createCluster().upsertNode({ ...aNode('n1'), ...node }))).toEqual(fields);
+    expect(violations(() => createCluster().upsertNode({ ...aNode('n1'), ...node }))).toEqual(
+      fields,
+    );
   });
 
   const selector = [{ key: 'a', operator: 'Exists' }] as const;
@@ -179,19 +250,33 @@ describe('input that makes no sense is refused with its field', () => {
     },
     { request: { locality: 'maybe' as never }, fields: ['locality'] },
     {
-      request: { nodeAffinity: [{ mode: 'required', requirements: [{ key: '', operator: 'In' }] }] },
+      request: {
+        nodeAffinity: [{ mode: 'required', requirements: [{ key: '', operator: 'In' }] }],
+      },
       fields: ['nodeAffinity[0].requirements[0].key', 'nodeAffinity[0].requirements[0].values'],
     },
     {
-      request: { nodeAffinity: [{ mode: 'required', requirements: [{ key: 'a', operator: 'Exists', values: ['x'] }] }] },
+      request: {
+        nodeAffinity: [
+          { mode: 'required', requirements: [{ key: 'a', operator: 'Exists', values: ['x'] }] },
+        ],
+      },
       fields: ['nodeAffinity[0].requirements[0].values'],
     },
     {
-      request: { nodeAntiAffinity: [{ mode: 'required', requirements: [{ key: 'a', operator: 'Gt', values: ['1.5'] }] }] },
+      request: {
+        nodeAntiAffinity: [
+          { mode: 'required', requirements: [{ key: 'a', operator: 'Gt', values: ['1.5'] }] },
+        ],
+      },
       fields: ['nodeAntiAffinity[0].requirements[0].values'],
     },
     {
-      request: { nodeAntiAffinity: [{ mode: 'required', requirements: [{ key: 'a', operator: 'Lt', values: ['1', '2'] }] }] },
+      request: {
+        nodeAntiAffinity: [
+          { mode: 'required', requirements: [{ key: 'a', operator: 'Lt', values: ['1', '2'] }] },
+        ],
+      },
       fields: ['nodeAntiAffinity[0].requirements[0].values'],
     },
     {
@@ -203,9 +288,14 @@ describe('input that makes no sense is refused with its field', () => {
       },
       fields: ['nodeAffinity[0].weight', 'nodeAffinity[1].weight'],
     },
-    { request: { workloadAffinity: [{ mode: 'required', topology: '', selector }] }, fields: ['workloadAffinity[0].topology'] },
     {
-      request: { workloadAntiAffinity: [{ mode: 'preferred', weight: 1.5, topology: 'node', selector }] },
+      request: { workloadAffinity: [{ mode: 'required', topology: '', selector }] },
+      fields: ['workloadAffinity[0].topology'],
+    },
+    {
+      request: {
+        workloadAntiAffinity: [{ mode: 'preferred', weight: 1.5, topology: 'node', selector }],
+      },
       fields: ['workloadAntiAffinity[0].weight'],
     },
     {
@@ -217,7 +307,10 @@ describe('input that makes no sense is refused with its field', () => {
       },
       fields: ['tolerations[0].key', 'tolerations[1].value'],
     },
-    { request: { spread: { topology: '', mode: 'required', maxSkew: 0 } }, fields: ['spread.topology', 'spread.maxSkew'] },
+    {
+      request: { spread: { topology: '', mode: 'required', maxSkew: 0 } },
+      fields: ['spread.topology', 'spread.maxSkew'],
+    },
   ])('request $request', ({ request, fields }) => {
     expect(violations(() => createCluster().place(aRequest(request), 1))).toEqual(fields);
     expect(violations(() => createCluster().explain(aRequest(request)))).toEqual(fields);
@@ -229,10 +322,11 @@ describe('input that makes no sense is refused with its field', () => {
 
   it('reservation', () => {
     const cluster = aCluster([aNode('n1')]);
-    expect(violations(() => cluster.reserve(aReservation('', { resources: { cpuMillis: -1, memoryBytes: 0 } })))).toEqual([
-      'replicaId',
-      'resources.cpuMillis',
-    ]);
+    expect(
+      violations(() =>
+        cluster.reserve(aReservation('', { resources: { cpuMillis: -1, memoryBytes: 0 } })),
+      ),
+    ).toEqual(['replicaId', 'resources.cpuMillis']);
     expect(cluster.usage(n1)).toMatchObject({ replicas: 0 });
   });
 });

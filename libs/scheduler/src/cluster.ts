@@ -15,15 +15,21 @@ import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreTerms, type ScoreWeights }
 
 /** The decision for one replica: a node, or why there is none. */
 export type Placement =
-  | { readonly placed: true; readonly nodeId: NodeId; readonly score: number; readonly terms: ScoreTerms }
+  | {
+      readonly placed: true;
+      readonly nodeId: NodeId;
+      readonly score: number;
+      readonly terms: ScoreTerms;
+    }
   | { readonly placed: false; readonly reasons: readonly PlacementReason[] };
 
 /** A node that a request fits by all that no replica changes, whatever is booked there. */
 export interface EligibleNode {
   readonly nodeId: NodeId;
   /**
-   * False while the node is lost, draining, cordoned or quarantined, or has a NoSchedule taint that the request does not
-   * tolerate: a replica that is there may stay, as far as the node's kind goes, and none is added.
+   * False while the node is lost, draining, cordoned or quarantined, or has a NoSchedule taint that
+   * the request does not tolerate: a replica that is there may stay, as far as the node's kind
+   * goes, and none is added.
    */
   readonly takesNew: boolean;
 }
@@ -41,17 +47,22 @@ export interface NodeUsage {
 }
 
 /**
- * Nodes and reservations, kept up to date by the caller, and the decisions over them. Decisions change nothing: the caller
- * commits one and then enters it with `reserve`. They depend on what is in the cluster, never on the order it came in.
+ * Nodes and reservations, kept up to date by the caller, and the decisions over them. Decisions
+ * change nothing: the caller commits one and then enters it with `reserve`. They depend on what is
+ * in the cluster, never on the order it came in.
  */
 export interface Cluster {
   /** Adds a node or replaces what was known of it. @throws InvalidInputError */
   upsertNode(node: SchedulerNode): void;
-  /** Forgets a node. Reservations on it stay until they are released and count again if it comes back. */
+  /**
+   * Forgets a node. Reservations on it stay until they are released and count again if it comes
+   * back.
+   */
   removeNode(nodeId: NodeId): void;
   /**
-   * Enters what a replica holds, in place of an older entry of the same replica. Reservations are facts: one is entered
-   * even if its node is not known yet or has shrunk too far; nothing more is placed there until there is room.
+   * Enters what a replica holds, in place of an older entry of the same replica. Reservations are
+   * facts: one is entered even if its node is not known yet or has shrunk too far; nothing more is
+   * placed there until there is room.
    * @throws InvalidInputError
    */
   reserve(reservation: Reservation): void;
@@ -62,23 +73,32 @@ export interface Cluster {
   /** Undefined when the node is not known. */
   usage(nodeId: NodeId): NodeUsage | undefined;
   /**
-   * Decides where `count` replicas go, each with regard to those before it, as if each had been reserved at once.
-   * @returns One placement per replica; after the first that is refused all are, for the same reasons.
-   * @throws InvalidInputError when the request makes no sense or `count` is not a whole number of 0 or more.
+   * Decides where `count` replicas go, each with regard to those before it, as if each had been
+   * reserved at once.
+   * @returns One placement per replica; after the first that is refused all are, for the same
+   *   reasons.
+   * @throws InvalidInputError when the request makes no sense or `count` is not a whole number of 0
+   *   or more.
    */
   place(request: PlacementRequest, count: number): Placement[];
   /**
-   * Decides for one replica on each of `nodeIds`, in that order and each with regard to those before it: this node or none.
-   * @returns One placement per node; the reasons of a refusal speak of this one node, and are none when it is not known.
+   * Decides for one replica on each of `nodeIds`, in that order and each with regard to those
+   * before it: this node or none.
+   * @returns One placement per node; the reasons of a refusal speak of this one node, and are none
+   *   when it is not known.
    * @throws InvalidInputError when the request makes no sense.
    */
   placeOn(request: PlacementRequest, nodeIds: readonly NodeId[]): Placement[];
   /**
-   * The nodes on which replicas of a request may be, by id: of the region, zone, capabilities and labels that are asked for, and
-   * without a NoExecute taint that is not tolerated. Neither room nor other replicas matter. @throws InvalidInputError
+   * The nodes on which replicas of a request may be, by id: of the region, zone, capabilities and
+   * labels that are asked for, and without a NoExecute taint that is not tolerated. Neither room
+   * nor other replicas matter. @throws InvalidInputError
    */
   eligible(request: PlacementRequest): EligibleNode[];
-  /** What each node is to the next replica; the first that fits is the one `place` takes. @throws InvalidInputError */
+  /**
+   * What each node is to the next replica; the first that fits is the one `place` takes. @throws
+   * InvalidInputError
+   */
   explain(request: PlacementRequest): NodeExplanation[];
   /** An equal cluster that goes its own way: to plan on without doing. */
   clone(): Cluster;
@@ -90,9 +110,16 @@ export interface ClusterOptions {
   readonly weights?: ScoreWeights;
 }
 
-/** An empty cluster. @throws InvalidInputError naming a weight that is negative or not finite, or all of them when all are 0. */
+/**
+ * An empty cluster. @throws InvalidInputError naming a weight that is negative or not finite, or
+ * all of them when all are 0.
+ */
 export function createCluster(options: ClusterOptions = {}): Cluster {
-  return new IncrementalCluster(normaliseWeights(options.weights ?? DEFAULT_WEIGHTS), new Map(), new Ledger());
+  return new IncrementalCluster(
+    normaliseWeights(options.weights ?? DEFAULT_WEIGHTS),
+    new Map(),
+    new Ledger(),
+  );
 }
 
 class IncrementalCluster implements Cluster {
@@ -128,7 +155,13 @@ class IncrementalCluster implements Cluster {
     if (record === undefined) return undefined;
     const { allocatable, maxReplicas } = record;
     const { allocated, replicas } = this.ledger.bookedOn(nodeId);
-    return { allocatable, allocated, free: atLeastNothing(minus(allocatable, allocated)), replicas, maxReplicas };
+    return {
+      allocatable,
+      allocated,
+      free: atLeastNothing(minus(allocatable, allocated)),
+      replicas,
+      maxReplicas,
+    };
   }
 
   place(request: PlacementRequest, count: number): Placement[] {
@@ -141,7 +174,10 @@ class IncrementalCluster implements Cluster {
       const best = run.best();
       if (best === undefined) {
         // Nothing has changed for the next one either.
-        const refusal: Placement = { placed: false, reasons: tally(run.failures().filter((failure) => failure !== undefined)) };
+        const refusal: Placement = {
+          placed: false,
+          reasons: tally(run.failures().filter((failure) => failure !== undefined)),
+        };
         return [...placements, ...Array.from({ length: count - placements.length }, () => refusal)];
       }
       placements.push(take(run, best));
@@ -156,7 +192,9 @@ class IncrementalCluster implements Cluster {
       const candidate = candidates.get(nodeId);
       if (candidate === undefined) return { placed: false, reasons: [] };
       const failure = run.failureOf(candidate);
-      return failure === undefined ? take(run, candidate) : { placed: false, reasons: tally([failure]) };
+      return failure === undefined
+        ? take(run, candidate)
+        : { placed: false, reasons: tally([failure]) };
     });
   }
 
@@ -184,7 +222,12 @@ class IncrementalCluster implements Cluster {
 /** Places one replica on a candidate, as far as the run is concerned. */
 function take(run: PlacementRun, candidate: Candidate): Placement {
   // Read first: booking makes the node fuller.
-  const placement: Placement = { placed: true, nodeId: candidate.record.id, score: candidate.score, terms: candidate.terms };
+  const placement: Placement = {
+    placed: true,
+    nodeId: candidate.record.id,
+    score: candidate.score,
+    terms: candidate.terms,
+  };
   run.book(candidate);
   return placement;
 }

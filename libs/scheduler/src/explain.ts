@@ -20,7 +20,9 @@ interface NodeFacts {
   readonly ofWorkload: {
     readonly onNode: number;
     readonly inZone: number;
-    /** In the node's domain of the declared spread; absent without one, or for a node in no domain. */
+    /**
+     * In the node's domain of the declared spread; absent without one, or for a node in no domain.
+     */
     readonly inSpreadDomain?: number;
   };
 }
@@ -37,35 +39,64 @@ interface NodeFails {
   readonly detail: string;
 }
 
-/** Every node: those that fit in the order in which `place` would take them, then the others by score and id. */
+/**
+ * Every node: those that fit in the order in which `place` would take them, then the others by
+ * score and id.
+ */
 export function explainNodes(run: PlacementRun): NodeExplanation[] {
   const failures = run.failures();
   const looks = run.candidates.map((candidate, index) => ({ candidate, failure: failures[index] }));
   looks.sort((a, b) => {
-    if ((a.failure === undefined) !== (b.failure === undefined)) return a.failure === undefined ? -1 : 1;
+    if ((a.failure === undefined) !== (b.failure === undefined))
+      return a.failure === undefined ? -1 : 1;
     if (a.failure === undefined) return compareCandidates(a.candidate, b.candidate);
-    return compareNumbers(b.candidate.score, a.candidate.score) || compareText(a.candidate.record.id, b.candidate.record.id);
+    return (
+      compareNumbers(b.candidate.score, a.candidate.score) ||
+      compareText(a.candidate.record.id, b.candidate.record.id)
+    );
   });
   return looks.map(({ candidate, failure }) => ({
     ...factsOf(run, candidate),
     ...(failure === undefined
       ? { fits: true as const }
-      : { fits: false as const, filter: failure.filter, detail: describeOn(run, candidate, failure) }),
+      : {
+          fits: false as const,
+          filter: failure.filter,
+          detail: describeOn(run, candidate, failure),
+        }),
   }));
 }
 
-function factsOf({ request }: PlacementRun, { record, score, terms, onNode, inZone, inSpread }: Candidate): NodeFacts {
+function factsOf(
+  { request }: PlacementRun,
+  { record, score, terms, onNode, inZone, inSpread }: Candidate,
+): NodeFacts {
   const inSpreadDomain =
-    request.spread !== undefined && Number.isFinite(inSpread.count) ? { inSpreadDomain: inSpread.count } : {};
-  return { nodeId: record.id, score, terms, ofWorkload: { onNode, inZone: inZone.count, ...inSpreadDomain } };
+    request.spread !== undefined && Number.isFinite(inSpread.count)
+      ? { inSpreadDomain: inSpread.count }
+      : {};
+  return {
+    nodeId: record.id,
+    score,
+    terms,
+    ofWorkload: { onNode, inZone: inZone.count, ...inSpreadDomain },
+  };
 }
 
 /** One failure on one node as a sentence. */
-function describeOn(run: PlacementRun, candidate: Candidate, { filter, detail = '' }: Failure): string {
+function describeOn(
+  run: PlacementRun,
+  candidate: Candidate,
+  { filter, detail = '' }: Failure,
+): string {
   const { request } = run;
   const { record } = candidate;
   const shortOf = (field: ResourceField): string =>
-    describeShortage(field, request.resources[field], Math.max(0, record.allocatable[field] - candidate.allocated[field]));
+    describeShortage(
+      field,
+      request.resources[field],
+      Math.max(0, record.allocatable[field] - candidate.allocated[field]),
+    );
   switch (filter) {
     case 'lost':
       return 'the node is lost';
@@ -112,7 +143,11 @@ function describeOn(run: PlacementRun, candidate: Candidate, { filter, detail = 
   }
 }
 
-function describeClash(run: PlacementRun, { record, forbiddenBy }: Candidate, topology: string): string {
+function describeClash(
+  run: PlacementRun,
+  { record, forbiddenBy }: Candidate,
+  topology: string,
+): string {
   const where = describeDomain(record, topology);
   return forbiddenBy === topology
     ? `a replica in ${where} keeps this workload away`
@@ -128,7 +163,9 @@ function describeSkew(run: PlacementRun, { record, inSpread }: Candidate): strin
 }
 
 function selectors(findings: PlacementRun['affinity'], topology: string): string {
-  const here = findings.filter(({ term }) => term.mode === 'required' && term.topology === topology);
+  const here = findings.filter(
+    ({ term }) => term.mode === 'required' && term.topology === topology,
+  );
   return here
     .map(({ term }) => describeRequirements(term.selector))
     .sort()

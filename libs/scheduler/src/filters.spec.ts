@@ -1,6 +1,21 @@
 import { toNodeId } from '@cloudless/base';
-import { describeReasons, PLACEMENT_FILTERS, type PlacementFilter, type PlacementRequest, type SchedulerNode } from './index.js';
-import { aCluster, aNode, aRequest, aReservation, GIB, MIB, placedOn, reservationFor } from './testing/builders.js';
+import {
+  describeReasons,
+  PLACEMENT_FILTERS,
+  type PlacementFilter,
+  type PlacementRequest,
+  type SchedulerNode,
+} from './index.js';
+import {
+  aCluster,
+  aNode,
+  aRequest,
+  aReservation,
+  GIB,
+  MIB,
+  placedOn,
+  reservationFor,
+} from './testing/builders.js';
 
 interface Row {
   readonly name: string;
@@ -12,7 +27,13 @@ interface Row {
   readonly detail?: string;
 }
 
-const small = { cpuMillis: 1_000, memoryBytes: GIB, storageBytes: GIB, bandwidthBps: 1_000_000, gpus: 1 };
+const small = {
+  cpuMillis: 1_000,
+  memoryBytes: GIB,
+  storageBytes: GIB,
+  bandwidthBps: 1_000_000,
+  gpus: 1,
+};
 const labelled = { labels: { disk: 'ssd', cores: '8' } };
 const need = (given: Partial<typeof small>): Partial<PlacementRequest> => ({
   resources: { cpuMillis: 0, memoryBytes: 0, ...given },
@@ -31,16 +52,35 @@ function affinity(
 const rows: Record<string, readonly Row[]> = {
   availability: [
     { name: 'a node nothing is wrong with' },
-    { name: 'lost', node: { availability: { lost: true } }, refused: 'lost', detail: 'the node is lost' },
-    { name: 'draining', node: { availability: { draining: true } }, refused: 'draining', detail: 'the node is being drained' },
-    { name: 'cordoned', node: { availability: { cordoned: true } }, refused: 'cordoned', detail: 'the node is cordoned' },
+    {
+      name: 'lost',
+      node: { availability: { lost: true } },
+      refused: 'lost',
+      detail: 'the node is lost',
+    },
+    {
+      name: 'draining',
+      node: { availability: { draining: true } },
+      refused: 'draining',
+      detail: 'the node is being drained',
+    },
+    {
+      name: 'cordoned',
+      node: { availability: { cordoned: true } },
+      refused: 'cordoned',
+      detail: 'the node is cordoned',
+    },
     {
       name: 'quarantined',
       node: { availability: { quarantined: true } },
       refused: 'quarantined',
       detail: 'the node is quarantined',
     },
-    { name: 'cordoned and lost counts as lost', node: { availability: { cordoned: true, lost: true } }, refused: 'lost' },
+    {
+      name: 'cordoned and lost counts as lost',
+      node: { availability: { cordoned: true, lost: true } },
+      refused: 'lost',
+    },
     {
       name: 'pressure and no network cost score only',
       node: { conditions: { memoryPressure: true, diskPressure: true, networkUnavailable: true } },
@@ -48,7 +88,12 @@ const rows: Record<string, readonly Row[]> = {
   ],
   locality: [
     { name: 'a region listed second', request: { regions: ['us', 'eu'] } },
-    { name: 'another region', request: { regions: ['us'] }, refused: 'region', detail: 'is in region eu, needs us' },
+    {
+      name: 'another region',
+      request: { regions: ['us'] },
+      refused: 'region',
+      detail: 'is in region eu, needs us',
+    },
     {
       name: 'a node of no known region',
       node: { region: '' },
@@ -57,11 +102,23 @@ const rows: Record<string, readonly Row[]> = {
       detail: 'is in no region, needs one of us, eu',
     },
     { name: 'the zone', request: { zones: ['a'] } },
-    { name: 'another zone', request: { zones: ['b', 'c'] }, refused: 'zone', detail: 'is in zone a, needs one of b, c' },
-    { name: 'other region and zone, only preferred', request: { regions: ['us'], zones: ['b'], locality: 'preferred' } },
+    {
+      name: 'another zone',
+      request: { zones: ['b', 'c'] },
+      refused: 'zone',
+      detail: 'is in zone a, needs one of b, c',
+    },
+    {
+      name: 'other region and zone, only preferred',
+      request: { regions: ['us'], zones: ['b'], locality: 'preferred' },
+    },
   ],
   capability: [
-    { name: 'all there', node: { capabilities: ['runtime.cri', 'exec.tty'] }, request: { capabilities: ['runtime.cri'] } },
+    {
+      name: 'all there',
+      node: { capabilities: ['runtime.cri', 'exec.tty'] },
+      request: { capabilities: ['runtime.cri'] },
+    },
     {
       name: 'one missing',
       node: { capabilities: ['runtime.process'] },
@@ -78,7 +135,10 @@ const rows: Record<string, readonly Row[]> = {
     },
     {
       name: 'one that does not work for now and is not needed',
-      node: { capabilities: ['runtime.process', 'runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
+      node: {
+        capabilities: ['runtime.process', 'runtime.cri'],
+        suspendedCapabilities: ['runtime.cri'],
+      },
       request: { capabilities: ['runtime.process'] },
     },
     {
@@ -112,7 +172,11 @@ const rows: Record<string, readonly Row[]> = {
       refused: 'node affinity disk in (hdd, nvme)',
       detail: 'does not meet disk in (hdd, nvme)',
     },
-    { name: 'In, no label', request: affinity('In', 'disk', 'ssd'), refused: 'node affinity disk in (ssd)' },
+    {
+      name: 'In, no label',
+      request: affinity('In', 'disk', 'ssd'),
+      refused: 'node affinity disk in (ssd)',
+    },
     { name: 'NotIn', node: labelled, request: affinity('NotIn', 'disk', 'hdd') },
     {
       name: 'NotIn, the value',
@@ -122,7 +186,11 @@ const rows: Record<string, readonly Row[]> = {
     },
     { name: 'NotIn, no label', request: affinity('NotIn', 'disk', 'ssd') },
     { name: 'Exists', node: labelled, request: affinity('Exists', 'disk') },
-    { name: 'Exists, no label', request: affinity('Exists', 'disk'), refused: 'node affinity disk exists' },
+    {
+      name: 'Exists, no label',
+      request: affinity('Exists', 'disk'),
+      refused: 'node affinity disk exists',
+    },
     {
       name: 'Exists, though objects have such a property',
       request: affinity('Exists', 'toString'),
@@ -136,29 +204,59 @@ const rows: Record<string, readonly Row[]> = {
       refused: 'node affinity disk does not exist',
     },
     { name: 'Gt', node: labelled, request: affinity('Gt', 'cores', '7') },
-    { name: 'Gt, equal', node: labelled, request: affinity('Gt', 'cores', '8'), refused: 'node affinity cores > 8' },
-    { name: 'Gt compares numbers, not texts', node: { labels: { cores: '10' } }, request: affinity('Gt', 'cores', '9') },
+    {
+      name: 'Gt, equal',
+      node: labelled,
+      request: affinity('Gt', 'cores', '8'),
+      refused: 'node affinity cores > 8',
+    },
+    {
+      name: 'Gt compares numbers, not texts',
+      node: { labels: { cores: '10' } },
+      request: affinity('Gt', 'cores', '9'),
+    },
     { name: 'Lt', node: labelled, request: affinity('Lt', 'cores', '9') },
-    { name: 'Lt, equal', node: labelled, request: affinity('Lt', 'cores', '8'), refused: 'node affinity cores < 8' },
-    { name: 'Lt of what is no number', node: labelled, request: affinity('Lt', 'disk', '8'), refused: 'node affinity disk < 8' },
+    {
+      name: 'Lt, equal',
+      node: labelled,
+      request: affinity('Lt', 'cores', '8'),
+      refused: 'node affinity cores < 8',
+    },
+    {
+      name: 'Lt of what is no number',
+      node: labelled,
+      request: affinity('Lt', 'disk', '8'),
+      refused: 'node affinity disk < 8',
+    },
     {
       name: 'two terms must both match',
       node: labelled,
       request: {
-        nodeAffinity: [...(affinity('Exists', 'disk').nodeAffinity ?? []), ...(affinity('Exists', 'gpu').nodeAffinity ?? [])],
+        nodeAffinity: [
+          ...(affinity('Exists', 'disk').nodeAffinity ?? []),
+          ...(affinity('Exists', 'gpu').nodeAffinity ?? []),
+        ],
       },
       refused: 'node affinity gpu exists',
     },
     {
       name: 'preferred excludes nothing',
-      request: { nodeAffinity: [{ mode: 'preferred', weight: 100, requirements: [{ key: 'disk', operator: 'Exists' }] }] },
+      request: {
+        nodeAffinity: [
+          { mode: 'preferred', weight: 100, requirements: [{ key: 'disk', operator: 'Exists' }] },
+        ],
+      },
     },
   ],
   'node anti-affinity': [
     {
       name: 'all requirements of a term',
       node: labelled,
-      request: { nodeAntiAffinity: [{ mode: 'required', requirements: [{ key: 'disk', operator: 'Exists' }] }] },
+      request: {
+        nodeAntiAffinity: [
+          { mode: 'required', requirements: [{ key: 'disk', operator: 'Exists' }] },
+        ],
+      },
       refused: 'node anti-affinity disk exists',
       detail: 'meets disk exists, which is to be avoided',
     },
@@ -180,7 +278,11 @@ const rows: Record<string, readonly Row[]> = {
     {
       name: 'preferred excludes nothing',
       node: labelled,
-      request: { nodeAntiAffinity: [{ mode: 'preferred', weight: 100, requirements: [{ key: 'disk', operator: 'Exists' }] }] },
+      request: {
+        nodeAntiAffinity: [
+          { mode: 'preferred', weight: 100, requirements: [{ key: 'disk', operator: 'Exists' }] },
+        ],
+      },
     },
   ],
   taint: [
@@ -191,11 +293,16 @@ const rows: Record<string, readonly Row[]> = {
       detail: 'has the taint dedicated=gpu:NoSchedule, which is not tolerated',
     },
     { name: 'NoExecute', node: { taints: [evicting] }, refused: 'taint spot:NoExecute' },
-    { name: 'PreferNoSchedule excludes nothing', node: { taints: [{ key: 'old', effect: 'PreferNoSchedule' }] } },
+    {
+      name: 'PreferNoSchedule excludes nothing',
+      node: { taints: [{ key: 'old', effect: 'PreferNoSchedule' }] },
+    },
     {
       name: 'Equal',
       node: { taints: [dedicated] },
-      request: { tolerations: [{ key: 'dedicated', operator: 'Equal', value: 'gpu', effect: 'NoSchedule' }] },
+      request: {
+        tolerations: [{ key: 'dedicated', operator: 'Equal', value: 'gpu', effect: 'NoSchedule' }],
+      },
     },
     {
       name: 'Equal, other value',
@@ -208,7 +315,11 @@ const rows: Record<string, readonly Row[]> = {
       node: { taints: [evicting] },
       request: { tolerations: [{ key: 'spot', operator: 'Equal' }] },
     },
-    { name: 'Exists', node: { taints: [dedicated] }, request: { tolerations: [{ key: 'dedicated', operator: 'Exists' }] } },
+    {
+      name: 'Exists',
+      node: { taints: [dedicated] },
+      request: { tolerations: [{ key: 'dedicated', operator: 'Exists' }] },
+    },
     {
       name: 'Exists, other key',
       node: { taints: [dedicated] },
@@ -284,8 +395,19 @@ const rows: Record<string, readonly Row[]> = {
       refused: 'bandwidth',
       detail: 'needs 20 Mbit/s bandwidth, 1 Mbit/s free',
     },
-    { name: 'gpu', node: { capacity: small }, request: need({ gpus: 2 }), refused: 'gpu', detail: 'needs 2 GPUs, 1 free' },
-    { name: 'no replicas allowed', node: { maxReplicas: 0 }, refused: 'replicas', detail: 'holds 0 replicas of at most 0' },
+    {
+      name: 'gpu',
+      node: { capacity: small },
+      request: need({ gpus: 2 }),
+      refused: 'gpu',
+      detail: 'needs 2 GPUs, 1 free',
+    },
+    {
+      name: 'no replicas allowed',
+      node: { maxReplicas: 0 },
+      refused: 'replicas',
+      detail: 'holds 0 replicas of at most 0',
+    },
   ],
 };
 
@@ -309,7 +431,10 @@ describe('the order of the filters', () => {
     readonly node?: Partial<SchedulerNode>;
     readonly request?: Partial<PlacementRequest>;
   }[] = [
-    { filter: 'lost', node: { availability: { draining: true, cordoned: true, quarantined: true } } },
+    {
+      filter: 'lost',
+      node: { availability: { draining: true, cordoned: true, quarantined: true } },
+    },
     { filter: 'draining', node: { availability: { cordoned: true, quarantined: true } } },
     { filter: 'cordoned', node: { availability: { quarantined: true } } },
     { filter: 'quarantined', node: { availability: {} } },
@@ -321,7 +446,10 @@ describe('the order of the filters', () => {
     { filter: 'nodeAntiAffinity', request: { nodeAntiAffinity: [] } },
     { filter: 'taint', node: { taints: [] } },
     { filter: 'replicas', node: { maxReplicas: 9 } },
-    { filter: 'cpu', request: need({ memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }) },
+    {
+      filter: 'cpu',
+      request: need({ memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }),
+    },
     { filter: 'memory', request: need({ storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }) },
     { filter: 'storage', request: need({ bandwidthBps: 9e12, gpus: 9 }) },
     { filter: 'bandwidth', request: need({ gpus: 9 }) },
@@ -348,9 +476,17 @@ describe('the order of the filters', () => {
       nodeSelector: { disk: 'ssd' },
       ...affinity('Exists', 'disk'),
       nodeAntiAffinity: [{ mode: 'required', requirements: [] }],
-      resources: { cpuMillis: 9e12, memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 },
+      resources: {
+        cpuMillis: 9e12,
+        memoryBytes: 9e12,
+        storageBytes: 9e12,
+        bandwidthBps: 9e12,
+        gpus: 9,
+      },
       hostPorts,
-      workloadAffinity: [{ ...everywhere, selector: [{ key: 'app', operator: 'In', values: ['cache'] }] }],
+      workloadAffinity: [
+        { ...everywhere, selector: [{ key: 'app', operator: 'In', values: ['cache'] }] },
+      ],
       workloadAntiAffinity: [{ ...everywhere, selector: [] }],
       spread: { topology: 'rack', mode: 'required' },
     });
@@ -383,7 +519,9 @@ describe('reasons', () => {
         { filter: 'zone', nodes: 1, of: 3 },
       ],
     });
-    expect(placement?.placed === false && describeReasons(placement.reasons)).toBe('cpu: 2 of 3 nodes, zone: 1 of 3 nodes');
+    expect(placement?.placed === false && describeReasons(placement.reasons)).toBe(
+      'cpu: 2 of 3 nodes, zone: 1 of 3 nodes',
+    );
   });
 
   it('with equal counts come in the order of the filters, then of their details', () => {
@@ -406,8 +544,15 @@ describe('reasons', () => {
 
   it('count replicas that leave but are still there', () => {
     const request = aRequest();
-    const cluster = aCluster([aNode('n1', { maxReplicas: 1 })], [{ ...reservationFor(request, 'web-1', 'n1'), leaving: true }]);
+    const cluster = aCluster(
+      [aNode('n1', { maxReplicas: 1 })],
+      [{ ...reservationFor(request, 'web-1', 'n1'), leaving: true }],
+    );
     expect(placedOn(cluster, request)).toEqual([undefined]);
-    expect(cluster.usage(toNodeId('n1'))).toMatchObject({ replicas: 1, maxReplicas: 1, allocated: { cpuMillis: 500 } });
+    expect(cluster.usage(toNodeId('n1'))).toMatchObject({
+      replicas: 1,
+      maxReplicas: 1,
+      allocated: { cpuMillis: 500 },
+    });
   });
 });

@@ -10,11 +10,23 @@ import { describeTaint, isTolerated } from './taints.js';
 type Filter = (record: NodeRecord, request: FullRequest) => Failure | undefined;
 
 /** What a node is. In the order of the reasons. */
-const KIND_FILTERS: readonly Filter[] = [locality, capabilities, nodeSelector, nodeAffinity, nodeAntiAffinity];
-/** What no replica and no placement changes: the node itself and the request decide. In the order of the reasons. */
+const KIND_FILTERS: readonly Filter[] = [
+  locality,
+  capabilities,
+  nodeSelector,
+  nodeAffinity,
+  nodeAntiAffinity,
+];
+/**
+ * What no replica and no placement changes: the node itself and the request decide. In the order of
+ * the reasons.
+ */
 const NODE_FILTERS: readonly Filter[] = [availability, ...KIND_FILTERS, suspended, taints];
 
-/** The first of the filters over the node alone that fails; where several things of one kind fail, the first by text. */
+/**
+ * The first of the filters over the node alone that fails; where several things of one kind fail,
+ * the first by text.
+ */
 export function nodeFailure(record: NodeRecord, request: FullRequest): Failure | undefined {
   for (const filter of NODE_FILTERS) {
     const failure = filter(record, request);
@@ -23,26 +35,43 @@ export function nodeFailure(record: NodeRecord, request: FullRequest): Failure |
   return undefined;
 }
 
-/** Whether a replica that is on the node may stay: the node is of the kind that is asked for and evicts nobody by a taint. */
+/**
+ * Whether a replica that is on the node may stay: the node is of the kind that is asked for and
+ * evicts nobody by a taint.
+ */
 export function mayStay(record: NodeRecord, request: FullRequest): boolean {
   if (KIND_FILTERS.some((filter) => filter(record, request) !== undefined)) return false;
-  return record.taints.every((taint) => taint.effect !== 'NoExecute' || isTolerated(taint, request.tolerations));
+  return record.taints.every(
+    (taint) => taint.effect !== 'NoExecute' || isTolerated(taint, request.tolerations),
+  );
 }
 
 /** Whether the node, empty, would have room for one replica. */
 export function couldEverHold(record: NodeRecord, { resources }: FullRequest): boolean {
-  return record.maxReplicas > 0 && firstShortage(resources, record.allocatable, NO_RESOURCES) === undefined;
+  return (
+    record.maxReplicas > 0 &&
+    firstShortage(resources, record.allocatable, NO_RESOURCES) === undefined
+  );
 }
 
 /** What the request prefers and the node alone decides. */
-export function fixedPreferences({ labels, taints }: NodeRecord, request: FullRequest): Preferences {
+export function fixedPreferences(
+  { labels, taints }: NodeRecord,
+  request: FullRequest,
+): Preferences {
   const weightOf = (terms: FullRequest['nodeAffinity']): number =>
-    terms.reduce((sum, term) => sum + (term.mode === 'preferred' && matchesAll(term.requirements, labels) ? term.weight : 0), 0);
+    terms.reduce(
+      (sum, term) =>
+        sum +
+        (term.mode === 'preferred' && matchesAll(term.requirements, labels) ? term.weight : 0),
+      0,
+    );
   return {
     affinityWeight: weightOf(request.nodeAffinity),
     antiAffinityWeight: weightOf(request.nodeAntiAffinity),
-    untoleratedTaints: taints.filter((taint) => taint.effect === 'PreferNoSchedule' && !isTolerated(taint, request.tolerations))
-      .length,
+    untoleratedTaints: taints.filter(
+      (taint) => taint.effect === 'PreferNoSchedule' && !isTolerated(taint, request.tolerations),
+    ).length,
   };
 }
 
@@ -50,7 +79,10 @@ function availability({ unavailable }: NodeRecord): Failure | undefined {
   return unavailable && { filter: unavailable };
 }
 
-function locality(record: NodeRecord, { locality: mode, regions, zones }: FullRequest): Failure | undefined {
+function locality(
+  record: NodeRecord,
+  { locality: mode, regions, zones }: FullRequest,
+): Failure | undefined {
   if (mode === 'preferred') return undefined;
   if (regions.length > 0 && !regions.includes(record.region)) return { filter: 'region' };
   return zones.length > 0 && !zones.includes(record.zone) ? { filter: 'zone' } : undefined;
@@ -63,7 +95,9 @@ function capabilities(record: NodeRecord, request: FullRequest): Failure | undef
   );
 }
 
-/** Excludes nodes whose capability is suspended from new placements; replicas that run there stay. */
+/**
+ * Excludes nodes whose capability is suspended from new placements; replicas that run there stay.
+ */
 function suspended(record: NodeRecord, request: FullRequest): Failure | undefined {
   return fail(
     'capability',
@@ -74,7 +108,9 @@ function suspended(record: NodeRecord, request: FullRequest): Failure | undefine
 }
 
 function nodeSelector({ labels }: NodeRecord, request: FullRequest): Failure | undefined {
-  const missing = Object.entries(request.nodeSelector).filter(([key, value]) => labels.get(key) !== value);
+  const missing = Object.entries(request.nodeSelector).filter(
+    ([key, value]) => labels.get(key) !== value,
+  );
   return fail(
     'nodeSelector',
     missing.map(([key, value]) => `${key}=${value}`),
@@ -96,11 +132,16 @@ function nodeAntiAffinity({ labels }: NodeRecord, request: FullRequest): Failure
 }
 
 function taints(record: NodeRecord, { tolerations }: FullRequest): Failure | undefined {
-  const repelling = record.taints.filter((taint) => taint.effect !== 'PreferNoSchedule' && !isTolerated(taint, tolerations));
+  const repelling = record.taints.filter(
+    (taint) => taint.effect !== 'PreferNoSchedule' && !isTolerated(taint, tolerations),
+  );
   return fail('taint', repelling.map(describeTaint));
 }
 
-function failTerms(filter: 'nodeAffinity' | 'nodeAntiAffinity', broken: readonly NodeTerm[]): Failure | undefined {
+function failTerms(
+  filter: 'nodeAffinity' | 'nodeAntiAffinity',
+  broken: readonly NodeTerm[],
+): Failure | undefined {
   const required = broken.filter((term) => term.mode === 'required');
   return fail(
     filter,

@@ -1,20 +1,57 @@
 import { InvalidInputError, toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
 import { describeReasons, type HostPort, type PlacementRequest } from './index.js';
-import { aCluster, aNode, aRequest, aReservation, placedOn, reservationFor } from './testing/builders.js';
+import {
+  aCluster,
+  aNode,
+  aRequest,
+  aReservation,
+  placedOn,
+  reservationFor,
+} from './testing/builders.js';
 
-const tcp = (...numbers: number[]): HostPort[] => numbers.map((number) => ({ protocol: 'tcp', number }));
-const udp = (...numbers: number[]): HostPort[] => numbers.map((number) => ({ protocol: 'udp', number }));
-const whyNot = (placement: ReturnType<ReturnType<typeof aCluster>['place']>[number] | undefined): string | undefined =>
+const tcp = (...numbers: number[]): HostPort[] =>
+  numbers.map((number) => ({ protocol: 'tcp', number }));
+const udp = (...numbers: number[]): HostPort[] =>
+  numbers.map((number) => ({ protocol: 'udp', number }));
+const whyNot = (
+  placement: ReturnType<ReturnType<typeof aCluster>['place']>[number] | undefined,
+): string | undefined =>
   placement?.placed === false ? describeReasons(placement.reasons) : undefined;
 
 describe('host ports', () => {
-  it.each<{ name: string; held?: HostPort[]; leaving?: boolean; wanted?: HostPort[]; refused?: string }>([
+  it.each<{
+    name: string;
+    held?: HostPort[];
+    leaving?: boolean;
+    wanted?: HostPort[];
+    refused?: string;
+  }>([
     { name: 'a port that nobody holds', held: tcp(8081), wanted: tcp(8080) },
-    { name: 'a port that is held', held: tcp(8080), wanted: tcp(8080), refused: 'host port 8080 is taken' },
+    {
+      name: 'a port that is held',
+      held: tcp(8080),
+      wanted: tcp(8080),
+      refused: 'host port 8080 is taken',
+    },
     { name: 'the same number of another protocol', held: udp(53), wanted: tcp(53) },
-    { name: 'a UDP port that is held', held: udp(53), wanted: udp(53), refused: 'host port 53/udp is taken' },
-    { name: 'one of several', held: tcp(443), wanted: tcp(80, 443), refused: 'host port 443 is taken' },
-    { name: 'several: the lowest is named', held: tcp(443, 80), wanted: tcp(443, 80), refused: 'host port 80 is taken' },
+    {
+      name: 'a UDP port that is held',
+      held: udp(53),
+      wanted: udp(53),
+      refused: 'host port 53/udp is taken',
+    },
+    {
+      name: 'one of several',
+      held: tcp(443),
+      wanted: tcp(80, 443),
+      refused: 'host port 443 is taken',
+    },
+    {
+      name: 'several: the lowest is named',
+      held: tcp(443, 80),
+      wanted: tcp(443, 80),
+      refused: 'host port 80 is taken',
+    },
     {
       name: 'one that a leaving replica holds still',
       held: tcp(80),
@@ -25,12 +62,20 @@ describe('host ports', () => {
     { name: 'none wanted where some are held', held: tcp(80) },
     { name: 'the same one twice is one', wanted: [...tcp(80), ...tcp(80)] },
   ])('$name', ({ held = [], leaving = false, wanted = [], refused }) => {
-    const cluster = aCluster([aNode('n1')], [aReservation('other-1', { hostPorts: held, leaving })]);
+    const cluster = aCluster(
+      [aNode('n1')],
+      [aReservation('other-1', { hostPorts: held, leaving })],
+    );
     const request = aRequest({ hostPorts: wanted });
     expect(whyNot(cluster.place(request, 1)[0])).toBe(refused && `${refused}: 1 of 1 nodes`);
-    expect(whyNot(cluster.placeOn(request, [toNodeId('n1')])[0])).toBe(refused && `${refused}: 1 of 1 nodes`);
-    expect(cluster.explain(request)).toMatchObject([refused === undefined ? { fits: true } : { fits: false, detail: refused }]);
-    expect(cluster.eligible(request)).toEqual([{ nodeId: 'n1', takesNew: true }]); // whatever is held: one that leaves makes room
+    expect(whyNot(cluster.placeOn(request, [toNodeId('n1')])[0])).toBe(
+      refused && `${refused}: 1 of 1 nodes`,
+    );
+    expect(cluster.explain(request)).toMatchObject([
+      refused === undefined ? { fits: true } : { fits: false, detail: refused },
+    ]);
+    // whatever is held: one that leaves makes room
+    expect(cluster.eligible(request)).toEqual([{ nodeId: 'n1', takesNew: true }]);
   });
 
   it('keep replicas of one workload apart, and the rest is told why', () => {
@@ -40,14 +85,28 @@ describe('host ports', () => {
     );
     const request = aRequest({ hostPorts: tcp(8080) });
     const placements = cluster.place(request, 5);
-    expect(placements.map((placement) => placement.placed && placement.nodeId)).toEqual(['n3', 'n1', 'n2', false, false]);
+    expect(placements.map((placement) => placement.placed && placement.nodeId)).toEqual([
+      'n3',
+      'n1',
+      'n2',
+      false,
+      false,
+    ]);
     expect(whyNot(placements[3])).toBe('host port 8080 is taken: 3 of 3 nodes');
-    expect(whyNot(cluster.clone().placeOn(request, ['n1', 'n1'].map(toNodeId))[1])).toBe('host port 8080 is taken: 1 of 1 nodes');
+    expect(whyNot(cluster.clone().placeOn(request, ['n1', 'n1'].map(toNodeId))[1])).toBe(
+      'host port 8080 is taken: 1 of 1 nodes',
+    );
   });
 
   it('are counted beside other reasons', () => {
-    const nodes = [aNode('n1'), aNode('n2'), aNode('n3', { capacity: { cpuMillis: 100, memoryBytes: 100 } })];
-    const held = ['n1', 'n2'].map((id) => aReservation(`on-${id}`, { nodeId: toNodeId(id), hostPorts: tcp(80) }));
+    const nodes = [
+      aNode('n1'),
+      aNode('n2'),
+      aNode('n3', { capacity: { cpuMillis: 100, memoryBytes: 100 } }),
+    ];
+    const held = ['n1', 'n2'].map((id) =>
+      aReservation(`on-${id}`, { nodeId: toNodeId(id), hostPorts: tcp(80) }),
+    );
     expect(whyNot(aCluster(nodes, held).place(aRequest({ hostPorts: tcp(80) }), 1)[0])).toBe(
       'host port 80 is taken: 2 of 3 nodes, cpu: 1 of 3 nodes',
     );
@@ -66,17 +125,29 @@ describe('host ports', () => {
     expect([placedOn(cluster, request), placedOn(copy, request)]).toEqual([['n1'], [undefined]]);
     cluster.reserve(reservationFor(request, 'web-1', 'n1'));
     expect(placedOn(cluster, request)).toEqual([undefined]);
-    cluster.reserve(reservationFor({ ...request, hostPorts: [] }, 'web-1', 'n1')); // its entry is replaced
+    // its entry is replaced
+    cluster.reserve(reservationFor({ ...request, hostPorts: [] }, 'web-1', 'n1'));
     expect(placedOn(cluster, request)).toEqual(['n1']);
   });
 
   it('of another workload do not count for a required spread: a port may be free again', () => {
     const cluster = aCluster(
       [aNode('n1'), aNode('n2', { zone: 'b' })],
-      [aReservation('db-1', { nodeId: toNodeId('n2'), workloadId: toWorkloadId('db'), hostPorts: tcp(80) })],
+      [
+        aReservation('db-1', {
+          nodeId: toNodeId('n2'),
+          workloadId: toWorkloadId('db'),
+          hostPorts: tcp(80),
+        }),
+      ],
     );
-    const request = aRequest({ hostPorts: tcp(80), spread: { topology: 'zone', mode: 'required' } });
-    expect(cluster.place(request, 2).map((placement) => placement.placed && placement.nodeId)).toEqual(['n1', false]);
+    const request = aRequest({
+      hostPorts: tcp(80),
+      spread: { topology: 'zone', mode: 'required' },
+    });
+    expect(
+      cluster.place(request, 2).map((placement) => placement.placed && placement.nodeId),
+    ).toEqual(['n1', false]);
   });
 
   it.each<Partial<PlacementRequest>>([

@@ -25,7 +25,9 @@ export function describeHostPort(port: HostPort): string {
 export function inPortOrder(ports: readonly HostPort[] = NO_PORTS): readonly HostPort[] {
   if (ports.length < 2) return ports;
   const byKey = new Map(ports.map((port) => [hostPortKey(port), port]));
-  return [...byKey.values()].sort((a, b) => compareNumbers(a.number, b.number) || compareText(a.protocol, b.protocol));
+  return [...byKey.values()].sort(
+    (a, b) => compareNumbers(a.number, b.number) || compareText(a.protocol, b.protocol),
+  );
 }
 
 /** Notes ports that no node has. */
@@ -38,7 +40,10 @@ export function checkHostPorts(problems: Problems, path: string, ports: readonly
 
 /** Which host ports are held on which node. Nodes and ports that nobody holds are not in it. */
 export class HeldPorts {
-  /** How often each is held, by node and port: facts may clash, as when a node comes back with what was replaced. */
+  /**
+   * How often each is held, by node and port: facts may clash, as when a node comes back with what
+   * was replaced.
+   */
   private readonly holders = new Map<string, Map<string, number>>();
 
   /** Enters (1) or takes back (-1) what one replica holds of a node. */

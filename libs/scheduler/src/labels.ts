@@ -3,17 +3,23 @@ import type { Problems } from './problems.js';
 /** Names and values that describe a node or a workload. */
 export type Labels = Readonly<Record<string, string>>;
 
-/** `In`, `NotIn`: the value is, is not, among `values`; `Gt`, `Lt`: it is a whole number above, below the one in `values`. */
+/**
+ * `In`, `NotIn`: the value is, is not, among `values`; `Gt`, `Lt`: it is a whole number above,
+ * below the one in `values`.
+ */
 export type LabelOperator = 'In' | 'NotIn' | 'Exists' | 'DoesNotExist' | 'Gt' | 'Lt';
 
 /**
- * One condition on a label. Without the label `NotIn` and `DoesNotExist` hold and the others do not.
- * `Gt` and `Lt` do not hold for a value that is not a whole number.
+ * One condition on a label. Without the label `NotIn` and `DoesNotExist` hold and the others do
+ * not. `Gt` and `Lt` do not hold for a value that is not a whole number.
  */
 export interface LabelRequirement {
   readonly key: string;
   readonly operator: LabelOperator;
-  /** At least one for `In` and `NotIn`, exactly one whole number for `Gt` and `Lt`, none for the others. */
+  /**
+   * At least one for `In` and `NotIn`, exactly one whole number for `Gt` and `Lt`, none for the
+   * others.
+   */
   readonly values?: readonly string[];
 }
 
@@ -30,7 +36,10 @@ export function matchesAll(requirements: readonly LabelRequirement[], labels: La
 }
 
 /** Whether one requirement holds. */
-export function matches({ key, operator, values = [] }: LabelRequirement, labels: LabelMap): boolean {
+export function matches(
+  { key, operator, values = [] }: LabelRequirement,
+  labels: LabelMap,
+): boolean {
   const value = labels.get(key);
   switch (operator) {
     case 'In':
@@ -64,22 +73,36 @@ export function describeRequirement({ key, operator, values = [] }: LabelRequire
 
 /** Requirements for people, in one order whatever order they came in; none: `anything`. */
 export function describeRequirements(requirements: readonly LabelRequirement[]): string {
-  return requirements.length === 0 ? 'anything' : requirements.map(describeRequirement).sort().join(', ');
+  return requirements.length === 0
+    ? 'anything'
+    : requirements.map(describeRequirement).sort().join(', ');
 }
 
 /** Notes each requirement whose values do not suit its operator. */
-export function checkRequirements(problems: Problems, path: string, requirements: readonly LabelRequirement[]): void {
+export function checkRequirements(
+  problems: Problems,
+  path: string,
+  requirements: readonly LabelRequirement[],
+): void {
   requirements.forEach(({ key, operator, values = [] }, index) => {
     const field = `${path}[${index}]`;
     problems.notEmpty(`${field}.key`, key);
-    problems.oneOf(`${field}.operator`, operator, ['In', 'NotIn', 'Exists', 'DoesNotExist', 'Gt', 'Lt']);
+    problems.oneOf(`${field}.operator`, operator, [
+      'In',
+      'NotIn',
+      'Exists',
+      'DoesNotExist',
+      'Gt',
+      'Lt',
+    ]);
     const wanted = wantedValues(operator, values);
     if (wanted !== undefined) problems.note(`${field}.values`, `${operator} needs ${wanted}`);
   });
 }
 
 function wantedValues(operator: LabelOperator, values: readonly string[]): string | undefined {
-  if (operator === 'In' || operator === 'NotIn') return values.length === 0 ? 'at least one value' : undefined;
+  if (operator === 'In' || operator === 'NotIn')
+    return values.length === 0 ? 'at least one value' : undefined;
   if (operator === 'Gt' || operator === 'Lt')
     return values.length === 1 && isWhole(values[0]) ? undefined : 'exactly one whole number';
   return values.length === 0 ? undefined : 'no values';

@@ -47,8 +47,8 @@ const NOTHING_BOOKED: Booked = { allocated: NO_RESOURCES, replicas: 0 };
 const NOBODY: Head = { staying: 0, leaving: 0 };
 
 /**
- * Who holds what on which node. Knows node ids only: a reservation may come before its node and outlive it, so that the
- * order in which changes arrive does not matter.
+ * Who holds what on which node. Knows node ids only: a reservation may come before its node and
+ * outlive it, so that the order in which changes arrive does not matter.
  */
 export class Ledger {
   private readonly entries = new Map<ReplicaId, Entry>();
@@ -70,7 +70,10 @@ export class Ledger {
     };
     this.entries.set(reservation.replicaId, entry);
     const { allocated, replicas } = this.bookedOn(nodeId);
-    this.booked.set(nodeId, { allocated: plus(allocated, entry.resources), replicas: replicas + 1 });
+    this.booked.set(nodeId, {
+      allocated: plus(allocated, entry.resources),
+      replicas: replicas + 1,
+    });
     this.ports.count(nodeId, entry.hostPorts, 1);
     this.count(entry, 1);
   }
@@ -82,7 +85,11 @@ export class Ledger {
     this.entries.delete(replicaId);
     const { allocated, replicas } = this.bookedOn(entry.nodeId);
     if (replicas === 1) this.booked.delete(entry.nodeId);
-    else this.booked.set(entry.nodeId, { allocated: minus(allocated, entry.resources), replicas: replicas - 1 });
+    else
+      this.booked.set(entry.nodeId, {
+        allocated: minus(allocated, entry.resources),
+        replicas: replicas - 1,
+      });
     this.ports.count(entry.nodeId, entry.hostPorts, -1);
     this.count(entry, -1);
   }
@@ -104,7 +111,8 @@ export class Ledger {
   stayingOf(workloadId: WorkloadId): Map<NodeId, number> {
     const staying = new Map<NodeId, number>();
     for (const group of this.groupsOf.get(workloadId) ?? []) {
-      for (const [nodeId, head] of group.perNode) staying.set(nodeId, (staying.get(nodeId) ?? 0) + head.staying);
+      for (const [nodeId, head] of group.perNode)
+        staying.set(nodeId, (staying.get(nodeId) ?? 0) + head.staying);
     }
     return staying;
   }
@@ -114,27 +122,46 @@ export class Ledger {
     const copy = new Ledger();
     for (const [nodeId, booked] of this.booked) copy.booked.set(nodeId, booked);
     copy.ports = this.ports.clone();
-    for (const group of this.groups.values()) copy.open({ ...group, perNode: new Map(group.perNode) });
+    for (const group of this.groups.values())
+      copy.open({ ...group, perNode: new Map(group.perNode) });
     for (const [replicaId, entry] of this.entries) {
-      copy.entries.set(replicaId, { ...entry, group: copy.groups.get(entry.group.key) ?? entry.group });
+      copy.entries.set(replicaId, {
+        ...entry,
+        group: copy.groups.get(entry.group.key) ?? entry.group,
+      });
     }
     return copy;
   }
 
   private count({ nodeId, leaving, group }: Entry, change: 1 | -1): void {
     const head = group.perNode.get(nodeId) ?? NOBODY;
-    const next = leaving ? { ...head, leaving: head.leaving + change } : { ...head, staying: head.staying + change };
+    const next = leaving
+      ? { ...head, leaving: head.leaving + change }
+      : { ...head, staying: head.staying + change };
     if (next.staying + next.leaving > 0) group.perNode.set(nodeId, next);
     else group.perNode.delete(nodeId);
     if (group.perNode.size === 0) this.close(group);
   }
 
-  private groupFor({ workloadId, namespace, labels = {}, workloadAntiAffinity = [] }: Reservation): OpenGroup {
+  private groupFor({
+    workloadId,
+    namespace,
+    labels = {},
+    workloadAntiAffinity = [],
+  }: Reservation): OpenGroup {
     const repels = workloadAntiAffinity.filter((term) => term.mode === 'required');
     const sortedLabels = Object.entries(labels).sort(([a], [b]) => compareText(a, b));
     const key = JSON.stringify([workloadId, namespace, sortedLabels, repels]);
     return (
-      this.groups.get(key) ?? this.open({ key, workloadId, namespace, labels: toLabelMap(labels), repels, perNode: new Map() })
+      this.groups.get(key) ??
+      this.open({
+        key,
+        workloadId,
+        namespace,
+        labels: toLabelMap(labels),
+        repels,
+        perNode: new Map(),
+      })
     );
   }
 

@@ -2,7 +2,14 @@ import type { NodeId } from '@cloudless/base';
 import { toLabelMap, type LabelMap, type Labels } from './labels.js';
 import { compareText } from './order.js';
 import { Problems } from './problems.js';
-import { atLeastNothing, checkAmounts, minus, toResources, type ResourceAmounts, type Resources } from './resources.js';
+import {
+  atLeastNothing,
+  checkAmounts,
+  minus,
+  toResources,
+  type ResourceAmounts,
+  type Resources,
+} from './resources.js';
 import { checkTaints, describeTaint, type Taint } from './taints.js';
 
 /** A machine as the scheduler sees it. */
@@ -10,7 +17,10 @@ export interface SchedulerNode {
   readonly id: NodeId;
   /** Absent or empty: not known. Such a node misses every region that is asked for. */
   readonly region?: string;
-  /** Named within its region: zone `a` of `eu` is another one than zone `a` of `us`. Absent or empty: not known. */
+  /**
+   * Named within its region: zone `a` of `eu` is another one than zone `a` of `us`. Absent or
+   * empty: not known.
+   */
   readonly zone?: string;
   readonly labels?: Labels;
   readonly taints?: readonly Taint[];
@@ -22,11 +32,17 @@ export interface SchedulerNode {
   readonly maxReplicas?: number;
   /** What its runtimes can do, as in `runtime.process` or `limits.memory`. */
   readonly capabilities?: readonly string[];
-  /** Capabilities that do not work for now: no new replica that needs one is placed here, and running ones stay. Default none. */
+  /**
+   * Capabilities that do not work for now: no new replica that needs one is placed here, and
+   * running ones stay. Default none.
+   */
   readonly suspendedCapabilities?: readonly string[];
   /** Troubles that cost score and exclude nothing. Default none. */
   readonly conditions?: Partial<NodeConditions>;
-  /** How reliable it was of late, 0 to 1; quantised by the caller, so that scores do not flicker. Default 1. */
+  /**
+   * How reliable it was of late, 0 to 1; quantised by the caller, so that scores do not flicker.
+   * Default 1.
+   */
   readonly reliability?: number;
   /** Why it takes nothing new. Each may hold at the same time; default none. */
   readonly availability?: Partial<NodeAvailability>;
@@ -39,7 +55,10 @@ export interface NodeConditions {
   readonly networkUnavailable: boolean;
 }
 
-/** Separate facts with separate owners: a node may be cordoned by a person and lost by itself. Any of them excludes it. */
+/**
+ * Separate facts with separate owners: a node may be cordoned by a person and lost by itself. Any
+ * of them excludes it.
+ */
 export interface NodeAvailability {
   /** Its lease has ended. */
   readonly lost: boolean;
@@ -83,7 +102,10 @@ export interface NodeRecord {
   readonly unavailable: keyof NodeAvailability | undefined;
 }
 
-/** @throws InvalidInputError for an empty id, amounts that are no whole numbers, reliability outside 0 to 1, broken taints. */
+/**
+ * @throws InvalidInputError for an empty id, amounts that are no whole numbers, reliability outside
+ * 0 to 1, broken taints.
+ */
 export function toNodeRecord(node: SchedulerNode): NodeRecord {
   checkNode(node);
   const capacity = toResources(node.capacity);
@@ -94,14 +116,21 @@ export function toNodeRecord(node: SchedulerNode): NodeRecord {
     region: node.region ?? '',
     zone: node.zone ?? '',
     labels: toLabelMap(node.labels),
-    taints: [...(node.taints ?? [])].sort((a, b) => compareText(describeTaint(a), describeTaint(b))),
+    taints: [...(node.taints ?? [])].sort((a, b) =>
+      compareText(describeTaint(a), describeTaint(b)),
+    ),
     capabilities: new Set(node.capabilities),
     suspendedCapabilities: new Set(node.suspendedCapabilities),
     capacity,
     systemReserved,
     allocatable: atLeastNothing(minus(capacity, systemReserved)),
     maxReplicas: node.maxReplicas ?? DEFAULT_MAX_REPLICAS,
-    conditions: { memoryPressure: false, diskPressure: false, networkUnavailable: false, ...node.conditions },
+    conditions: {
+      memoryPressure: false,
+      diskPressure: false,
+      networkUnavailable: false,
+      ...node.conditions,
+    },
     reliability: node.reliability ?? 1,
     unavailable: AVAILABILITY_ORDER.find((fact) => node.availability?.[fact] === true),
   };
@@ -109,7 +138,8 @@ export function toNodeRecord(node: SchedulerNode): NodeRecord {
 
 /**
  * The domain a node is in: `node`, `zone` and `region` are well known, any other key is a label.
- * @returns undefined when the node has no such label, or its zone or region is not known: it is in no domain then.
+ * @returns undefined when the node has no such label, or its zone or region is not known: it is in
+ *   no domain then.
  */
 export function domainOf(record: NodeRecord, topology: string): string | undefined {
   switch (topology) {
@@ -140,10 +170,12 @@ function checkNode(node: SchedulerNode): void {
   const problems = new Problems();
   problems.notEmpty('id', node.id);
   checkAmounts(problems, 'capacity', node.capacity);
-  if (node.systemReserved !== undefined) checkAmounts(problems, 'systemReserved', node.systemReserved);
+  if (node.systemReserved !== undefined)
+    checkAmounts(problems, 'systemReserved', node.systemReserved);
   if (node.maxReplicas !== undefined) problems.wholeNumber('maxReplicas', node.maxReplicas, 0);
   const { reliability = 1 } = node;
-  if (!(reliability >= 0 && reliability <= 1)) problems.note('reliability', `must be from 0 to 1, is ${reliability}`);
+  if (!(reliability >= 0 && reliability <= 1))
+    problems.note('reliability', `must be from 0 to 1, is ${reliability}`);
   checkTaints(problems, 'taints', node.taints ?? []);
   problems.throwIfAny();
 }

@@ -10,5 +10,8 @@ export function compareNumbers(a: number, b: number): number {
 
 /** The first text in order; undefined when there is none. */
 export function firstText(texts: readonly string[]): string | undefined {
-  return texts.reduce<string | undefined>((first, text) => (first === undefined || text < first ? text : first), undefined);
+  return texts.reduce<string | undefined>(
+    (first, text) => (first === undefined || text < first ? text : first),
+    undefined,
+  );
 }

@@ -8,7 +8,13 @@ import { firstText } from './order.js';
 import { FILTER_OF_RESOURCE, type Failure } from './reasons.js';
 import type { FullRequest } from './request.js';
 import { firstShortage, plus } from './resources.js';
-import { scoreTerms, totalScore, type Preferences, type ScoreTerms, type ScoreWeights } from './score.js';
+import {
+  scoreTerms,
+  totalScore,
+  type Preferences,
+  type ScoreTerms,
+  type ScoreWeights,
+} from './score.js';
 import {
   addReplicas,
   countIn,
@@ -33,8 +39,9 @@ const NO_SCORE: ScoreTerms = {
 };
 
 /**
- * All nodes seen with the eyes of one request. Looks everything up once; a placement then touches its node, the counts of
- * its domains, and the nodes of a domain that has just got its first replica.
+ * All nodes seen with the eyes of one request. Looks everything up once; a placement then touches
+ * its node, the counts of its domains, and the nodes of a domain that has just got its first
+ * replica.
  */
 export class PlacementRun {
   readonly candidates: readonly Candidate[];
@@ -81,8 +88,12 @@ export class PlacementRun {
     candidate.inZone.count += 1;
     if (candidate.inSpread !== NO_SPREAD) candidate.inSpread.count += 1;
     this.refresh(candidate);
-    this.affinity.forEach((findings, index) => this.bookTerm(findings, candidate, 'affinityDomains', index));
-    this.antiAffinity.forEach((findings, index) => this.bookTerm(findings, candidate, 'antiAffinityDomains', index));
+    this.affinity.forEach((findings, index) =>
+      this.bookTerm(findings, candidate, 'affinityDomains', index),
+    );
+    this.antiAffinity.forEach((findings, index) =>
+      this.bookTerm(findings, candidate, 'antiAffinityDomains', index),
+    );
   }
 
   /** Why each candidate cannot take the next replica; undefined where one can. */
@@ -98,8 +109,9 @@ export class PlacementRun {
   }
 
   /**
-   * Replicas of the workload at which a domain of a required spread is full: those of the emptiest eligible domain plus the
-   * allowed difference. A domain stays eligible when replicas fill its nodes; it is not while all its nodes are closed.
+   * Replicas of the workload at which a domain of a required spread is full: those of the emptiest
+   * eligible domain plus the allowed difference. A domain stays eligible when replicas fill its
+   * nodes; it is not while all its nodes are closed.
    * @returns undefined when no spread is required, Infinity when no domain is eligible.
    */
   spreadCeiling(): number | undefined {
@@ -154,10 +166,19 @@ export class PlacementRun {
     return firstText(topologies);
   }
 
-  /** Brings failure and score of a candidate up to date; its counts of replicas are so by themselves. */
+  /**
+   * Brings failure and score of a candidate up to date; its counts of replicas are so by
+   * themselves.
+   */
   private refresh(candidate: Candidate): void {
-    candidate.failure = candidate.nodeFailure ?? this.roomFailure(candidate) ?? this.companyFailure(candidate);
-    candidate.terms = scoreTerms(candidate.record, candidate.allocated, this.request, this.preferencesOf(candidate));
+    candidate.failure =
+      candidate.nodeFailure ?? this.roomFailure(candidate) ?? this.companyFailure(candidate);
+    candidate.terms = scoreTerms(
+      candidate.record,
+      candidate.allocated,
+      this.request,
+      this.preferencesOf(candidate),
+    );
     candidate.score = totalScore(candidate.terms, this.weights);
   }
 
@@ -168,30 +189,54 @@ export class PlacementRun {
     return takenPort && { filter: 'hostPort', detail: describeHostPort(takenPort) };
   }
 
-  private companyFailure({ affinityDomains, antiAffinityDomains, forbiddenBy }: Candidate): Failure | undefined {
-    const alone = this.affinity.filter((findings, index) => isRequired(findings) && !letsIn(findings, affinityDomains[index]));
+  private companyFailure({
+    affinityDomains,
+    antiAffinityDomains,
+    forbiddenBy,
+  }: Candidate): Failure | undefined {
+    const alone = this.affinity.filter(
+      (findings, index) => isRequired(findings) && !letsIn(findings, affinityDomains[index]),
+    );
     const missing = firstText(alone.map(({ term }) => term.topology));
     if (missing !== undefined) return { filter: 'workloadAffinity', detail: missing };
-    const clashes = this.antiAffinity.filter((findings, index) => isRequired(findings) && isOccupied(antiAffinityDomains[index]));
+    const clashes = this.antiAffinity.filter(
+      (findings, index) => isRequired(findings) && isOccupied(antiAffinityDomains[index]),
+    );
     const topologies = clashes.map(({ term }) => term.topology);
-    const clashing = firstText(forbiddenBy === undefined ? topologies : [...topologies, forbiddenBy]);
-    return clashing === undefined ? undefined : { filter: 'workloadAntiAffinity', detail: clashing };
+    const clashing = firstText(
+      forbiddenBy === undefined ? topologies : [...topologies, forbiddenBy],
+    );
+    return clashing === undefined
+      ? undefined
+      : { filter: 'workloadAntiAffinity', detail: clashing };
   }
 
-  private preferencesOf({ fixedPreferences, affinityDomains, antiAffinityDomains }: Candidate): Preferences {
-    const weightOf = (findings: readonly TermFindings[], domains: readonly (DomainCount | undefined)[]): number =>
+  private preferencesOf({
+    fixedPreferences,
+    affinityDomains,
+    antiAffinityDomains,
+  }: Candidate): Preferences {
+    const weightOf = (
+      findings: readonly TermFindings[],
+      domains: readonly (DomainCount | undefined)[],
+    ): number =>
       findings.reduce(
-        (sum, { term }, index) => sum + (term.mode === 'preferred' && isOccupied(domains[index]) ? term.weight : 0),
+        (sum, { term }, index) =>
+          sum + (term.mode === 'preferred' && isOccupied(domains[index]) ? term.weight : 0),
         0,
       );
     return {
       affinityWeight: fixedPreferences.affinityWeight + weightOf(this.affinity, affinityDomains),
-      antiAffinityWeight: fixedPreferences.antiAffinityWeight + weightOf(this.antiAffinity, antiAffinityDomains),
+      antiAffinityWeight:
+        fixedPreferences.antiAffinityWeight + weightOf(this.antiAffinity, antiAffinityDomains),
       untoleratedTaints: fixedPreferences.untoleratedTaints,
     };
   }
 
-  /** Counts a placement for a term; the first replica of a domain changes the domain's nodes, the first of all every node. */
+  /**
+   * Counts a placement for a term; the first replica of a domain changes the domain's nodes, the
+   * first of all every node.
+   */
   private bookTerm(
     findings: TermFindings,
     placed: Candidate,
@@ -204,7 +249,8 @@ export class PlacementRun {
     const wasFirst = domain.count === 0;
     addReplicas(findings, domain, 1);
     if (!wasFirst) return;
-    for (const candidate of this.candidates) if (wasFirstOfAll || candidate[side][index] === domain) this.refresh(candidate);
+    for (const candidate of this.candidates)
+      if (wasFirstOfAll || candidate[side][index] === domain) this.refresh(candidate);
   }
 }
 

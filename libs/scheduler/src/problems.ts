@@ -9,15 +9,22 @@ export class Problems {
   }
 
   /** Notes a value that is not a whole number from `least` to `most`. */
-  wholeNumber(field: string, value: number, least: number, most: number = Number.MAX_SAFE_INTEGER): void {
+  wholeNumber(
+    field: string,
+    value: number,
+    least: number,
+    most: number = Number.MAX_SAFE_INTEGER,
+  ): void {
     if (Number.isSafeInteger(value) && value >= least && value <= most) return;
-    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+    const range =
+      most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
     this.note(field, `must be a whole number ${range}, is ${value}`);
   }
 
   /** Notes a value that is none of `allowed`. */
   oneOf(field: string, value: string, allowed: readonly string[]): void {
-    if (!allowed.includes(value)) this.note(field, `must be one of ${allowed.join(', ')}, is ${value}`);
+    if (!allowed.includes(value))
+      this.note(field, `must be one of ${allowed.join(', ')}, is ${value}`);
   }
 
   notEmpty(field: string, value: string): void {

@@ -1,6 +1,12 @@
 import { createSeededRandom } from '@cloudless/base';
 import fc from 'fast-check';
-import { PLACEMENT_FILTERS, type Cluster, type PlacementFilter, type PlacementRequest, type SchedulerNode } from './index.js';
+import {
+  PLACEMENT_FILTERS,
+  type Cluster,
+  type PlacementFilter,
+  type PlacementRequest,
+  type SchedulerNode,
+} from './index.js';
 import { aCluster, aNode, aRequest, reservationFor } from './testing/builders.js';
 import { domain, forbids, replicasIn, usable, type PlainWorld } from './testing/oracle.js';
 import { aWorld, type World } from './testing/worlds.js';
@@ -9,7 +15,10 @@ const worlds = fc.integer().map((seed) => ({ seed, world: aWorld(createSeededRan
 const counts = fc.integer({ min: 1, max: 6 });
 const RUNS = { numRuns: 300 };
 
-/** Places each request of the world one replica at a time and reserves it; `look` sees each decision beside the world it was made in. */
+/**
+ * Places each request of the world one replica at a time and reserves it; `look` sees each decision
+ * beside the world it was made in.
+ */
 function fill(
   world: World,
   count: number,
@@ -40,9 +49,19 @@ function crowd(plain: PlainWorld, request: PlacementRequest, node: SchedulerNode
   const { spread } = request;
   const mine = spread && domain(node, spread.topology);
   const inDomain =
-    mine === undefined ? Infinity : replicasIn(plain, request, (other) => domain(other, spread?.topology ?? '') === mine);
-  const inZone = replicasIn(plain, request, (other) => other.region === node.region && other.zone === node.zone);
-  return [spread === undefined ? 0 : inDomain, inZone, replicasIn(plain, request, (other) => other.id === node.id)];
+    mine === undefined
+      ? Infinity
+      : replicasIn(plain, request, (other) => domain(other, spread?.topology ?? '') === mine);
+  const inZone = replicasIn(
+    plain,
+    request,
+    (other) => other.region === node.region && other.zone === node.zone,
+  );
+  return [
+    spread === undefined ? 0 : inDomain,
+    inZone,
+    replicasIn(plain, request, (other) => other.id === node.id),
+  ];
 }
 
 describe('against the brute-force oracle', () => {
@@ -51,9 +70,13 @@ describe('against the brute-force oracle', () => {
       fc.property(worlds, counts, ({ world }, count) => {
         fill(world, count, (cluster, plain, request) => {
           const said = Object.fromEntries(
-            cluster.explain(request).map((node) => [node.nodeId, node.fits ? undefined : node.filter]),
+            cluster
+              .explain(request)
+              .map((node) => [node.nodeId, node.fits ? undefined : node.filter]),
           );
-          const expected = Object.fromEntries(plain.nodes.map((node) => [node.id, firstFilter(forbids(plain, request, node))]));
+          const expected = Object.fromEntries(
+            plain.nodes.map((node) => [node.id, firstFilter(forbids(plain, request, node))]),
+          );
           expect(said).toEqual(expected);
         });
       }),
@@ -69,7 +92,10 @@ describe('against the brute-force oracle', () => {
           const scores = new Map(cluster.explain(request).map((node) => [node.nodeId, node.score]));
           const fitting = plain.nodes.filter((node) => forbids(plain, request, node).size === 0);
           const ranked = fitting
-            .map((node) => ({ id: node.id, key: [...crowd(plain, request, node), -(scores.get(node.id) ?? 0)] }))
+            .map((node) => ({
+              id: node.id,
+              key: [...crowd(plain, request, node), -(scores.get(node.id) ?? 0)],
+            }))
             .sort((a, b) => {
               const at = a.key.findIndex((value, index) => value !== b.key[index]);
               return at < 0 ? (a.id < b.id ? -1 : 1) : (a.key[at] ?? 0) < (b.key[at] ?? 0) ? -1 : 1;
@@ -104,7 +130,8 @@ describe('against the brute-force oracle', () => {
       }),
       RUNS,
     );
-    expect(refusals).toBeGreaterThan(RUNS.numRuns); // else the worlds are too roomy to test anything
+    // else the worlds are too roomy to test anything
+    expect(refusals).toBeGreaterThan(RUNS.numRuns);
   });
 });
 
@@ -117,9 +144,17 @@ describe('always', () => {
         for (const node of after.nodes) {
           const held = after.reservations.filter((reservation) => reservation.nodeId === node.id);
           expect(held.length).toBeLessThanOrEqual(node.maxReplicas ?? 110);
-          const ports = held.flatMap(({ hostPorts = [] }) => hostPorts.map(({ number, protocol }) => `${number}/${protocol}`));
+          const ports = held.flatMap(({ hostPorts = [] }) =>
+            hostPorts.map(({ number, protocol }) => `${number}/${protocol}`),
+          );
           expect(ports).toEqual([...new Set(ports)]);
-          for (const field of ['cpuMillis', 'memoryBytes', 'storageBytes', 'bandwidthBps', 'gpus'] as const) {
+          for (const field of [
+            'cpuMillis',
+            'memoryBytes',
+            'storageBytes',
+            'bandwidthBps',
+            'gpus',
+          ] as const) {
             const booked = held.reduce((sum, { resources }) => sum + (resources[field] ?? 0), 0);
             expect(booked).toBeLessThanOrEqual(Math.max(0, usable(node, field)));
           }
@@ -137,7 +172,8 @@ describe('always', () => {
           const atOnce = cluster.place(request, count);
           const oneByOne = atOnce.map((_, index) => {
             const [placement] = cluster.place(request, 1);
-            if (placement?.placed === true) cluster.reserve(reservationFor(request, `new-${index}`, placement.nodeId));
+            if (placement?.placed === true)
+              cluster.reserve(reservationFor(request, `new-${index}`, placement.nodeId));
             return placement;
           });
           expect(oneByOne).toEqual(atOnce);
@@ -149,33 +185,40 @@ describe('always', () => {
 
   it('the order of the input does not matter', () => {
     fc.assert(
-      fc.property(worlds, counts, fc.infiniteStream(fc.double({ min: 0, max: 1, noNaN: true })), ({ world }, count, draws) => {
-        const shuffle = <Item>(items: readonly Item[] | undefined): Item[] =>
-          (items ?? [])
-            .map((item) => ({ item, at: draws.next().value }))
-            .sort((a, b) => a.at - b.at)
-            .map(({ item }) => item);
-        const shuffled = aCluster(shuffle(world.nodes).map((node) => ({ ...node, taints: shuffle(node.taints) })));
-        shuffle(world.reservations).forEach((reservation) => shuffled.reserve(reservation));
-        const late = aCluster([], world.reservations);
-        world.nodes.forEach((node) => late.upsertNode(node));
-        for (const request of world.requests) {
-          const mixed: PlacementRequest = {
-            ...request,
-            zones: shuffle(request.zones), // regions are ordered by preference
-            capabilities: shuffle(request.capabilities),
-            tolerations: shuffle(request.tolerations),
-            hostPorts: shuffle(request.hostPorts),
-            nodeAffinity: shuffle(request.nodeAffinity),
-            workloadAffinity: shuffle(request.workloadAffinity),
-            workloadAntiAffinity: shuffle(request.workloadAntiAffinity),
-          };
-          const cluster = aCluster(world.nodes, world.reservations);
-          const expected = [cluster.place(request, count), cluster.explain(request)];
-          expect([shuffled.place(mixed, count), shuffled.explain(mixed)]).toEqual(expected);
-          expect([late.place(request, count), late.explain(request)]).toEqual(expected);
-        }
-      }),
+      fc.property(
+        worlds,
+        counts,
+        fc.infiniteStream(fc.double({ min: 0, max: 1, noNaN: true })),
+        ({ world }, count, draws) => {
+          const shuffle = <Item>(items: readonly Item[] | undefined): Item[] =>
+            (items ?? [])
+              .map((item) => ({ item, at: draws.next().value }))
+              .sort((a, b) => a.at - b.at)
+              .map(({ item }) => item);
+          const shuffled = aCluster(
+            shuffle(world.nodes).map((node) => ({ ...node, taints: shuffle(node.taints) })),
+          );
+          shuffle(world.reservations).forEach((reservation) => shuffled.reserve(reservation));
+          const late = aCluster([], world.reservations);
+          world.nodes.forEach((node) => late.upsertNode(node));
+          for (const request of world.requests) {
+            const mixed: PlacementRequest = {
+              ...request,
+              zones: shuffle(request.zones), // regions are ordered by preference
+              capabilities: shuffle(request.capabilities),
+              tolerations: shuffle(request.tolerations),
+              hostPorts: shuffle(request.hostPorts),
+              nodeAffinity: shuffle(request.nodeAffinity),
+              workloadAffinity: shuffle(request.workloadAffinity),
+              workloadAntiAffinity: shuffle(request.workloadAntiAffinity),
+            };
+            const cluster = aCluster(world.nodes, world.reservations);
+            const expected = [cluster.place(request, count), cluster.explain(request)];
+            expect([shuffled.place(mixed, count), shuffled.explain(mixed)]).toEqual(expected);
+            expect([late.place(request, count), late.explain(request)]).toEqual(expected);
+          }
+        },
+      ),
       RUNS,
     );
   });
@@ -187,9 +230,11 @@ describe('always', () => {
         const copy = cluster.clone();
         world.reservations.forEach(({ replicaId }) => cluster.release(replicaId));
         const empty = aCluster(world.nodes);
-        for (const request of world.requests) expect(cluster.explain(request)).toEqual(empty.explain(request));
+        for (const request of world.requests)
+          expect(cluster.explain(request)).toEqual(empty.explain(request));
         world.reservations.forEach((reservation) => cluster.reserve(reservation));
-        for (const request of world.requests) expect(cluster.explain(request)).toEqual(copy.explain(request));
+        for (const request of world.requests)
+          expect(cluster.explain(request)).toEqual(copy.explain(request));
       }),
       RUNS,
     );
@@ -198,7 +243,9 @@ describe('always', () => {
   it('equal seeds give equal results', () => {
     const decide = (seed: number): unknown => {
       const world = aWorld(createSeededRandom(seed));
-      return world.requests.map((request) => aCluster(world.nodes, world.reservations).place(request, 4));
+      return world.requests.map((request) =>
+        aCluster(world.nodes, world.reservations).place(request, 4),
+      );
     };
     fc.assert(fc.property(fc.integer(), (seed) => expect(decide(seed)).toEqual(decide(seed))));
   });
@@ -208,7 +255,13 @@ describe('always', () => {
       fc.property(worlds, ({ world }) => {
         for (const request of world.requests) {
           for (const { terms } of aCluster(world.nodes, world.reservations).explain(request)) {
-            for (const name of ['locality', 'reliability', 'cost', 'utilisation', 'networkPenalty'] as const) {
+            for (const name of [
+              'locality',
+              'reliability',
+              'cost',
+              'utilisation',
+              'networkPenalty',
+            ] as const) {
               expect(terms[name]).toBeGreaterThanOrEqual(0);
               expect(terms[name]).toBeLessThanOrEqual(1);
             }

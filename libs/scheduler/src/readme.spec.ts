@@ -8,7 +8,12 @@ function example(console: { readonly log: (line: string) => void }): void {
   const GIB = 1024 ** 3;
   const cluster = createCluster();
   for (const [id, zone] of Object.entries({ n1: 'a', n2: 'b', n3: 'c' })) {
-    cluster.upsertNode({ id: toNodeId(id), region: 'eu', zone, capacity: { cpuMillis: 2_000, memoryBytes: 4 * GIB } });
+    cluster.upsertNode({
+      id: toNodeId(id),
+      region: 'eu',
+      zone,
+      capacity: { cpuMillis: 2_000, memoryBytes: 4 * GIB },
+    });
   }
   const web: PlacementRequest = {
     workloadId: toWorkloadId('web'),
@@ -18,19 +23,28 @@ function example(console: { readonly log: (line: string) => void }): void {
   };
 
   // Five replicas over three zones: 2, 2 and 1. Nothing is booked yet.
-  const nodeIds = cluster.place(web, 5).map((placement) => (placement.placed ? placement.nodeId : 'nowhere'));
+  const nodeIds = cluster
+    .place(web, 5)
+    .map((placement) => (placement.placed ? placement.nodeId : 'nowhere'));
   console.log(nodeIds.join(' ')); // n1 n2 n3 n1 n2
 
   // The caller commits, then reserves.
   nodeIds.forEach((nodeId, index) => {
-    cluster.reserve({ ...web, replicaId: toReplicaId(`web-${index + 1}`), nodeId: toNodeId(nodeId) });
+    cluster.reserve({
+      ...web,
+      replicaId: toReplicaId(`web-${index + 1}`),
+      nodeId: toNodeId(nodeId),
+    });
   });
 
   // One more than fits in zones a and b: why?
   const [refused] = cluster.place({ ...web, zones: ['a', 'b'] }, 1);
-  if (refused?.placed === false) console.log(describeReasons(refused.reasons)); // cpu: 2 of 3 nodes, zone: 1 of 3 nodes
+  // cpu: 2 of 3 nodes, zone: 1 of 3 nodes
+  if (refused?.placed === false) console.log(describeReasons(refused.reasons));
   for (const node of cluster.explain({ ...web, zones: ['a', 'b'] })) {
-    console.log(`${node.nodeId}: ${node.fits ? `fits, score ${node.score.toFixed(2)}` : node.detail}`);
+    console.log(
+      `${node.nodeId}: ${node.fits ? `fits, score ${node.score.toFixed(2)}` : node.detail}`,
+    );
     // n3: is in zone c, needs one of a, b
     // n1: needs 800 m CPU, 400 m free
     // n2: needs 800 m CPU, 400 m free
@@ -58,8 +72,12 @@ describe('the example of the README', () => {
   it('prints what its comments say', () => {
     const printed: string[] = [];
     example({ log: (line) => void printed.push(line) });
-    const trailing = [...body.matchAll(/console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map((match) => match.groups?.['said']);
-    const listed = [...body.matchAll(/^ {2}\/\/ (?<said>n\d: .*)$/gm)].map((match) => match.groups?.['said']);
+    const trailing = [...body.matchAll(/console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map(
+      (match) => match.groups?.['said'],
+    );
+    const listed = [...body.matchAll(/^ {2}\/\/ (?<said>n\d: .*)$/gm)].map(
+      (match) => match.groups?.['said'],
+    );
     expect(printed).toEqual([...trailing, ...listed]);
     expect(printed).toHaveLength(5);
   });

@@ -2,8 +2,9 @@ import { compareNumbers, compareText } from './order.js';
 import type { ResourceField } from './resources.js';
 
 /**
- * Why a node cannot take a replica, in the order in which the filters are asked. A node is counted under the first that
- * fails: what no other replica can change comes first, then room, then what depends on where other replicas are.
+ * Why a node cannot take a replica, in the order in which the filters are asked. A node is counted
+ * under the first that fails: what no other replica can change comes first, then room, then what
+ * depends on where other replicas are.
  */
 export const PLACEMENT_FILTERS = [
   'lost',
@@ -34,11 +35,17 @@ export type PlacementFilter = (typeof PLACEMENT_FILTERS)[number];
 /** A filter that failed, and on what. */
 export interface Failure {
   readonly filter: PlacementFilter;
-  /** The missing capability, the unmet requirement, the taint, the port, the topology; absent where the filter says it all. */
+  /**
+   * The missing capability, the unmet requirement, the taint, the port, the topology; absent where
+   * the filter says it all.
+   */
   readonly detail?: string;
 }
 
-/** How many nodes failed first on the same thing. The `nodes` of all reasons of one refusal sum to `of`. */
+/**
+ * How many nodes failed first on the same thing. The `nodes` of all reasons of one refusal sum to
+ * `of`.
+ */
 export interface PlacementReason extends Failure {
   readonly nodes: number;
   /** All nodes of the cluster. */
@@ -51,10 +58,15 @@ export interface PlacementReason extends Failure {
  */
 export function describeReasons(reasons: readonly PlacementReason[]): string {
   if (reasons.length === 0) return 'no nodes in the cluster';
-  return reasons.map((reason) => `${describeFailure(reason)}: ${reason.nodes} of ${reason.of} nodes`).join(', ');
+  return reasons
+    .map((reason) => `${describeFailure(reason)}: ${reason.nodes} of ${reason.of} nodes`)
+    .join(', ');
 }
 
-/** The failed filter for people: `node selector disk=ssd`, `capability runtime.cri`, `cpu`, `host port 8080 is taken`. */
+/**
+ * The failed filter for people: `node selector disk=ssd`, `capability runtime.cri`, `cpu`, `host
+ * port 8080 is taken`.
+ */
 export function describeFailure({ filter, detail }: Failure): string {
   if (filter === 'hostPort') return `host port ${detail ?? ''} is taken`;
   const words = WORDS[filter] ?? filter;
@@ -80,8 +92,15 @@ export function tally(failures: readonly Failure[]): PlacementReason[] {
     else count.nodes += 1;
   }
   const rank = (reason: PlacementReason): number => PLACEMENT_FILTERS.indexOf(reason.filter);
-  return Array.from(counts.values(), ({ failure, nodes }) => ({ ...failure, nodes, of: failures.length })).sort(
-    (a, b) => compareNumbers(b.nodes, a.nodes) || compareNumbers(rank(a), rank(b)) || compareText(a.detail ?? '', b.detail ?? ''),
+  return Array.from(counts.values(), ({ failure, nodes }) => ({
+    ...failure,
+    nodes,
+    of: failures.length,
+  })).sort(
+    (a, b) =>
+      compareNumbers(b.nodes, a.nodes) ||
+      compareNumbers(rank(a), rank(b)) ||
+      compareText(a.detail ?? '', b.detail ?? ''),
   );
 }
 

@@ -6,12 +6,16 @@ import { checkAmounts, toResources, type ResourceAmounts, type Resources } from 
 import { checkTolerations, type Toleration } from './taints.js';
 
 /** `required` is a filter, `preferred` only changes the score: by its weight, 1 to 100. */
-export type Rule = { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number };
+export type Rule =
+  { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number };
 
 /** Speaks of nodes whose labels meet all `requirements`. */
 export type NodeTerm = Rule & { readonly requirements: readonly LabelRequirement[] };
 
-/** Speaks of domains that hold a replica of a workload whose labels meet all of `selector` (an empty one: any workload). */
+/**
+ * Speaks of domains that hold a replica of a workload whose labels meet all of `selector` (an empty
+ * one: any workload).
+ */
 export type WorkloadTerm = Rule & {
   readonly selector: readonly LabelRequirement[];
   /** `node`, `zone`, `region` or a label key of nodes. */
@@ -25,8 +29,9 @@ export interface Spread {
   /** `node`, `zone`, `region` or a label key of nodes. */
   readonly topology: string;
   /**
-   * `required`: a domain is full when one more replica would put it more than `maxSkew` above the emptiest domain; a node
-   * in no domain is excluded. `preferred`: the emptiest domain with room, which keeps any skew that room allows.
+   * `required`: a domain is full when one more replica would put it more than `maxSkew` above the
+   * emptiest domain; a node in no domain is excluded. `preferred`: the emptiest domain with room,
+   * which keeps any skew that room allows.
    */
   readonly mode: 'required' | 'preferred';
   /** 1 or more, default 1. */
@@ -41,12 +46,17 @@ export interface PlacementRequest {
   readonly labels?: Labels;
   /** What each replica books. */
   readonly resources: ResourceAmounts;
-  /** 0 to 1000, default 50. No filter and no score: whoever has many requests places the higher ones first. */
+  /**
+   * 0 to 1000, default 50. No filter and no score: whoever has many requests places the higher ones
+   * first.
+   */
   readonly priority?: number;
   /** In order of preference. */
   readonly regions?: readonly string[];
   readonly zones?: readonly string[];
-  /** `required` (default): other regions and zones are excluded. `preferred`: they only score less. */
+  /**
+   * `required` (default): other regions and zones are excluded. `preferred`: they only score less.
+   */
   readonly locality?: 'required' | 'preferred';
   /** Labels a node must have, with these values. */
   readonly nodeSelector?: Labels;
@@ -55,11 +65,15 @@ export interface PlacementRequest {
   /** No required term may match the node. */
   readonly nodeAntiAffinity?: readonly NodeTerm[];
   /**
-   * Each required term must find a replica in the node's domain. As long as no domain has one, a workload that its own
-   * term describes may start anywhere in a domain: else its first replica never could.
+   * Each required term must find a replica in the node's domain. As long as no domain has one, a
+   * workload that its own term describes may start anywhere in a domain: else its first replica
+   * never could.
    */
   readonly workloadAffinity?: readonly WorkloadTerm[];
-  /** No required term may find a replica in the node's domain. Holds both ways: see `Reservation.workloadAntiAffinity`. */
+  /**
+   * No required term may find a replica in the node's domain. Holds both ways: see
+   * `Reservation.workloadAntiAffinity`.
+   */
   readonly workloadAntiAffinity?: readonly WorkloadTerm[];
   readonly tolerations?: readonly Toleration[];
   /** Absent: softly over zones, then nodes. */
@@ -107,8 +121,10 @@ function checkRequest(request: FullRequest): void {
   checkAmounts(problems, 'resources', request.resources);
   problems.wholeNumber('priority', request.priority, 0, 1000);
   problems.oneOf('locality', request.locality, ['required', 'preferred']);
-  for (const path of ['nodeAffinity', 'nodeAntiAffinity'] as const) checkNodeTerms(problems, path, request[path]);
-  for (const path of ['workloadAffinity', 'workloadAntiAffinity'] as const) checkWorkloadTerms(problems, path, request[path]);
+  for (const path of ['nodeAffinity', 'nodeAntiAffinity'] as const)
+    checkNodeTerms(problems, path, request[path]);
+  for (const path of ['workloadAffinity', 'workloadAntiAffinity'] as const)
+    checkWorkloadTerms(problems, path, request[path]);
   checkTolerations(problems, 'tolerations', request.tolerations);
   checkHostPorts(problems, 'hostPorts', request.hostPorts);
   if (request.spread !== undefined) {
@@ -127,7 +143,11 @@ function checkNodeTerms(problems: Problems, path: string, terms: readonly NodeTe
 }
 
 /** Notes what is wrong with terms of workload affinity or anti-affinity. */
-export function checkWorkloadTerms(problems: Problems, path: string, terms: readonly WorkloadTerm[]): void {
+export function checkWorkloadTerms(
+  problems: Problems,
+  path: string,
+  terms: readonly WorkloadTerm[],
+): void {
   terms.forEach((term, index) => {
     checkRule(problems, `${path}[${index}]`, term);
     problems.notEmpty(`${path}[${index}].topology`, term.topology);

@@ -17,13 +17,13 @@ export interface Reservation {
   /** Ports of the node that it holds, until it is released like all else. */
   readonly hostPorts?: readonly HostPort[];
   /**
-   * The workload's anti-affinity. Its required terms also keep newcomers that they describe away from this replica;
-   * preferred ones are not looked at.
+   * The workload's anti-affinity. Its required terms also keep newcomers that they describe away
+   * from this replica; preferred ones are not looked at.
    */
   readonly workloadAntiAffinity?: readonly WorkloadTerm[];
   /**
-   * It is being stopped. It holds its resources and its place and keeps repelling until it is released, but it does not
-   * count for spread and attracts nothing. Default false.
+   * It is being stopped. It holds its resources and its place and keeps repelling until it is
+   * released, but it does not count for spread and attracts nothing. Default false.
    */
   readonly leaving?: boolean;
 }

@@ -25,7 +25,13 @@ export const RESOURCE_FIELDS = [
   'gpus',
 ] as const satisfies readonly ResourceField[];
 
-export const NO_RESOURCES: Resources = { cpuMillis: 0, memoryBytes: 0, storageBytes: 0, bandwidthBps: 0, gpus: 0 };
+export const NO_RESOURCES: Resources = {
+  cpuMillis: 0,
+  memoryBytes: 0,
+  storageBytes: 0,
+  bandwidthBps: 0,
+  gpus: 0,
+};
 
 /** Fills in the zeros. */
 export function toResources(amounts: ResourceAmounts): Resources {
@@ -65,16 +71,24 @@ export function atLeastNothing(a: Resources): Resources {
 
 /**
  * The first kind of which `need` asks more than there is above `allocated`.
- * A kind that is not asked for never blocks, even where a node has shrunk below what is booked on it.
+ * A kind that is not asked for never blocks, even where a node has shrunk below what is booked on
+ * it.
  */
-export function firstShortage(need: Resources, allocatable: Resources, allocated: Resources): ResourceField | undefined {
+export function firstShortage(
+  need: Resources,
+  allocatable: Resources,
+  allocated: Resources,
+): ResourceField | undefined {
   for (const field of RESOURCE_FIELDS) {
     if (need[field] > 0 && allocated[field] + need[field] > allocatable[field]) return field;
   }
   return undefined;
 }
 
-/** Notes each amount that is not a whole number of 0 or more: fractions would drift as replicas come and go. */
+/**
+ * Notes each amount that is not a whole number of 0 or more: fractions would drift as replicas come
+ * and go.
+ */
 export function checkAmounts(problems: Problems, path: string, amounts: ResourceAmounts): void {
   for (const [field, amount] of Object.entries({ ...NO_RESOURCES, ...amounts }))
     problems.wholeNumber(`${path}.${field}`, amount, 0);

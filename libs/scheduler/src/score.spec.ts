@@ -14,15 +14,26 @@ type NodeGiven = Partial<SchedulerNode>;
 type RequestGiven = Partial<PlacementRequest>;
 
 /** A round machine: 1000 m and 1000 bytes, so that shares are read off. */
-const round = { cpuMillis: 1_000, memoryBytes: 1_000, storageBytes: 0, bandwidthBps: 1_000, gpus: 0 };
-const shares = (cpuMillis: number, memoryBytes: number): RequestGiven => ({ resources: { cpuMillis, memoryBytes } });
+const round = {
+  cpuMillis: 1_000,
+  memoryBytes: 1_000,
+  storageBytes: 0,
+  bandwidthBps: 1_000,
+  gpus: 0,
+};
+const shares = (cpuMillis: number, memoryBytes: number): RequestGiven => ({
+  resources: { cpuMillis, memoryBytes },
+});
 
 function explained(
   node: NodeGiven,
   request: RequestGiven,
   booked?: { cpuMillis: number; memoryBytes: number; bandwidthBps?: number },
 ) {
-  const others = booked === undefined ? [] : [aReservation('other-1', { resources: booked, labels: { app: 'other' } })];
+  const others =
+    booked === undefined
+      ? []
+      : [aReservation('other-1', { resources: booked, labels: { app: 'other' } })];
   const [explanation] = aCluster([aNode('n1', { capacity: round, ...node })], others).explain(
     aRequest({ ...shares(100, 100), ...request }),
   );
@@ -40,11 +51,22 @@ describe('locality', () => {
     { name: 'a zone hit, no region asked', request: { zones: ['a'] }, is: 0.9 },
     { name: 'a zone missed, no region asked', request: { zones: ['b'] }, is: 0.5 },
     { name: 'region and zone hit, clamped', request: { regions: ['eu'], zones: ['a'] }, is: 1 },
-    { name: 'second region, zone missed', request: { regions: ['us', 'eu'], zones: ['b'] }, is: 0.7 },
+    {
+      name: 'second region, zone missed',
+      request: { regions: ['us', 'eu'], zones: ['b'] },
+      is: 0.7,
+    },
     { name: 'both missed', request: { regions: ['us'], zones: ['b'] }, is: 0.3 },
-    { name: 'a region far down, zone missed, clamped', request: { regions: [...'123456789', 'eu'], zones: ['b'] }, is: 0 },
+    {
+      name: 'a region far down, zone missed, clamped',
+      request: { regions: [...'123456789', 'eu'], zones: ['b'] },
+      is: 0,
+    },
   ])('$name: $is', ({ node = {}, request, is }) => {
-    expect(explained(node, { locality: 'preferred', ...request }).terms.locality).toBeCloseTo(is, 12);
+    expect(explained(node, { locality: 'preferred', ...request }).terms.locality).toBeCloseTo(
+      is,
+      12,
+    );
   });
 });
 
@@ -53,11 +75,18 @@ describe('reliability', () => {
     { name: 'not said', node: {}, is: 1 },
     { name: 'as given', node: { reliability: 0.75 }, is: 0.75 },
     { name: 'memory pressure', node: { conditions: { memoryPressure: true } }, is: 0.8 },
-    { name: 'both pressures', node: { conditions: { memoryPressure: true, diskPressure: true } }, is: 0.6 },
+    {
+      name: 'both pressures',
+      node: { conditions: { memoryPressure: true, diskPressure: true } },
+      is: 0.6,
+    },
     { name: 'no network', node: { conditions: { networkUnavailable: true } }, is: 0.6 },
     {
       name: 'all, clamped',
-      node: { reliability: 0.5, conditions: { memoryPressure: true, diskPressure: true, networkUnavailable: true } },
+      node: {
+        reliability: 0.5,
+        conditions: { memoryPressure: true, diskPressure: true, networkUnavailable: true },
+      },
       is: 0,
     },
   ])('$name: $is', ({ node, is }) => {
@@ -79,14 +108,24 @@ describe('cost', () => {
       request: shares(200, 200),
       is: 1,
     },
-    { name: 'a GPU node without need', node: { capacity: { ...round, gpus: 1 } }, request: shares(100, 100), is: 0.7 },
+    {
+      name: 'a GPU node without need',
+      node: { capacity: { ...round, gpus: 1 } },
+      request: shares(100, 100),
+      is: 0.7,
+    },
     {
       name: 'a GPU node with need',
       node: { capacity: { ...round, gpus: 1 } },
       request: { resources: { cpuMillis: 100, memoryBytes: 100, gpus: 1 } },
       is: 1,
     },
-    { name: 'a GPU node without need, most of it', node: { capacity: { ...round, gpus: 1 } }, request: shares(700, 700), is: 0 },
+    {
+      name: 'a GPU node without need, most of it',
+      node: { capacity: { ...round, gpus: 1 } },
+      request: shares(700, 700),
+      is: 0,
+    },
   ])('$name: $is', ({ node = {}, request, is }) => {
     expect(explained(node, request).terms.cost).toBeCloseTo(is, 12);
   });
@@ -102,7 +141,12 @@ describe('utilisation', () => {
   }>([
     { name: 'exactly the target', request: shares(650, 650), is: 1 },
     { name: 'a tenth used', request: shares(100, 100), is: 0.45 },
-    { name: 'with what is booked', request: shares(100, 100), booked: { cpuMillis: 450, memoryBytes: 450 }, is: 0.9 },
+    {
+      name: 'with what is booked',
+      request: shares(100, 100),
+      booked: { cpuMillis: 450, memoryBytes: 450 },
+      is: 0.9,
+    },
     {
       name: 'with what the system keeps',
       node: { systemReserved: { cpuMillis: 450, memoryBytes: 450 } },
@@ -110,14 +154,24 @@ describe('utilisation', () => {
       is: 0.9,
     },
     { name: 'unlike shares: mean of the distances', request: shares(250, 650), is: 0.8 },
-    { name: 'the imbalance shrinks', request: shares(100, 300), booked: { cpuMillis: 400, memoryBytes: 200 }, is: 0.95 },
+    {
+      name: 'the imbalance shrinks',
+      request: shares(100, 300),
+      booked: { cpuMillis: 400, memoryBytes: 200 },
+      is: 0.95,
+    },
     {
       name: 'the imbalance turns over and grows',
       request: shares(0, 500),
       booked: { cpuMillis: 400, memoryBytes: 200 },
       is: 0.85,
     },
-    { name: 'the imbalance stays', request: shares(100, 100), booked: { cpuMillis: 200, memoryBytes: 100 }, is: 0.6 },
+    {
+      name: 'the imbalance stays',
+      request: shares(100, 100),
+      booked: { cpuMillis: 200, memoryBytes: 100 },
+      is: 0.6,
+    },
     { name: 'exactly 0.9', request: shares(900, 900), is: 0.75 },
     { name: 'one above 0.9', request: shares(910, 650), is: 0.57 },
     { name: 'both above 0.9', request: shares(950, 950), is: 0.4 },
@@ -128,14 +182,21 @@ describe('utilisation', () => {
       request: shares(650, 1),
       is: 0,
     },
-    { name: 'target and shrinking, clamped', request: shares(0, 250), booked: { cpuMillis: 650, memoryBytes: 400 }, is: 1 },
+    {
+      name: 'target and shrinking, clamped',
+      request: shares(0, 250),
+      booked: { cpuMillis: 650, memoryBytes: 400 },
+      is: 1,
+    },
   ])('$name: $is', ({ node = {}, request, booked, is }) => {
     expect(explained(node, request, booked).terms.utilisation).toBeCloseTo(is, 12);
   });
 });
 
 describe('network penalty', () => {
-  const needs = (bandwidthBps: number): RequestGiven => ({ resources: { cpuMillis: 100, memoryBytes: 100, bandwidthBps } });
+  const needs = (bandwidthBps: number): RequestGiven => ({
+    resources: { cpuMillis: 100, memoryBytes: 100, bandwidthBps },
+  });
   it.each<{
     name: string;
     node?: NodeGiven;
@@ -152,12 +213,21 @@ describe('network penalty', () => {
       booked: { cpuMillis: 0, memoryBytes: 0, bandwidthBps: 500 },
       is: 0.25,
     },
-    { name: 'none of it there', node: { capacity: { ...round, bandwidthBps: 0 } }, request: needs(1_000), is: 0.5 },
+    {
+      name: 'none of it there',
+      node: { capacity: { ...round, bandwidthBps: 0 } },
+      request: needs(1_000),
+      is: 0.5,
+    },
     { name: 'no network', node: { conditions: { networkUnavailable: true } }, request: {}, is: 1 },
     { name: 'region missed', request: { regions: ['us'] }, is: 0.2 },
     { name: 'region hit', request: { regions: ['us', 'eu'] }, is: 0 },
     { name: 'zone missed only', request: { zones: ['b'] }, is: 0 },
-    { name: 'region missed and a quarter missing', request: { ...needs(1_250), regions: ['us'] }, is: 0.3 },
+    {
+      name: 'region missed and a quarter missing',
+      request: { ...needs(1_250), regions: ['us'] },
+      is: 0.3,
+    },
     {
       name: 'everything, clamped',
       node: { conditions: { networkUnavailable: true } },
@@ -165,7 +235,9 @@ describe('network penalty', () => {
       is: 1,
     },
   ])('$name: $is', ({ node = {}, request, booked, is }) => {
-    expect(explained(node, { locality: 'preferred', ...request }, booked).terms.networkPenalty).toBeCloseTo(is, 12);
+    expect(
+      explained(node, { locality: 'preferred', ...request }, booked).terms.networkPenalty,
+    ).toBeCloseTo(is, 12);
   });
 });
 
@@ -173,12 +245,27 @@ describe('preferences', () => {
   const nodes = (weight: number, key: string) =>
     ({ mode: 'preferred', weight, requirements: [{ key, operator: 'Exists' }] }) as const;
   const workloads = (weight: number, app: string) =>
-    ({ mode: 'preferred', weight, selector: [{ key: 'app', operator: 'In', values: [app] }], topology: 'zone' }) as const;
+    ({
+      mode: 'preferred',
+      weight,
+      selector: [{ key: 'app', operator: 'In', values: [app] }],
+      topology: 'zone',
+    }) as const;
   const labels = { ssd: 'yes', gpu: 'yes' };
   it.each<{ name: string; node?: NodeGiven; request: RequestGiven; is: Partial<ScoreTerms> }>([
     { name: 'none', request: {}, is: { affinity: 0, antiAffinity: 0, taints: 0 } },
-    { name: 'node affinity', node: { labels }, request: { nodeAffinity: [nodes(100, 'ssd')] }, is: { affinity: 0.2 } },
-    { name: 'node affinity not met', node: { labels }, request: { nodeAffinity: [nodes(100, 'tpu')] }, is: { affinity: 0 } },
+    {
+      name: 'node affinity',
+      node: { labels },
+      request: { nodeAffinity: [nodes(100, 'ssd')] },
+      is: { affinity: 0.2 },
+    },
+    {
+      name: 'node affinity not met',
+      node: { labels },
+      request: { nodeAffinity: [nodes(100, 'tpu')] },
+      is: { affinity: 0 },
+    },
     {
       name: 'two terms add up',
       node: { labels },
@@ -191,14 +278,26 @@ describe('preferences', () => {
       request: { nodeAntiAffinity: [nodes(50, 'ssd')] },
       is: { antiAffinity: -0.15 },
     },
-    { name: 'workload affinity', request: { workloadAffinity: [workloads(50, 'other')] }, is: { affinity: 0.1 } },
-    { name: 'workload affinity, nobody there', request: { workloadAffinity: [workloads(50, 'cache')] }, is: { affinity: 0 } },
+    {
+      name: 'workload affinity',
+      request: { workloadAffinity: [workloads(50, 'other')] },
+      is: { affinity: 0.1 },
+    },
+    {
+      name: 'workload affinity, nobody there',
+      request: { workloadAffinity: [workloads(50, 'cache')] },
+      is: { affinity: 0 },
+    },
     {
       name: 'preferred affinity to itself gives nothing to the first',
       request: { workloadAffinity: [workloads(50, 'web')] },
       is: { affinity: 0 },
     },
-    { name: 'workload anti-affinity', request: { workloadAntiAffinity: [workloads(100, 'other')] }, is: { antiAffinity: -0.3 } },
+    {
+      name: 'workload anti-affinity',
+      request: { workloadAntiAffinity: [workloads(100, 'other')] },
+      is: { antiAffinity: -0.3 },
+    },
     {
       name: 'workload anti-affinity, nobody there',
       request: { workloadAntiAffinity: [workloads(100, 'cache')] },
@@ -228,7 +327,8 @@ describe('preferences', () => {
     },
   ])('$name', ({ node = {}, request, is }) => {
     const { terms } = explained(node, request, { cpuMillis: 0, memoryBytes: 0 });
-    for (const [name, value] of Object.entries(is)) expect(terms[name as keyof ScoreTerms]).toBeCloseTo(value, 12);
+    for (const [name, value] of Object.entries(is))
+      expect(terms[name as keyof ScoreTerms]).toBeCloseTo(value, 12);
   });
 });
 
@@ -255,7 +355,11 @@ describe('the score', () => {
 
   it('does not depend on the other nodes', () => {
     const alone = aCluster([aNode('n1')]).explain(aRequest());
-    const among = aCluster([aNode('n1'), aNode('n2', { reliability: 0.1 }), aNode('n3', { region: 'us' })]).explain(aRequest());
+    const among = aCluster([
+      aNode('n1'),
+      aNode('n2', { reliability: 0.1 }),
+      aNode('n3', { region: 'us' }),
+    ]).explain(aRequest());
     expect(among.find(({ nodeId }) => nodeId === 'n1')).toEqual(alone[0]);
   });
 
@@ -265,13 +369,17 @@ describe('the score', () => {
       workloadId: 'other' as never,
       resources: { cpuMillis: 1_000, memoryBytes: 2 ** 31 },
     });
-    expect(aCluster([aNode('n1'), aNode('n2')], [full]).place(aRequest(), 1)).toMatchObject([{ nodeId: 'n2' }]);
+    expect(aCluster([aNode('n1'), aNode('n2')], [full]).place(aRequest(), 1)).toMatchObject([
+      { nodeId: 'n2' },
+    ]);
   });
 });
 
 describe('weights', () => {
   it('are normalised to sum 1', () => {
-    expect(normaliseWeights({ locality: 2, reliability: 2, cost: 2, utilisation: 2, networkPenalty: 2 })).toEqual({
+    expect(
+      normaliseWeights({ locality: 2, reliability: 2, cost: 2, utilisation: 2, networkPenalty: 2 }),
+    ).toEqual({
       locality: 0.2,
       reliability: 0.2,
       cost: 0.2,
@@ -296,22 +404,29 @@ describe('weights', () => {
   });
 
   it('decide', () => {
-    const nodes = [aNode('near', { region: 'eu', reliability: 0.1 }), aNode('sound', { region: 'us', reliability: 1 })];
+    const nodes = [
+      aNode('near', { region: 'eu', reliability: 0.1 }),
+      aNode('sound', { region: 'us', reliability: 1 }),
+    ];
     const request = aRequest({ regions: ['eu'], locality: 'preferred' });
     const only = { locality: 0, reliability: 0, cost: 0, utilisation: 0, networkPenalty: 0 };
-    expect(aCluster(nodes, [], { weights: { ...only, locality: 1 } }).place(request, 1)).toMatchObject([
-      { nodeId: 'near', score: 1 },
-    ]);
-    expect(aCluster(nodes, [], { weights: { ...only, reliability: 7 } }).place(request, 1)).toMatchObject([
-      { nodeId: 'sound', score: 1 },
-    ]);
+    expect(
+      aCluster(nodes, [], { weights: { ...only, locality: 1 } }).place(request, 1),
+    ).toMatchObject([{ nodeId: 'near', score: 1 }]);
+    expect(
+      aCluster(nodes, [], { weights: { ...only, reliability: 7 } }).place(request, 1),
+    ).toMatchObject([{ nodeId: 'sound', score: 1 }]);
   });
 
   it.each<{ name: string; weights: Partial<ScoreWeights>; field: string }>([
     { name: 'negative', weights: { cost: -0.1 }, field: 'weights.cost' },
     { name: 'not a number', weights: { locality: Number.NaN }, field: 'weights.locality' },
     { name: 'infinite', weights: { networkPenalty: Infinity }, field: 'weights.networkPenalty' },
-    { name: 'all zero', weights: { locality: 0, reliability: 0, cost: 0, utilisation: 0, networkPenalty: 0 }, field: 'weights' },
+    {
+      name: 'all zero',
+      weights: { locality: 0, reliability: 0, cost: 0, utilisation: 0, networkPenalty: 0 },
+      field: 'weights',
+    },
   ])('are refused when $name', ({ weights, field }) => {
     let thrown: unknown;
     try {

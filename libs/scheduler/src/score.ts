@@ -22,8 +22,9 @@ export const DEFAULT_WEIGHTS: ScoreWeights = {
 };
 
 /**
- * The parts of a score. The first five lie between 0 and 1 and are yet to be weighted; the last three are added as they are.
- * All speak of one node and one request: what other nodes there are changes nothing.
+ * The parts of a score. The first five lie between 0 and 1 and are yet to be weighted; the last
+ * three are added as they are. All speak of one node and one request: what other nodes there are
+ * changes nothing.
  */
 export interface ScoreTerms {
   readonly locality: number;
@@ -50,7 +51,8 @@ export interface Preferences {
 
 /**
  * Brings the weights to sum 1.
- * @throws InvalidInputError naming each weight that is negative or not finite, or `weights` when all are 0.
+ * @throws InvalidInputError naming each weight that is negative or not finite, or `weights` when
+ *   all are 0.
  */
 export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
   const { locality, reliability, cost, utilisation, networkPenalty } = weights;
@@ -61,7 +63,8 @@ export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
       problems.note(`weights.${name}`, `must be a finite number of at least 0, is ${weight}`);
   }
   problems.throwIfAny();
-  // Against the largest first: a sum of very large weights would not be finite, one of very small ones not exact.
+  // Against the largest first: a sum of very large weights would not be finite, one of very small
+  // ones not exact.
   const largest = Math.max(...Object.values(all));
   if (largest === 0) problems.note('weights', 'at least one must be above 0');
   problems.throwIfAny();
@@ -76,7 +79,10 @@ export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
   };
 }
 
-/** Locality, reliability, cost and utilisation add to it, the network penalty takes away; preferences come on top. */
+/**
+ * Locality, reliability, cost and utilisation add to it, the network penalty takes away;
+ * preferences come on top.
+ */
 export function totalScore(terms: ScoreTerms, weights: ScoreWeights): number {
   return (
     weights.locality * terms.locality +
@@ -91,7 +97,12 @@ export function totalScore(terms: ScoreTerms, weights: ScoreWeights): number {
 }
 
 /** @param allocated - What other replicas have booked on the node. */
-export function scoreTerms(record: NodeRecord, allocated: Resources, request: FullRequest, preferences: Preferences): ScoreTerms {
+export function scoreTerms(
+  record: NodeRecord,
+  allocated: Resources,
+  request: FullRequest,
+  preferences: Preferences,
+): ScoreTerms {
   return {
     locality: localityOf(record, request),
     reliability: reliabilityOf(record),
@@ -117,39 +128,63 @@ function reliabilityOf({ reliability, conditions }: NodeRecord): number {
   return clamp(reliability - 0.2 * pressures - (conditions.networkUnavailable ? 0.4 : 0));
 }
 
-/** Prefers nodes that the request suits: of the whole machine it takes some, neither next to nothing nor most. */
+/**
+ * Prefers nodes that the request suits: of the whole machine it takes some, neither next to nothing
+ * nor most.
+ */
 function costOf({ capacity }: NodeRecord, need: Resources): number {
-  const share = (ratio(need.cpuMillis, capacity.cpuMillis) + ratio(need.memoryBytes, capacity.memoryBytes)) / 2;
+  const share =
+    (ratio(need.cpuMillis, capacity.cpuMillis) + ratio(need.memoryBytes, capacity.memoryBytes)) / 2;
   const byShare = share < 0.1 ? 0.7 : share < 0.3 ? 1 : share < 0.5 ? 0.8 : share < 0.7 ? 0.6 : 0.3;
   return clamp(byShare - (capacity.gpus > 0 && need.gpus === 0 ? 0.3 : 0));
 }
 
-/** Used share of the whole machine, where what is kept for the system counts as used; best at this. */
+/**
+ * Used share of the whole machine, where what is kept for the system counts as used; best at this.
+ */
 const TARGET_UTILISATION = 0.65;
 /** Above this little is left for peaks. */
 const HIGH_UTILISATION = 0.9;
 /** Differences of shares below this are noise of floating point. */
 const NOISE = 1e-9;
 
-function utilisationOf({ capacity, systemReserved }: NodeRecord, allocated: Resources, need: Resources): number {
+function utilisationOf(
+  { capacity, systemReserved }: NodeRecord,
+  allocated: Resources,
+  need: Resources,
+): number {
   const cpuUsed = systemReserved.cpuMillis + allocated.cpuMillis;
   const memoryUsed = systemReserved.memoryBytes + allocated.memoryBytes;
   const cpu = ratio(cpuUsed + need.cpuMillis, capacity.cpuMillis);
   const memory = ratio(memoryUsed + need.memoryBytes, capacity.memoryBytes);
   if (cpu > 1 || memory > 1) return 0;
-  const imbalanceNow = Math.abs(ratio(cpuUsed, capacity.cpuMillis) - ratio(memoryUsed, capacity.memoryBytes));
+  const imbalanceNow = Math.abs(
+    ratio(cpuUsed, capacity.cpuMillis) - ratio(memoryUsed, capacity.memoryBytes),
+  );
   const shrinks = Math.abs(cpu - memory) < imbalanceNow - NOISE;
   const distance = (Math.abs(cpu - TARGET_UTILISATION) + Math.abs(memory - TARGET_UTILISATION)) / 2;
   const high = cpu > HIGH_UTILISATION || memory > HIGH_UTILISATION;
   return clamp(1 - distance + (shrinks ? 0.1 : 0) - (high ? 0.3 : 0));
 }
 
-/** The shortfall is the share of the requested bandwidth that the node has not free; where the replica fits it is 0. */
-function networkPenaltyOf(record: NodeRecord, allocated: Resources, { resources, regions }: FullRequest): number {
+/**
+ * The shortfall is the share of the requested bandwidth that the node has not free; where the
+ * replica fits it is 0.
+ */
+function networkPenaltyOf(
+  record: NodeRecord,
+  allocated: Resources,
+  { resources, regions }: FullRequest,
+): number {
   const free = record.allocatable.bandwidthBps - allocated.bandwidthBps;
-  const shortfall = resources.bandwidthBps === 0 ? 0 : clamp((resources.bandwidthBps - free) / resources.bandwidthBps);
+  const shortfall =
+    resources.bandwidthBps === 0
+      ? 0
+      : clamp((resources.bandwidthBps - free) / resources.bandwidthBps);
   const missed = regions.length > 0 && !regions.includes(record.region);
-  return clamp(shortfall * 0.5 + (record.conditions.networkUnavailable ? 1 : 0) + (missed ? 0.2 : 0));
+  return clamp(
+    shortfall * 0.5 + (record.conditions.networkUnavailable ? 1 : 0) + (missed ? 0.2 : 0),
+  );
 }
 
 function clamp(value: number): number {

@@ -27,7 +27,9 @@ const onNode = (index: number) => ({ nodeId: toNodeId(`n${index}`) });
 describe('without a declared spread', () => {
   it('5 replicas over 3 zones are 2, 2 and 1', () => {
     const nodes = zones('a a b b c c');
-    expect(Object.values(perDomain(nodes, placedOn(aCluster(nodes), aRequest(), 5))).sort()).toEqual([1, 2, 2]);
+    expect(
+      Object.values(perDomain(nodes, placedOn(aCluster(nodes), aRequest(), 5))).sort(),
+    ).toEqual([1, 2, 2]);
   });
 
   it('within a zone the node with the fewest comes first, though a fuller one would score better', () => {
@@ -40,7 +42,11 @@ describe('without a declared spread', () => {
   });
 
   it('zones of one name in two regions are two zones', () => {
-    const nodes = [aNode('n1', { region: 'eu' }), aNode('n2', { region: 'eu' }), aNode('n3', { region: 'us', reliability: 0 })];
+    const nodes = [
+      aNode('n1', { region: 'eu' }),
+      aNode('n2', { region: 'eu' }),
+      aNode('n3', { region: 'us', reliability: 0 }),
+    ];
     expect(placedOn(aCluster(nodes), aRequest(), 2)).toEqual(['n1', 'n3']);
   });
 
@@ -64,7 +70,11 @@ describe('without a declared spread', () => {
 
   it('replicas of other workloads do not count', () => {
     const cluster = aCluster(zones('a b'), [
-      aReservation('db-1', { ...onNode(1), workloadId: 'db' as never, resources: { cpuMillis: 2_000, memoryBytes: 4 * GIB } }),
+      aReservation('db-1', {
+        ...onNode(1),
+        workloadId: 'db' as never,
+        resources: { cpuMillis: 2_000, memoryBytes: 4 * GIB },
+      }),
     ]);
     expect(placedOn(cluster, aRequest())).toEqual(['n1']); // packed onto the fuller one
   });
@@ -75,32 +85,61 @@ describe('a required spread', () => {
     spread: { topology, mode: 'required', ...(maxSkew === undefined ? {} : { maxSkew }) },
   });
 
-  it.each([1, 2, 3, 4, 5, 6, 7])('puts %i replicas over 3 zones with a difference of at most 1', (count) => {
-    const nodes = zones('a a b c');
-    const counts = { a: 0, b: 0, c: 0, ...perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), count)) };
-    expect(Object.values(counts).reduce((sum, n) => sum + n)).toBe(count);
-    expect(Math.max(...Object.values(counts)) - Math.min(...Object.values(counts))).toBeLessThanOrEqual(1);
-  });
+  it.each([1, 2, 3, 4, 5, 6, 7])(
+    'puts %i replicas over 3 zones with a difference of at most 1',
+    (count) => {
+      const nodes = zones('a a b c');
+      const counts = {
+        a: 0,
+        b: 0,
+        c: 0,
+        ...perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), count)),
+      };
+      expect(Object.values(counts).reduce((sum, n) => sum + n)).toBe(count);
+      expect(
+        Math.max(...Object.values(counts)) - Math.min(...Object.values(counts)),
+      ).toBeLessThanOrEqual(1);
+    },
+  );
 
   it('refuses what would unbalance it, and says so', () => {
     const cluster = aCluster([...zones('a b'), aNode('n3', { zone: 'c', maxReplicas: 1 })]);
     const placements = cluster.place(aRequest(spread('zone')), 7);
-    expect(placements.map(({ placed }) => placed)).toEqual([true, true, true, true, true, false, false]);
+    expect(placements.map(({ placed }) => placed)).toEqual([
+      true,
+      true,
+      true,
+      true,
+      true,
+      false,
+      false,
+    ]);
     const last = placements[6];
-    expect(last?.placed === false && describeReasons(last.reasons)).toBe('spread zone: 2 of 3 nodes, replicas: 1 of 3 nodes');
+    expect(last?.placed === false && describeReasons(last.reasons)).toBe(
+      'spread zone: 2 of 3 nodes, replicas: 1 of 3 nodes',
+    );
   });
 
   it('allows as much difference as it is told', () => {
     const cluster = aCluster([...zones('a b'), aNode('n3', { zone: 'c', maxReplicas: 1 })]);
-    expect(placedOn(cluster, aRequest(spread('zone', 2)), 9).filter((id) => id !== undefined)).toHaveLength(7);
+    expect(
+      placedOn(cluster, aRequest(spread('zone', 2)), 9).filter((id) => id !== undefined),
+    ).toHaveLength(7);
   });
 
   it('explains how far it is', () => {
     const cluster = aCluster(
-      [aNode('n1'), aNode('n2', { zone: 'b', maxReplicas: 0 }), aNode('n3', { zone: 'c' }), aNode('n4', { zone: '' })],
+      [
+        aNode('n1'),
+        aNode('n2', { zone: 'b', maxReplicas: 0 }),
+        aNode('n3', { zone: 'c' }),
+        aNode('n4', { zone: '' }),
+      ],
       [aReservation('web-1')],
     );
-    const details = cluster.explain(aRequest(spread('zone'))).map((node) => `${node.nodeId} ${node.fits ? 'fits' : node.detail}`);
+    const details = cluster
+      .explain(aRequest(spread('zone')))
+      .map((node) => `${node.nodeId} ${node.fits ? 'fits' : node.detail}`);
     expect(details).toEqual([
       'n3 fits',
       'n1 replicas: 1 in zone a, 0 in the emptiest zone; they may differ by 1',
@@ -113,11 +152,17 @@ describe('a required spread', () => {
     { name: 'lost', closed: { availability: { lost: true } } },
     { name: 'cordoned', closed: { availability: { cordoned: true } } },
     { name: 'tainted', closed: { taints: [{ key: 'x', effect: 'NoExecute' }] } },
-    { name: 'too small even when empty', closed: { capacity: { cpuMillis: 100, memoryBytes: GIB } } },
+    {
+      name: 'too small even when empty',
+      closed: { capacity: { cpuMillis: 100, memoryBytes: GIB } },
+    },
     { name: 'without place for any replica', closed: { maxReplicas: 0 } },
   ])('does not wait for a zone whose nodes are all $name', ({ closed }) => {
     const nodes = [...zones('a b'), aNode('n3', { zone: 'c', ...closed })];
-    expect(perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), 4))).toEqual({ a: 2, b: 2 });
+    expect(perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), 4))).toEqual({
+      a: 2,
+      b: 2,
+    });
   });
 
   it('does wait for a zone that is only full', () => {
@@ -126,7 +171,10 @@ describe('a required spread', () => {
       workloadId: 'db' as never,
       resources: { cpuMillis: 4_000, memoryBytes: GIB },
     });
-    expect(placedOn(aCluster(zones('a b'), [full]), aRequest(spread('zone')), 2)).toEqual(['n1', undefined]);
+    expect(placedOn(aCluster(zones('a b'), [full]), aRequest(spread('zone')), 2)).toEqual([
+      'n1',
+      undefined,
+    ]);
   });
 
   it('corrects what has become uneven', () => {
@@ -145,9 +193,15 @@ describe('a required spread', () => {
     { topology: 'rack', by: (node) => node.labels?.['rack'] ?? '' },
   ])('goes by $topology too', ({ topology, by }) => {
     const nodes = [1, 2, 3, 4].map((n) =>
-      aNode(`n${n}`, { zone: `z${n}`, region: n === 4 ? 'us' : 'eu', labels: { rack: n < 2 ? 'r1' : 'r2' } }),
+      aNode(`n${n}`, {
+        zone: `z${n}`,
+        region: n === 4 ? 'us' : 'eu',
+        labels: { rack: n < 2 ? 'r1' : 'r2' },
+      }),
     );
-    const counts = Object.values(perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread(topology)), 8), by));
+    const counts = Object.values(
+      perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread(topology)), 8), by),
+    );
     expect(new Set(counts)).toEqual(new Set([8 / new Set(nodes.map(by)).size]));
   });
 
@@ -155,7 +209,10 @@ describe('a required spread', () => {
     const nodes = [aNode('n1', { labels: { rack: 'r1' } }), aNode('n2')];
     expect(placedOn(aCluster(nodes), aRequest(spread('rack')), 3)).toEqual(['n1', 'n1', 'n1']);
     const [refused] = aCluster([aNode('n2')]).place(aRequest(spread('rack')), 1);
-    expect(refused).toEqual({ placed: false, reasons: [{ filter: 'spread', detail: 'rack', nodes: 1, of: 1 }] });
+    expect(refused).toEqual({
+      placed: false,
+      reasons: [{ filter: 'spread', detail: 'rack', nodes: 1, of: 1 }],
+    });
   });
 });
 
@@ -164,16 +221,23 @@ describe('a preferred spread', () => {
 
   it('takes the emptiest domain before zones, nodes and score', () => {
     const nodes = [...zones('a b c'), aNode('n4', { region: 'us', reliability: 0 })];
-    expect(perDomain(nodes, placedOn(aCluster(nodes), request, 6), (node) => node.region ?? '')).toEqual({ eu: 3, us: 3 });
+    expect(
+      perDomain(nodes, placedOn(aCluster(nodes), request, 6), (node) => node.region ?? ''),
+    ).toEqual({ eu: 3, us: 3 });
   });
 
   it('goes on elsewhere when the emptiest domain has no room', () => {
     const nodes = [...zones('a b'), aNode('n3', { region: 'us', maxReplicas: 1 })];
-    expect(perDomain(nodes, placedOn(aCluster(nodes), request, 5), (node) => node.region ?? '')).toEqual({ eu: 4, us: 1 });
+    expect(
+      perDomain(nodes, placedOn(aCluster(nodes), request, 5), (node) => node.region ?? ''),
+    ).toEqual({ eu: 4, us: 1 });
   });
 
   it('takes nodes in no domain last', () => {
-    const nodes = [aNode('n1', { region: '' }), aNode('n2', { region: 'us', maxReplicas: 2, reliability: 0 })];
+    const nodes = [
+      aNode('n1', { region: '' }),
+      aNode('n2', { region: 'us', maxReplicas: 2, reliability: 0 }),
+    ];
     expect(placedOn(aCluster(nodes), request, 3)).toEqual(['n2', 'n2', 'n1']);
   });
 });

@@ -40,16 +40,27 @@ export function describeTaint({ key, value = '', effect }: Taint): string {
 export function checkTaints(problems: Problems, path: string, taints: readonly Taint[]): void {
   taints.forEach(({ key, effect }, index) => {
     problems.notEmpty(`${path}[${index}].key`, key);
-    problems.oneOf(`${path}[${index}].effect`, effect, ['NoSchedule', 'PreferNoSchedule', 'NoExecute']);
+    problems.oneOf(`${path}[${index}].effect`, effect, [
+      'NoSchedule',
+      'PreferNoSchedule',
+      'NoExecute',
+    ]);
   });
 }
 
-export function checkTolerations(problems: Problems, path: string, tolerations: readonly Toleration[]): void {
+export function checkTolerations(
+  problems: Problems,
+  path: string,
+  tolerations: readonly Toleration[],
+): void {
   tolerations.forEach(({ key = '', operator, value = '', effect = '' }, index) => {
     const field = `${path}[${index}]`;
     problems.oneOf(`${field}.operator`, operator, ['Equal', 'Exists']);
-    if (effect !== '') problems.oneOf(`${field}.effect`, effect, ['NoSchedule', 'PreferNoSchedule', 'NoExecute']);
-    if (operator === 'Equal' && key === '') problems.note(`${field}.key`, 'an empty key needs operator Exists');
-    if (operator === 'Exists' && value !== '') problems.note(`${field}.value`, 'Exists takes no value');
+    if (effect !== '')
+      problems.oneOf(`${field}.effect`, effect, ['NoSchedule', 'PreferNoSchedule', 'NoExecute']);
+    if (operator === 'Equal' && key === '')
+      problems.note(`${field}.key`, 'an empty key needs operator Exists');
+    if (operator === 'Exists' && value !== '')
+      problems.note(`${field}.value`, 'Exists takes no value');
   });
 }

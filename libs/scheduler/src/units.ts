@@ -5,7 +5,9 @@ export function describeShortage(field: ResourceField, need: number, free: numbe
   const rounded = [UNITS[field].write(need), UNITS[field].write(free)];
   // 2 GiB needed and a byte less free: rounded, nothing would be missing.
   const [needed, left] =
-    rounded[0] === rounded[1] ? [`${need} ${UNITS[field].smallest}`, `${free} ${UNITS[field].smallest}`] : rounded;
+    rounded[0] === rounded[1]
+      ? [`${need} ${UNITS[field].smallest}`, `${free} ${UNITS[field].smallest}`]
+      : rounded;
   return `needs ${needed} ${UNITS[field].noun}, ${left} free`;
 }
 
@@ -17,8 +19,16 @@ interface Unit {
 
 const UNITS: Readonly<Record<ResourceField, Unit>> = {
   cpuMillis: { noun: 'CPU', smallest: 'm', write: (amount) => `${amount} m` },
-  memoryBytes: { noun: 'memory', smallest: 'B', write: (amount) => scaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']) },
-  storageBytes: { noun: 'storage', smallest: 'B', write: (amount) => scaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']) },
+  memoryBytes: {
+    noun: 'memory',
+    smallest: 'B',
+    write: (amount) => scaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']),
+  },
+  storageBytes: {
+    noun: 'storage',
+    smallest: 'B',
+    write: (amount) => scaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']),
+  },
   bandwidthBps: {
     noun: 'bandwidth',
     smallest: 'bit/s',

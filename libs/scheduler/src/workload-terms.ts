@@ -21,8 +21,8 @@ export interface TermFindings {
 }
 
 /**
- * Looks up where each term finds replicas. Leaving ones still repel, as they still run; they attract nothing, as whoever
- * followed them would soon be alone.
+ * Looks up where each term finds replicas. Leaving ones still repel, as they still run; they
+ * attract nothing, as whoever followed them would soon be alone.
  */
 export function findReplicas(
   kind: 'workloadAffinity' | 'workloadAntiAffinity',
@@ -31,7 +31,12 @@ export function findReplicas(
   nodes: ReadonlyMap<NodeId, NodeRecord>,
 ): TermFindings[] {
   return request[kind].map((term) => {
-    const describesItself = describes(term, request.namespace, request.namespace, toLabelMap(request.labels));
+    const describesItself = describes(
+      term,
+      request.namespace,
+      request.namespace,
+      toLabelMap(request.labels),
+    );
     const findings: TermFindings = { term, describesItself, domains: new Map(), occupied: 0 };
     for (const group of ledger.allGroups()) {
       if (!describes(term, request.namespace, group.namespace, group.labels)) continue;
@@ -67,7 +72,10 @@ export function addReplicas(findings: TermFindings, domain: DomainCount, replica
   domain.count += replicas;
 }
 
-/** A required affinity term lets a replica into `domain`: one is there, or it would be the first of all and describes itself. */
+/**
+ * A required affinity term lets a replica into `domain`: one is there, or it would be the first of
+ * all and describes itself.
+ */
 export function letsIn(findings: TermFindings, domain: DomainCount | undefined): boolean {
   if (domain === undefined) return false;
   return domain.count > 0 || (findings.describesItself && findings.occupied === 0);
@@ -97,8 +105,14 @@ export function forbiddenDomains(
 }
 
 /** Whether a term declared in `ownNamespace` speaks of a workload of `namespace` with `labels`. */
-function describes(term: WorkloadTerm, ownNamespace: string, namespace: string, labels: LabelMap): boolean {
+function describes(
+  term: WorkloadTerm,
+  ownNamespace: string,
+  namespace: string,
+  labels: LabelMap,
+): boolean {
   const { namespaces = [] } = term;
-  const inScope = namespaces.length === 0 ? namespace === ownNamespace : namespaces.includes(namespace);
+  const inScope =
+    namespaces.length === 0 ? namespace === ownNamespace : namespaces.includes(namespace);
   return inScope && matchesAll(term.selector, labels);
 }

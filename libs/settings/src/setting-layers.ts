@@ -2,7 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { CloudlessError, errorMessageOf, type ConfigLayer } from '@cloudless/base';
 import { parse } from 'yaml';
 
-/** What a program's settings are called outside: by key, the flag as commander writes it (`--data-dir <path>`) and its help. */
+/**
+ * What a program's settings are called outside: by key, the flag as commander writes it
+ * (`--data-dir <path>`) and its help.
+ */
 export interface SettingNames {
   readonly flags: Readonly<Record<string, readonly [flag: string, help: string]>>;
   /** `--data-dir` is read from this and `DATA_DIR`. */
@@ -19,7 +22,10 @@ const MAX_ALIASES = 100;
 
 /** Adds `--config` and every flag. */
 export function addSettingFlags(command: FlagTarget, { flags }: SettingNames): void {
-  command.option('--config <file>', 'settings as YAML or JSON, keys in camelCase; environment wins over it, and flags over both');
+  command.option(
+    '--config <file>',
+    'settings as YAML or JSON, keys in camelCase; environment wins over it, and flags over both',
+  );
   for (const [flag, help] of Object.values(flags)) command.option(flag, help);
 }
 
@@ -30,12 +36,15 @@ export function flagNameOf({ flags }: SettingNames, key: string): string {
 
 /** `CLOUDLESS_AGENT_DATA_DIR` for `dataDir`. */
 export function envNameOf(names: SettingNames, key: string): string {
-  return names.envPrefix + flagNameOf(names, key).slice('--'.length).replaceAll('-', '_').toUpperCase();
+  return (
+    names.envPrefix + flagNameOf(names, key).slice('--'.length).replaceAll('-', '_').toUpperCase()
+  );
 }
 
 /**
  * The layers of a program's settings: file, environment, command line; later ones win.
- * @param options - What the command line gave, by the names commander makes of the flags; `config` names the file.
+ * @param options - What the command line gave, by the names commander makes of the flags; `config`
+ *   names the file.
  * @param env - A variable with our prefix that names no setting is reported as unknown.
  * @throws kind `invalid` when the file cannot be read or is no map.
  */
@@ -45,16 +54,30 @@ export async function readSettingLayers(
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<readonly ConfigLayer[]> {
   const { config, ...flags } = options;
-  const keyOfOption = new Map(Object.keys(names.flags).map((key) => [optionNameOf(names, key), key]));
-  const fromFlags = Object.fromEntries(Object.entries(flags).map(([name, value]) => [keyOfOption.get(name) ?? name, value]));
+  const keyOfOption = new Map(
+    Object.keys(names.flags).map((key) => [optionNameOf(names, key), key]),
+  );
+  const fromFlags = Object.fromEntries(
+    Object.entries(flags).map(([name, value]) => [keyOfOption.get(name) ?? name, value]),
+  );
   const configVariable = `${names.envPrefix}CONFIG`;
   const path = typeof config === 'string' ? config : env[configVariable];
-  const keyOfVariable = new Map(Object.keys(names.flags).map((key) => [envNameOf(names, key), key]));
-  const ours = Object.entries(env).filter(([name]) => name.startsWith(names.envPrefix) && name !== configVariable);
-  const fromEnv = Object.fromEntries(ours.map(([name, value]) => [keyOfVariable.get(name) ?? name, value]));
+  const keyOfVariable = new Map(
+    Object.keys(names.flags).map((key) => [envNameOf(names, key), key]),
+  );
+  const ours = Object.entries(env).filter(
+    ([name]) => name.startsWith(names.envPrefix) && name !== configVariable,
+  );
+  const fromEnv = Object.fromEntries(
+    ours.map(([name, value]) => [keyOfVariable.get(name) ?? name, value]),
+  );
   return [
     ...(path === undefined ? [] : [{ source: path, values: await readSettings(path) }]),
-    { source: 'environment', values: fromEnv, nameOf: (key) => (Object.hasOwn(names.flags, key) ? envNameOf(names, key) : key) },
+    {
+      source: 'environment',
+      values: fromEnv,
+      nameOf: (key) => (Object.hasOwn(names.flags, key) ? envNameOf(names, key) : key),
+    },
     { source: 'command line', values: fromFlags, nameOf: (key) => flagNameOf(names, key) },
   ];
 }
@@ -69,9 +92,17 @@ function optionNameOf(names: SettingNames, key: string): string {
 async function readSettings(path: string): Promise<Record<string, unknown>> {
   let settings: unknown;
   try {
-    settings = parse(await readFile(path, 'utf8'), { strict: true, uniqueKeys: true, maxAliasCount: MAX_ALIASES });
+    settings = parse(await readFile(path, 'utf8'), {
+      strict: true,
+      uniqueKeys: true,
+      maxAliasCount: MAX_ALIASES,
+    });
   } catch (reason) {
-    throw new CloudlessError('invalid', `cannot read the settings at ${path}: ${errorMessageOf(reason)}`, { cause: reason });
+    throw new CloudlessError(
+      'invalid',
+      `cannot read the settings at ${path}: ${errorMessageOf(reason)}`,
+      { cause: reason },
+    );
   }
   if (settings === null) return {};
   if (typeof settings !== 'object' || Array.isArray(settings)) {

@@ -1,7 +1,13 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CloudlessError, InvalidInputError, parseConfig, textField, wholeNumberField } from '@cloudless/base';
+import {
+  CloudlessError,
+  InvalidInputError,
+  parseConfig,
+  textField,
+  wholeNumberField,
+} from '@cloudless/base';
 import { addSettingFlags, describeFailure, readSettingLayers, type SettingNames } from './index.js';
 
 const names: SettingNames = {
@@ -12,7 +18,11 @@ const names: SettingNames = {
   },
   envPrefix: 'APP_',
 };
-const fields = { port: wholeNumberField(80, 0, 99), dataDir: textField('/default'), leaseMs: wholeNumberField(5, 0, 9) };
+const fields = {
+  port: wholeNumberField(80, 0, 99),
+  dataDir: textField('/default'),
+  leaseMs: wholeNumberField(5, 0, 9),
+};
 
 let directory = '';
 beforeEach(async () => {
@@ -20,10 +30,18 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-async function read(file: string | undefined, env: Record<string, string>, options: Record<string, unknown>) {
+async function read(
+  file: string | undefined,
+  env: Record<string, string>,
+  options: Record<string, unknown>,
+) {
   const path = join(directory, 'settings.yaml');
   if (file !== undefined) await writeFile(path, file);
-  const layers = await readSettingLayers(names, file === undefined ? options : { config: path, ...options }, env);
+  const layers = await readSettingLayers(
+    names,
+    file === undefined ? options : { config: path, ...options },
+    env,
+  );
   return parseConfig(fields, layers);
 }
 
@@ -31,8 +49,20 @@ describe('settings of a program', () => {
   it.each([
     { name: 'defaults', file: undefined, env: {}, options: {}, port: 80 },
     { name: 'a file over defaults', file: 'port: 1', env: {}, options: {}, port: 1 },
-    { name: 'the environment over a file', file: 'port: 1', env: { APP_PORT: '2' }, options: {}, port: 2 },
-    { name: 'flags over everything', file: 'port: 1', env: { APP_PORT: '2' }, options: { port: '3' }, port: 3 },
+    {
+      name: 'the environment over a file',
+      file: 'port: 1',
+      env: { APP_PORT: '2' },
+      options: {},
+      port: 2,
+    },
+    {
+      name: 'flags over everything',
+      file: 'port: 1',
+      env: { APP_PORT: '2' },
+      options: { port: '3' },
+      port: 3,
+    },
     { name: 'an empty file', file: '', env: {}, options: {}, port: 80 },
     { name: 'JSON', file: '{"port": 4}', env: {}, options: {}, port: 4 },
   ])('takes $name', async ({ file, env, options, port }) => {
@@ -40,7 +70,13 @@ describe('settings of a program', () => {
   });
 
   it.each([
-    { name: 'a flag', file: undefined, env: {}, options: { dataDir: 7 }, says: 'command line: --data-dir: must be text' },
+    {
+      name: 'a flag',
+      file: undefined,
+      env: {},
+      options: { dataDir: 7 },
+      says: 'command line: --data-dir: must be text',
+    },
     {
       name: 'a variable',
       file: undefined,
@@ -62,8 +98,20 @@ describe('settings of a program', () => {
       options: {},
       says: 'settings.yaml: prot: is no setting; there are port, dataDir, leaseMs',
     },
-    { name: 'a duplicate key', file: 'port: 1\nport: 2', env: {}, options: {}, says: 'Map keys must be unique' },
-    { name: 'a list', file: '- 1', env: {}, options: {}, says: 'settings.yaml: must be a map of settings' },
+    {
+      name: 'a duplicate key',
+      file: 'port: 1\nport: 2',
+      env: {},
+      options: {},
+      says: 'Map keys must be unique',
+    },
+    {
+      name: 'a list',
+      file: '- 1',
+      env: {},
+      options: {},
+      says: 'settings.yaml: must be a map of settings',
+    },
   ])('names the place of $name', async ({ file, env, options, says }) => {
     await expect(read(file, env, options)).rejects.toThrow(says);
   });
@@ -75,13 +123,20 @@ describe('settings of a program', () => {
 
   it('says which file is missing', async () => {
     const path = join(directory, 'none.yaml');
-    await expect(readSettingLayers(names, { config: path }, {})).rejects.toThrow(`cannot read the settings at ${path}`);
+    await expect(readSettingLayers(names, { config: path }, {})).rejects.toThrow(
+      `cannot read the settings at ${path}`,
+    );
   });
 
   it('offers every flag', () => {
     const offered: string[] = [];
     addSettingFlags({ option: (flag) => offered.push(flag) }, names);
-    expect(offered).toEqual(['--config <file>', '--port <number>', '--data-dir <path>', '--lease <ms>']);
+    expect(offered).toEqual([
+      '--config <file>',
+      '--port <number>',
+      '--data-dir <path>',
+      '--lease <ms>',
+    ]);
   });
 
   it('describes a failure line by line', () => {
@@ -89,7 +144,10 @@ describe('settings of a program', () => {
       { field: 'a', message: 'is wrong' },
       { field: 'b', message: 'too' },
     ]);
-    expect(describeFailure('app', invalid)).toEqual({ text: 'app: a: is wrong\napp: b: too\n', exitCode: 2 });
+    expect(describeFailure('app', invalid)).toEqual({
+      text: 'app: a: is wrong\napp: b: too\n',
+      exitCode: 2,
+    });
     expect(describeFailure('app', new CloudlessError('unavailable', 'port in use'))).toEqual({
       text: 'app: port in use\n',
       exitCode: 1,

@@ -8,7 +8,8 @@ import { TestCluster } from './test-cluster.js';
 const HOUR_MS = 3_600_000;
 /** A whole cluster runs in each test, however busy the machine is. */
 jest.setTimeout(60_000);
-const seeds = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index + 1);
+const seeds = (count: number): readonly number[] =>
+  Array.from({ length: count }, (_, index) => index + 1);
 
 /** What a call came to: its result, or the kind of its error. */
 async function outcome<Result>(call: Promise<Result>): Promise<Result | string> {
@@ -23,14 +24,19 @@ async function outcome<Result>(call: Promise<Result>): Promise<Result | string> 
 async function slowClusterOf(nodes: number, seed: number): Promise<TestCluster> {
   const random = createSeededRandom(seed);
   let started = false;
-  const cluster = await clusterOf(nodes, { seed, commitDelayMs: () => (started ? Math.floor(random.next() * 20) : 0) });
+  const cluster = await clusterOf(nodes, {
+    seed,
+    commitDelayMs: () => (started ? Math.floor(random.next() * 20) : 0),
+  });
   started = true;
   return cluster;
 }
 
 /** Every page of a list, with something happening between two of them. */
 async function allPages<Item>(
-  read: (pageToken: string) => Promise<{ readonly items: readonly Item[]; readonly nextPageToken: string }>,
+  read: (
+    pageToken: string,
+  ) => Promise<{ readonly items: readonly Item[]; readonly nextPageToken: string }>,
   between: () => Promise<unknown>,
 ): Promise<readonly Item[]> {
   const items: Item[] = [];
@@ -47,14 +53,18 @@ describe('paging while the cluster changes', () => {
   it.each(seeds(6))('shows what stays exactly once, seed %i', async (seed) => {
     const cluster = await TestCluster.start({ seed });
     const random = createSeededRandom(seed + 500);
-    const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(random.next() * items.length)] as Item;
+    const pick = <Item>(items: readonly Item[]): Item =>
+      items[Math.floor(random.next() * items.length)] as Item;
     const there = { workloads: new Set<string>(), nodes: new Set<string>() };
     const spec = { command: ['serve'], replicas: 0, labels: { tier: 'web' } };
     let named = 0;
     const create = async (): Promise<void> => {
       const name = `${pick(['a', 'm', 'z'])}${(named += 1)}`;
       await cluster.client.createWorkload({ name, namespace: pick(['default', 'other']), spec });
-      await cluster.client.enrollNode({ nodeId: name, instanceId: `instance-of-${name}-0123456789` });
+      await cluster.client.enrollNode({
+        nodeId: name,
+        instanceId: `instance-of-${name}-0123456789`,
+      });
       there.workloads.add(name);
       there.nodes.add(name);
     };
@@ -75,7 +85,9 @@ describe('paging while the cluster changes', () => {
     };
     const pageSize = pick([1, 3, 7]);
     const before = { workloads: [...there.workloads], nodes: [...there.nodes] };
-    const events = (await cluster.until(() => cluster.client.listEvents({ pageSize: 1_000 }))).events.map(({ id }) => id);
+    const events = (
+      await cluster.until(() => cluster.client.listEvents({ pageSize: 1_000 }))
+    ).events.map(({ id }) => id);
     const names = await allPages(
       (pageToken) =>
         cluster.until(async () => {
@@ -89,7 +101,9 @@ describe('paging while the cluster changes', () => {
       change,
     );
     expect(repeated(names)).toEqual([]);
-    expect(before.workloads.filter((name) => there.workloads.has(name) && !names.includes(name))).toEqual([]);
+    expect(
+      before.workloads.filter((name) => there.workloads.has(name) && !names.includes(name)),
+    ).toEqual([]);
     const stay = [...there.nodes];
     const ids = await allPages(
       (pageToken) =>
@@ -119,12 +133,18 @@ describe('paging while the cluster changes', () => {
   it('refuses a token of another list or filter', async () => {
     const cluster = await TestCluster.start();
     const spec = { command: ['serve'], replicas: 0 };
-    for (const name of ['a', 'b', 'c']) await cluster.until(() => cluster.client.createWorkload({ name, spec }));
-    const { nextPageToken: pageToken } = await cluster.until(() => cluster.client.listWorkloads({ pageSize: 1 }));
+    for (const name of ['a', 'b', 'c'])
+      await cluster.until(() => cluster.client.createWorkload({ name, spec }));
+    const { nextPageToken: pageToken } = await cluster.until(() =>
+      cluster.client.listWorkloads({ pageSize: 1 }),
+    );
     await cluster.until(() => cluster.restartCoordinator());
-    const { workloads } = await cluster.until(() => cluster.client.listWorkloads({ pageSize: 1, pageToken }));
+    const { workloads } = await cluster.until(() =>
+      cluster.client.listWorkloads({ pageSize: 1, pageToken }),
+    );
     expect(workloads.map(({ name }) => name)).toEqual(['b']);
-    const another = 'page_token: is of a list with another filter; repeat the filter of the first page, or begin without a token';
+    const another =
+      'page_token: is of a list with another filter; repeat the filter of the first page, or begin without a token';
     for (const call of [
       () => cluster.client.listWorkloads({ pageToken, namespace: 'default' }),
       () => cluster.client.listWorkloads({ pageToken, labelSelector: 'a=b' }),
@@ -149,7 +169,11 @@ describe('writers at the same time', () => {
     await createWeb(cluster);
     const { client } = cluster;
     const update = (spec: object, ...paths: string[]) =>
-      client.updateWorkload({ name: 'web', spec, ...(paths.length === 0 ? {} : { updateMask: { paths } }) });
+      client.updateWorkload({
+        name: 'web',
+        spec,
+        ...(paths.length === 0 ? {} : { updateMask: { paths } }),
+      });
     await cluster.until(() =>
       Promise.all([
         update({ args: ['x'], labels: { ignored: 'yes' } }, 'args'),
@@ -174,26 +198,38 @@ describe('writers at the same time', () => {
     await cluster.until(() => cluster.stopCoordinator());
   });
 
-  it.each(seeds(4))('who expect a generation: one changes it, the others learn of that, seed %i', async (seed) => {
-    const cluster = await slowClusterOf(1, seed);
-    const { generation } = await createWeb(cluster);
-    const { client } = cluster;
-    const results = await cluster.until(() =>
-      Promise.all(
-        [1, 2, 3, 4].map((number) =>
-          outcome(client.updateWorkload({ name: 'web', spec: { args: [`${number}`] }, expectedGeneration: generation })),
+  it.each(seeds(4))(
+    'who expect a generation: one changes it, the others learn of that, seed %i',
+    async (seed) => {
+      const cluster = await slowClusterOf(1, seed);
+      const { generation } = await createWeb(cluster);
+      const { client } = cluster;
+      const results = await cluster.until(() =>
+        Promise.all(
+          [1, 2, 3, 4].map((number) =>
+            outcome(
+              client.updateWorkload({
+                name: 'web',
+                spec: { args: [`${number}`] },
+                expectedGeneration: generation,
+              }),
+            ),
+          ),
         ),
-      ),
-    );
-    const applied = results.filter((result) => typeof result !== 'string');
-    expect({ applied: applied.length, refused: results.filter((result) => result === 'conflict').length }).toEqual({
-      applied: 1,
-      refused: 3,
-    });
-    const web = await readWeb(cluster);
-    expect([web.generation, web.spec?.args]).toEqual([generation + 1n, applied[0]?.spec?.args]);
-    await cluster.until(() => cluster.stopCoordinator());
-  });
+      );
+      const applied = results.filter((result) => typeof result !== 'string');
+      expect({
+        applied: applied.length,
+        refused: results.filter((result) => result === 'conflict').length,
+      }).toEqual({
+        applied: 1,
+        refused: 3,
+      });
+      const web = await readWeb(cluster);
+      expect([web.generation, web.spec?.args]).toEqual([generation + 1n, applied[0]?.spec?.args]);
+      await cluster.until(() => cluster.stopCoordinator());
+    },
+  );
 
   it('of a node all have their way, and its event says what changed', async () => {
     const cluster = await slowClusterOf(1, 3);
@@ -208,11 +244,20 @@ describe('writers at the same time', () => {
       ]),
     );
     const node = await cluster.until(() => client.getNode({ nodeId }));
-    expect(node).toMatchObject({ labels: { disk: 'ssd' }, taints: [{ key: 'gpu' }], zone: 'zone-x', cordoned: true });
-    await cluster.until(() => client.updateNode({ nodeId, removeLabels: ['disk'], removeTaints: ['gpu'], region: 'eu' }));
+    expect(node).toMatchObject({
+      labels: { disk: 'ssd' },
+      taints: [{ key: 'gpu' }],
+      zone: 'zone-x',
+      cordoned: true,
+    });
+    await cluster.until(() =>
+      client.updateNode({ nodeId, removeLabels: ['disk'], removeTaints: ['gpu'], region: 'eu' }),
+    );
     await cluster.until(() => client.updateNode({ nodeId, region: 'eu' }));
     const { events } = await cluster.until(() => client.listEvents({ nodeId }));
-    const messages = events.filter(({ reason }) => reason === 'NodeUpdated').map(({ message }) => message);
+    const messages = events
+      .filter(({ reason }) => reason === 'NodeUpdated')
+      .map(({ message }) => message);
     expect(messages.slice(0, 3).sort()).toEqual([
       'node node-1 was changed: label disk=ssd set',
       'node node-1 was changed: taint gpu=yes:NO_SCHEDULE set',
@@ -227,24 +272,31 @@ describe('writers at the same time', () => {
 
 describe('a request id', () => {
   const requestId = 'r-1';
-  const scale = (cluster: TestCluster, replicas = 5) => cluster.client.scaleWorkload({ name: 'web', replicas, requestId });
+  const scale = (cluster: TestCluster, replicas = 5) =>
+    cluster.client.scaleWorkload({ name: 'web', replicas, requestId });
 
-  it.each(seeds(4))('given twice at once is applied once, and both get the same, seed %i', async (seed) => {
-    const cluster = await slowClusterOf(1, seed);
-    await createWeb(cluster);
-    const update = () => cluster.client.updateWorkload({ name: 'web', spec: { args: ['new'] }, requestId });
-    const results = await cluster.until(() => Promise.all([update(), update(), update()]));
-    expect(results.map(({ generation }) => generation)).toEqual([2n, 2n, 2n]);
-    const again = { name: 'job', spec: { command: ['serve'], replicas: 0 }, requestId: 'r-2' };
-    const made = await cluster.until(() =>
-      Promise.all([cluster.client.createWorkload(again), cluster.client.createWorkload(again)]),
-    );
-    expect(made[0].uid).toBe(made[1].uid);
-    expect((await readWeb(cluster)).generation).toBe(2n);
-    const { events } = await cluster.until(() => cluster.client.listEvents({ workload: 'web' }));
-    expect(events.filter(({ reason }) => reason === 'WorkloadUpdated').map((event) => event.requestId)).toEqual([requestId]);
-    await cluster.until(() => cluster.stopCoordinator());
-  });
+  it.each(seeds(4))(
+    'given twice at once is applied once, and both get the same, seed %i',
+    async (seed) => {
+      const cluster = await slowClusterOf(1, seed);
+      await createWeb(cluster);
+      const update = () =>
+        cluster.client.updateWorkload({ name: 'web', spec: { args: ['new'] }, requestId });
+      const results = await cluster.until(() => Promise.all([update(), update(), update()]));
+      expect(results.map(({ generation }) => generation)).toEqual([2n, 2n, 2n]);
+      const again = { name: 'job', spec: { command: ['serve'], replicas: 0 }, requestId: 'r-2' };
+      const made = await cluster.until(() =>
+        Promise.all([cluster.client.createWorkload(again), cluster.client.createWorkload(again)]),
+      );
+      expect(made[0].uid).toBe(made[1].uid);
+      expect((await readWeb(cluster)).generation).toBe(2n);
+      const { events } = await cluster.until(() => cluster.client.listEvents({ workload: 'web' }));
+      expect(
+        events.filter(({ reason }) => reason === 'WorkloadUpdated').map((event) => event.requestId),
+      ).toEqual([requestId]);
+      await cluster.until(() => cluster.stopCoordinator());
+    },
+  );
 
   it('gives the first result after a restart, refuses another body, and is forgotten after an hour', async () => {
     const cluster = await clusterOf(1);
@@ -254,10 +306,15 @@ describe('a request id', () => {
     await cluster.until(() => cluster.restartCoordinator());
     const second = await cluster.until(() => scale(cluster));
     expect([second.generation, second.spec?.replicas]).toEqual([first.generation, 5]);
-    const message = 'request_id: was used for another ScaleWorkload within the last hour; use a new one for a new request';
+    const message =
+      'request_id: was used for another ScaleWorkload within the last hour; use a new one for a new request';
     await expect(cluster.until(() => scale(cluster, 6))).rejects.toThrow(message);
-    await expect(cluster.until(() => cluster.client.deleteWorkload({ name: 'web', requestId }))).rejects.toThrow(message);
-    await expect(cluster.until(() => cluster.client.cordonNode({ nodeId: 'node-1', requestId }))).rejects.toThrow(message);
+    await expect(
+      cluster.until(() => cluster.client.deleteWorkload({ name: 'web', requestId })),
+    ).rejects.toThrow(message);
+    await expect(
+      cluster.until(() => cluster.client.cordonNode({ nodeId: 'node-1', requestId })),
+    ).rejects.toThrow(message);
     expect((await readWeb(cluster)).spec?.replicas).toBe(1);
     await cluster.advance(HOUR_MS - 60_000, 1_000);
     expect((await cluster.until(() => scale(cluster))).generation).toBe(first.generation);
@@ -266,20 +323,27 @@ describe('a request id', () => {
     await cluster.until(() => cluster.stopCoordinator());
   });
 
-  it.each(['workload', 'node'] as const)('of a %s whose commit was made but not acknowledged gives its result', async (what) => {
-    const cluster = await clusterOf(1);
-    await createWeb(cluster);
-    const call = async (): Promise<unknown> =>
-      what === 'workload' ? scale(cluster) : cluster.client.updateNode({ nodeId: 'node-1', zone: 'new', requestId });
-    loseNextAnswer(cluster.store);
-    expect(await cluster.until(() => outcome(call()))).toBe('unavailable');
-    await cluster.until(call);
-    const { events } = await cluster.until(() => cluster.client.listEvents({}));
-    const told = events.filter(({ reason }) => reason === (what === 'workload' ? 'WorkloadScaled' : 'NodeUpdated'));
-    expect(told.map((event) => event.requestId)).toEqual([requestId]);
-    expect((await readWeb(cluster)).generation).toBe(what === 'workload' ? 2n : 1n);
-    await cluster.until(() => cluster.stopCoordinator());
-  });
+  it.each(['workload', 'node'] as const)(
+    'of a %s whose commit was made but not acknowledged gives its result',
+    async (what) => {
+      const cluster = await clusterOf(1);
+      await createWeb(cluster);
+      const call = async (): Promise<unknown> =>
+        what === 'workload'
+          ? scale(cluster)
+          : cluster.client.updateNode({ nodeId: 'node-1', zone: 'new', requestId });
+      loseNextAnswer(cluster.store);
+      expect(await cluster.until(() => outcome(call()))).toBe('unavailable');
+      await cluster.until(call);
+      const { events } = await cluster.until(() => cluster.client.listEvents({}));
+      const told = events.filter(
+        ({ reason }) => reason === (what === 'workload' ? 'WorkloadScaled' : 'NodeUpdated'),
+      );
+      expect(told.map((event) => event.requestId)).toEqual([requestId]);
+      expect((await readWeb(cluster)).generation).toBe(what === 'workload' ? 2n : 1n);
+      await cluster.until(() => cluster.stopCoordinator());
+    },
+  );
 
   it('holds for everything that is done to nodes', async () => {
     const cluster = await clusterOf(2);
@@ -287,7 +351,9 @@ describe('a request id', () => {
     const nodeId = 'node-1';
     const drained = await cluster.until(() => client.drainNode({ nodeId, requestId: 'drain' }));
     await cluster.until(() => client.uncordonNode({ nodeId, requestId: 'uncordon' }));
-    expect((await cluster.until(() => client.drainNode({ nodeId, requestId: 'drain' }))).draining).toBe(drained.draining);
+    expect(
+      (await cluster.until(() => client.drainNode({ nodeId, requestId: 'drain' }))).draining,
+    ).toBe(drained.draining);
     expect((await cluster.until(() => client.getNode({ nodeId }))).draining).toBe(false);
     cluster.agents.get(nodeId)?.disconnect();
     cluster.agents.delete(nodeId);
@@ -319,7 +385,11 @@ function loseNextAnswer(store: StateStore): void {
   let lost = false;
   const losing: StateStore['txn'] = async (compares, operations) => {
     const committed = await txn(compares, operations);
-    if (lost || !operations.some((operation) => 'put' in operation && operation.put.startsWith('/request/'))) return committed;
+    if (
+      lost ||
+      !operations.some((operation) => 'put' in operation && operation.put.startsWith('/request/'))
+    )
+      return committed;
     lost = true;
     throw new CloudlessError('unavailable', 'the answer was lost');
   };
@@ -332,7 +402,12 @@ describe('GetServerInfo', () => {
     const before = await cluster.until(() => cluster.client.getServerInfo({}));
     await cluster.until(() => cluster.restartCoordinator());
     const after = await cluster.until(() => cluster.client.getServerInfo({}));
-    expect(after).toMatchObject({ version: 'simulated', clusterId: before.clusterId, epoch: before.epoch + 1n, protocolMin: 1 });
+    expect(after).toMatchObject({
+      version: 'simulated',
+      clusterId: before.clusterId,
+      epoch: before.epoch + 1n,
+      protocolMin: 1,
+    });
     expect(after.revision).toBe(await cluster.store.revision());
     await cluster.until(() => cluster.stopCoordinator());
   });

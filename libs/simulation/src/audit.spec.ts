@@ -32,8 +32,16 @@ const rows: readonly Row[] = [
     call: ({ client }) => client.scaleWorkload({ name: 'web', replicas: 2, requestId: 'scale-1' }),
     about: { requestId: 'scale-1' },
   },
-  { rpc: 'ScaleWorkload', call: ({ client }) => client.scaleWorkload({ name: 'web', replicas: 3 }), result: 'unchanged' },
-  { rpc: 'DeleteWorkload', call: ({ client }) => client.deleteWorkload({ name: 'web' }), about: { workload: 'web' } },
+  {
+    rpc: 'ScaleWorkload',
+    call: ({ client }) => client.scaleWorkload({ name: 'web', replicas: 3 }),
+    result: 'unchanged',
+  },
+  {
+    rpc: 'DeleteWorkload',
+    call: ({ client }) => client.deleteWorkload({ name: 'web' }),
+    about: { workload: 'web' },
+  },
   {
     rpc: 'UpdateNode',
     call: ({ client }) => client.updateNode({ nodeId: 'node-1', setLabels: { a: 'b' } }),
@@ -41,16 +49,37 @@ const rows: readonly Row[] = [
   },
   { rpc: 'CordonNode', call: ({ client }) => client.cordonNode({ nodeId: 'node-1' }) },
   { rpc: 'DrainNode', call: ({ client }) => client.drainNode({ nodeId: 'node-1' }) },
-  { rpc: 'UncordonNode', call: ({ client }) => client.uncordonNode({ nodeId: 'node-1' }), result: 'unchanged' },
+  {
+    rpc: 'UncordonNode',
+    call: ({ client }) => client.uncordonNode({ nodeId: 'node-1' }),
+    result: 'unchanged',
+  },
   {
     rpc: 'EnrollNode',
-    call: ({ client }) => client.enrollNode({ nodeId: 'node-9', instanceId: 'instance-of-node-9-0123456789' }),
+    call: ({ client }) =>
+      client.enrollNode({ nodeId: 'node-9', instanceId: 'instance-of-node-9-0123456789' }),
     about: { nodeId: 'node-9' },
   },
-  { rpc: 'ConfirmNodeLost', call: ({ client }) => client.confirmNodeLost({ nodeId: 'node-1' }), result: 'failed_precondition' },
-  { rpc: 'RemoveNode', call: ({ client }) => client.removeNode({ nodeId: 'node-1' }), result: 'failed_precondition' },
-  { rpc: 'DeleteWorkload', call: ({ client }) => client.deleteWorkload({ name: 'nothing' }), result: 'not_found' },
-  { rpc: 'ExecCommand', call: ({ client }) => client.execCommand({ name: 'nothing', command: ['x'] }), result: 'not_found' },
+  {
+    rpc: 'ConfirmNodeLost',
+    call: ({ client }) => client.confirmNodeLost({ nodeId: 'node-1' }),
+    result: 'failed_precondition',
+  },
+  {
+    rpc: 'RemoveNode',
+    call: ({ client }) => client.removeNode({ nodeId: 'node-1' }),
+    result: 'failed_precondition',
+  },
+  {
+    rpc: 'DeleteWorkload',
+    call: ({ client }) => client.deleteWorkload({ name: 'nothing' }),
+    result: 'not_found',
+  },
+  {
+    rpc: 'ExecCommand',
+    call: ({ client }) => client.execCommand({ name: 'nothing', command: ['x'] }),
+    result: 'not_found',
+  },
   { rpc: 'Backup', call: (cluster) => drain(cluster.admin.backup({})), result: 'started' },
 ];
 
@@ -72,13 +101,20 @@ describe('the audit log', () => {
       const cluster = await aCluster();
       const before = auditOf(cluster).length;
       let atAnswer: readonly Event[] = [];
-      const answered = cluster.until(() => call(cluster).finally(() => (atAnswer = auditOf(cluster))));
+      const answered = cluster.until(() =>
+        call(cluster).finally(() => (atAnswer = auditOf(cluster))),
+      );
       if (['ok', 'unchanged', 'started'].includes(result)) await answered;
       else await expect(answered).rejects.toThrow();
       expect(atAnswer.slice(before)).toMatchObject([
         {
           reason: rpc,
-          audit: { principal: 'anonymous', address: '127.0.0.7', rpc: expect.stringContaining(`/${rpc}`), result },
+          audit: {
+            principal: 'anonymous',
+            address: '127.0.0.7',
+            rpc: expect.stringContaining(`/${rpc}`),
+            result,
+          },
           ...about,
         },
       ]);
@@ -111,9 +147,11 @@ describe('the audit log', () => {
       workload: 'web',
       audit: { result: 'started', program: 'psql', argumentCount: 2 },
     });
-    expect(JSON.stringify(event, (_key, value: unknown) => (typeof value === 'bigint' ? String(value) : value))).not.toContain(
-      'hunter2',
-    );
+    expect(
+      JSON.stringify(event, (_key, value: unknown) =>
+        typeof value === 'bigint' ? String(value) : value,
+      ),
+    ).not.toContain('hunter2');
     stopping.abort();
   });
 
@@ -122,16 +160,19 @@ describe('the audit log', () => {
     const replica = (await readWeb(cluster)).status!.replicas[0]!;
     cluster.store.txn = () => Promise.reject(new Error('the disk is gone'));
     const asked = cluster.agents.get(replica.nodeId)!.taken;
-    await expect(cluster.until(() => cluster.client.execCommand({ replicaId: replica.id, command: ['x'] }))).rejects.toThrow(
-      'internal error',
-    );
+    await expect(
+      cluster.until(() => cluster.client.execCommand({ replicaId: replica.id, command: ['x'] })),
+    ).rejects.toThrow('internal error');
     expect(cluster.agents.get(replica.nodeId)!.taken).toBe(asked);
   });
 
   it('puts refusals together that one caller makes without end', async () => {
     const cluster = await aCluster();
     const before = auditOf(cluster).length;
-    const refused = () => cluster.until(() => cluster.client.deleteWorkload({ name: 'nothing' })).catch(() => undefined);
+    const refused = () =>
+      cluster
+        .until(() => cluster.client.deleteWorkload({ name: 'nothing' }))
+        .catch(() => undefined);
     for (let turn = 0; turn < 50; turn += 1) await refused();
     expect(auditOf(cluster).length - before).toBeLessThan(12);
     await cluster.advance(10_000, 100);
@@ -172,7 +213,13 @@ describe('the audit log', () => {
 
   it('is listed by itself, and left out, by category', async () => {
     const cluster = await aCluster();
-    const { events } = await cluster.until(() => cluster.client.listEvents({ categories: [Category.AUDIT] }));
-    expect(events.map(({ reason }) => reason)).toEqual(['EnrollNode', 'EnrollNode', 'CreateWorkload']);
+    const { events } = await cluster.until(() =>
+      cluster.client.listEvents({ categories: [Category.AUDIT] }),
+    );
+    expect(events.map(({ reason }) => reason)).toEqual([
+      'EnrollNode',
+      'EnrollNode',
+      'CreateWorkload',
+    ]);
   });
 });

@@ -28,16 +28,33 @@ describe('events name what led to them', () => {
     await createWeb(cluster);
     await cluster.advance(15_000, 50);
     const spec = { command: ['serve', '2'] };
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec, requestId: 'update-2' }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec, requestId: 'update-2' }),
+    );
     await cluster.advance(60_000, 100);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3, updatedReplicas: 3 });
     const change = ['WorkloadUpdated', 'UpdateWorkload'];
     const ready = lastOf(cluster, 'ReplicaReady');
-    expect(chainOf(cluster, ready)).toEqual(['ReplicaReady', 'ReplicasPlaced', 'ReplicasCreated', ...change]);
-    expect(chainOf(cluster, lastOf(cluster, 'ReplicaStopped'))).toEqual(['ReplicaStopped', 'ReplicasStopping', ...change]);
-    expect(chainOf(cluster, lastOf(cluster, 'RolloutCompleted'))).toEqual(['RolloutCompleted', 'RolloutStarted', ...change]);
+    expect(chainOf(cluster, ready)).toEqual([
+      'ReplicaReady',
+      'ReplicasPlaced',
+      'ReplicasCreated',
+      ...change,
+    ]);
+    expect(chainOf(cluster, lastOf(cluster, 'ReplicaStopped'))).toEqual([
+      'ReplicaStopped',
+      'ReplicasStopping',
+      ...change,
+    ]);
+    expect(chainOf(cluster, lastOf(cluster, 'RolloutCompleted'))).toEqual([
+      'RolloutCompleted',
+      'RolloutStarted',
+      ...change,
+    ]);
     const after = eventsOf(cluster).filter(({ id }) => id > lastOf(cluster, 'UpdateWorkload').id);
-    expect(after.map(({ reason, requestId }) => [reason, requestId])).toEqual(after.map(({ reason }) => [reason, 'update-2']));
+    expect(after.map(({ reason, requestId }) => [reason, requestId])).toEqual(
+      after.map(({ reason }) => [reason, 'update-2']),
+    );
   });
 
   it('a lost node: its loss, that of its replicas, and those that replace them', async () => {
@@ -48,7 +65,13 @@ describe('events name what led to them', () => {
     cluster.agents.get(placed.nodeId)!.isHeard = false;
     await cluster.advance(8_000);
     const ready = lastOf(cluster, 'ReplicaReady');
-    expect(chainOf(cluster, ready)).toEqual(['ReplicaReady', 'ReplicasPlaced', 'ReplicasCreated', 'ReplicasLost', 'NodeLost']);
+    expect(chainOf(cluster, ready)).toEqual([
+      'ReplicaReady',
+      'ReplicasPlaced',
+      'ReplicasCreated',
+      'ReplicasLost',
+      'NodeLost',
+    ]);
     expect(lastOf(cluster, 'ReplicasLost').replicaIds).toContain(placed.id);
     expect(lastOf(cluster, 'ReplicasCreated').requestId).toBe(''); // nobody asked for it
   });
@@ -58,15 +81,24 @@ describe('events name what led to them', () => {
     await createWeb(cluster, { restart: { policy: 0, maxRetries: 1 } });
     await cluster.advance(15_000, 50);
     const [first] = (await readWeb(cluster)).status!.replicas;
-    cluster.agents.get(first!.nodeId)!.change(first!.id, { phase: Phase.FAILED, ready: false, reason: 'exit code 1' });
+    cluster.agents
+      .get(first!.nodeId)!
+      .change(first!.id, { phase: Phase.FAILED, ready: false, reason: 'exit code 1' });
     await cluster.advance(2_000);
-    expect(chainOf(cluster, lastOf(cluster, 'ReplicasCreated')).slice(0, 2)).toEqual(['ReplicasCreated', 'ReplicaFailed']);
+    expect(chainOf(cluster, lastOf(cluster, 'ReplicasCreated')).slice(0, 2)).toEqual([
+      'ReplicasCreated',
+      'ReplicaFailed',
+    ]);
     await cluster.advance(15_000, 50);
     const nodeId = (await readWeb(cluster)).status!.replicas.find(({ ready }) => ready)!.nodeId;
     await cluster.until(() => cluster.client.drainNode({ nodeId }));
     await cluster.advance(30_000, 50);
     for (const reason of ['ReplicasCreated', 'ReplicasStopping']) {
-      expect(chainOf(cluster, lastOf(cluster, reason))).toEqual([reason, 'NodeDraining', 'DrainNode']);
+      expect(chainOf(cluster, lastOf(cluster, reason))).toEqual([
+        reason,
+        'NodeDraining',
+        'DrainNode',
+      ]);
     }
   });
 
@@ -81,19 +113,24 @@ describe('events name what led to them', () => {
     expect(lastOf(cluster, 'ReplicasPlaced').decision?.why).toMatch(
       /^each went to the best node that fitted it, with scores from 0\.\d+/,
     );
-    const { events } = await cluster.until(() => cluster.client.listEvents({ relatedTo: lastOf(cluster, 'ReplicasPlaced').id }));
+    const { events } = await cluster.until(() =>
+      cluster.client.listEvents({ relatedTo: lastOf(cluster, 'ReplicasPlaced').id }),
+    );
     expect(events.map(({ reason }) => reason)).toEqual([
       ...['CreateWorkload', 'WorkloadCreated', 'ReplicasCreated', 'ReplicasPlaced'],
       ...['ReplicaReady', 'ReplicaReady', 'ReplicaReady'],
     ]);
-    await expect(cluster.until(() => cluster.client.listEvents({ relatedTo: 'gone' }))).rejects.toThrow('event "gone" not found');
+    await expect(
+      cluster.until(() => cluster.client.listEvents({ relatedTo: 'gone' })),
+    ).rejects.toThrow('event "gone" not found');
   });
 
   it('the log names a decision as its events do', async () => {
     const logged: unknown[] = [];
     const log: Log = {
       ...silentLog,
-      info: (message, fields) => message === 'workload advanced' && logged.push(fields?.['decisionId']),
+      info: (message, fields) =>
+        message === 'workload advanced' && logged.push(fields?.['decisionId']),
       child: () => log,
     };
     const cluster = await clusterOf(2, { log });
@@ -109,7 +146,11 @@ describe('events name what led to them', () => {
     const { id } = (await readWeb(cluster)).status!.replicas[0]!;
     const agent = cluster.agents.get('node-1')!;
     for (let turn = 0; turn < 40; turn += 1) {
-      agent.change(id, { ready: turn % 2 === 1, restarts: Math.ceil((turn + 1) / 2), phase: Phase.RUNNING });
+      agent.change(id, {
+        ready: turn % 2 === 1,
+        restarts: Math.ceil((turn + 1) / 2),
+        phase: Phase.RUNNING,
+      });
       await cluster.advance(100, 50);
     }
     const flaps = (): readonly Event[] =>

@@ -10,34 +10,58 @@ import { create } from '@bufbuild/protobuf';
 import { Code } from '@connectrpc/connect';
 import { RolloutStory } from './rollout-story.js';
 
-/** The sentences of CLD-REQ-023 that the controller and the API keep; those of the planner alone are in libs/rollout. */
+/**
+ * The sentences of CLD-REQ-023 that the controller and the API keep; those of the planner alone are
+ * in libs/rollout.
+ */
 
 const ms = durationFromMs;
 const ROLLING = { strategy: Strategy.ROLLING_UPDATE };
 const RECREATE = { strategy: Strategy.RECREATE };
 const BLUE_GREEN = { strategy: Strategy.BLUE_GREEN };
-const crashed = (restarts: number) => ({ ready: false, restarts, lastExitCode: 7, lastLines: ['starting', 'no such table'] });
+const crashed = (restarts: number) => ({
+  ready: false,
+  restarts,
+  lastExitCode: 7,
+  lastLines: ['starting', 'no such table'],
+});
 
 describe('CLD-REQ-023, limits', () => {
   it.each([
     { name: 'the default of 3', rollout: {}, floor: 2 },
     { name: 'max_unavailable 2', rollout: { maxUnavailable: 2 }, floor: 1 },
     { name: 'an explicit 3', rollout: { minAvailable: 3 }, floor: 3 },
-    { name: 'an explicit 3 beside max_unavailable 2', rollout: { minAvailable: 3, maxUnavailable: 2 }, floor: 3 },
+    {
+      name: 'an explicit 3 beside max_unavailable 2',
+      rollout: { minAvailable: 3, maxUnavailable: 2 },
+      floor: 3,
+    },
     { name: 'more than is wanted', rollout: { minAvailable: 9 }, floor: 3 },
-  ])('A rolling update keeps `minAvailable` replicas ready at every instant: $name', async ({ rollout, floor }) => {
-    const story = await RolloutStory.begin(rollout);
-    await story.update();
-    const { lowestReady, highestTotal } = await story.pass(6_000);
-    expect(lowestReady).toBeGreaterThanOrEqual(floor);
-    expect(highestTotal).toBe(4);
-    expect(await story.status()).toMatchObject({ minAvailable: floor, updatedReplicas: 3, readyReplicas: 3, totalReplicas: 3 });
-  });
+  ])(
+    'A rolling update keeps `minAvailable` replicas ready at every instant: $name',
+    async ({ rollout, floor }) => {
+      const story = await RolloutStory.begin(rollout);
+      await story.update();
+      const { lowestReady, highestTotal } = await story.pass(6_000);
+      expect(lowestReady).toBeGreaterThanOrEqual(floor);
+      expect(highestTotal).toBe(4);
+      expect(await story.status()).toMatchObject({
+        minAvailable: floor,
+        updatedReplicas: 3,
+        readyReplicas: 3,
+        totalReplicas: 3,
+      });
+    },
+  );
 
   it('When that is 0, surge first', async () => {
     const story = await RolloutStory.begin({ minAvailable: 3 });
     await story.update();
-    expect(await story.pass(6_000)).toMatchObject({ lowestReady: 3, highestTotal: 4, phases: ['IN_PROGRESS', 'COMPLETED'] });
+    expect(await story.pass(6_000)).toMatchObject({
+      lowestReady: 3,
+      highestTotal: 4,
+      phases: ['IN_PROGRESS', 'COMPLETED'],
+    });
   });
 
   it('create and update are never refused for it (a broken workload must be fixable), and unready old replicas may always be stopped', async () => {
@@ -51,19 +75,30 @@ describe('CLD-REQ-023, limits', () => {
   });
 
   it.each([
-    { call: 'create', attempt: (story: RolloutStory) => story.create({ maxSurge: 0, minAvailable: 3 }) },
-    { call: 'update', attempt: (story: RolloutStory) => story.update({ rollout: { maxSurge: 0, minAvailable: 3 } }) },
-  ])('an explicit 0 that leaves no possible move is refused at create and update: $call', async ({ call, attempt }) => {
-    const story = await RolloutStory.begin();
-    if (call === 'create') {
-      await story.call((client) => client.deleteWorkload({ name: 'web' }));
-      await story.cluster.advance(3_000);
-    }
-    await expect(attempt(story)).rejects.toMatchObject({
-      code: Code.InvalidArgument,
-      rawMessage: expect.stringContaining('max_surge 0 and min_available 3 of 3 leave no possible move') as unknown,
-    });
-  });
+    {
+      call: 'create',
+      attempt: (story: RolloutStory) => story.create({ maxSurge: 0, minAvailable: 3 }),
+    },
+    {
+      call: 'update',
+      attempt: (story: RolloutStory) => story.update({ rollout: { maxSurge: 0, minAvailable: 3 } }),
+    },
+  ])(
+    'an explicit 0 that leaves no possible move is refused at create and update: $call',
+    async ({ call, attempt }) => {
+      const story = await RolloutStory.begin();
+      if (call === 'create') {
+        await story.call((client) => client.deleteWorkload({ name: 'web' }));
+        await story.cluster.advance(3_000);
+      }
+      await expect(attempt(story)).rejects.toMatchObject({
+        code: Code.InvalidArgument,
+        rawMessage: expect.stringContaining(
+          'max_surge 0 and min_available 3 of 3 leave no possible move',
+        ) as unknown,
+      });
+    },
+  );
 
   it('if it arises later by scaling, the rollout pauses with that text. It never goes below the minimum to make progress', async () => {
     const limits = { maxSurge: 0, minAvailable: 2, minReadyDuration: ms(500) };
@@ -78,7 +113,9 @@ describe('CLD-REQ-023, limits', () => {
       phase: 'PAUSED',
       reason: 'max_surge 0 and min_available 2 of 2 leave no possible move',
     });
-    await story.call((client) => client.updateWorkload({ name: 'web', spec: { rollout: { maxSurge: 1 } } }));
+    await story.call((client) =>
+      client.updateWorkload({ name: 'web', spec: { rollout: { maxSurge: 1 } } }),
+    );
     await story.pass(5_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2, reason: '' });
   });
@@ -131,7 +168,8 @@ describe('CLD-REQ-023, progress', () => {
     await story.pass(2_000);
     await story.update();
     await story.pass(1_800);
-    expect(await story.replicas(1)).toHaveLength(3); // the new one is ready, and not for long enough
+    // the new one is ready, and not for long enough
+    expect(await story.replicas(1)).toHaveLength(3);
     await story.pass(600);
     expect(await story.replicas(1)).toHaveLength(2);
     await story.pass(8_000);
@@ -154,7 +192,8 @@ describe('CLD-REQ-023, progress', () => {
   it('Extra old replicas are deleted, not restarted', async () => {
     const story = await RolloutStory.begin({}, { replicas: 5 });
     const before = (await story.replicas()).map(({ id }) => id);
-    const starts = (): number => [...story.cluster.agents.values()].reduce((sum, { started }) => sum + started.length, 0);
+    const starts = (): number =>
+      [...story.cluster.agents.values()].reduce((sum, { started }) => sum + started.length, 0);
     const started = starts();
     await story.call((client) => client.scaleWorkload({ name: 'web', replicas: 2 }));
     await story.pass(2_000);
@@ -168,13 +207,20 @@ describe('CLD-REQ-023, progress', () => {
     { from: 2, to: 5 },
     { from: 5, to: 2 },
     { from: 3, to: 0 },
-  ])('Scale and update combined end at the desired count exactly: $from to $to', async ({ from, to }) => {
-    const story = await RolloutStory.begin({}, { replicas: from });
-    await story.update({ replicas: to });
-    await story.pass(8_000);
-    expect(await story.status()).toMatchObject({ updatedReplicas: to, readyReplicas: to, totalReplicas: to });
-    expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
-  });
+  ])(
+    'Scale and update combined end at the desired count exactly: $from to $to',
+    async ({ from, to }) => {
+      const story = await RolloutStory.begin({}, { replicas: from });
+      await story.update({ replicas: to });
+      await story.pass(8_000);
+      expect(await story.status()).toMatchObject({
+        updatedReplicas: to,
+        readyReplicas: to,
+        totalReplicas: to,
+      });
+      expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
+    },
+  );
 
   it('A new-version replica that restarts before its rollout has completed is no progress and counts as failed', async () => {
     const story = await RolloutStory.begin({ maxFailedNew: 2, minAvailable: 3 });
@@ -240,19 +286,29 @@ describe('CLD-REQ-023, strategies', () => {
       const plan = await story.call((client) => client.planWorkload({ name: 'web', spec }));
       return plan.warnings;
     };
-    expect((await warningsOf({ ...RECREATE, minAvailable: 2 })).join()).toMatch(/min_available 2 cannot be kept/);
+    expect((await warningsOf({ ...RECREATE, minAvailable: 2 })).join()).toMatch(
+      /min_available 2 cannot be kept/,
+    );
     expect((await warningsOf(RECREATE)).join()).not.toContain('min_available');
   });
 
   it('BLUE_GREEN places the full new set in one all-or-nothing decision', async () => {
-    const story = await RolloutStory.begin({ ...BLUE_GREEN }, { resources: { requests: { cpuMillis: 2_000 } } }, 2);
+    const story = await RolloutStory.begin(
+      { ...BLUE_GREEN },
+      { resources: { requests: { cpuMillis: 2_000 } } },
+      2,
+    );
     await story.update(); // two nodes of 4 cores: of the three new ones only one has room
     await story.pass(2_000);
     expect((await story.replicas(2)).map(({ nodeId }) => nodeId)).toEqual(['', '', '']);
     expect(await story.status()).toMatchObject({ activeVersion: 1, readyReplicas: 3 });
     await story.cluster.addNode('node-8');
     await story.pass(5_000);
-    expect(await story.status()).toMatchObject({ activeVersion: 2, readyReplicas: 3, totalReplicas: 3 });
+    expect(await story.status()).toMatchObject({
+      activeVersion: 2,
+      readyReplicas: 3,
+      totalReplicas: 3,
+    });
   });
 
   it('BLUE_GREEN waits until ready, switches traffic in one step', async () => {
@@ -272,7 +328,11 @@ describe('CLD-REQ-023, strategies', () => {
     const story = await RolloutStory.begin({ ...BLUE_GREEN, pauseDuration: ms(4_000) });
     await story.update();
     await story.pass(2_000);
-    expect(await story.status()).toMatchObject({ activeVersion: 2, readyReplicas: 3, totalReplicas: 6 });
+    expect(await story.status()).toMatchObject({
+      activeVersion: 2,
+      readyReplicas: 3,
+      totalReplicas: 6,
+    });
     const blue = (await story.replicas(1)).map(({ id }) => id);
     await story.call((client) => client.undoRollout({ name: 'web' }));
     expect((await story.pass(200)).served.at(-1)).toBe('1');
@@ -285,7 +345,11 @@ describe('CLD-REQ-023, strategies', () => {
   });
 
   it('promotion: under MANUAL the switch waits, PAUSED, until somebody promotes', async () => {
-    const story = await RolloutStory.begin({ ...BLUE_GREEN, promotion: Promotion.MANUAL, progressDeadline: ms(1_000) });
+    const story = await RolloutStory.begin({
+      ...BLUE_GREEN,
+      promotion: Promotion.MANUAL,
+      progressDeadline: ms(1_000),
+    });
     await story.update();
     expect((await story.pass(3_000)).served).toEqual(['1']);
     const { phase, status, reason } = await story.rollout();
@@ -321,14 +385,19 @@ describe('CLD-REQ-023, strategies', () => {
   });
 
   it('steps (canary: … or MANUAL): a step that is reached while a stop is still unconfirmed waits for a promotion, and so it does afterwards', async () => {
-    const story = await RolloutStory.begin({ steps: [{ replicas: 1, promotion: Promotion.MANUAL }] });
+    const story = await RolloutStory.begin({
+      steps: [{ replicas: 1, promotion: Promotion.MANUAL }],
+    });
     story.holdStops(true);
     await story.update();
     await story.pass(1_000);
     expect((await story.rollout()).status).toMatchObject({ waitsForPromotion: true, step: 1 });
     story.holdStops(false);
     await story.pass(500);
-    expect(await story.rollout()).toMatchObject({ phase: 'PAUSED', status: { waitsForPromotion: true, step: 1 } });
+    expect(await story.rollout()).toMatchObject({
+      phase: 'PAUSED',
+      status: { waitsForPromotion: true, step: 1 },
+    });
   });
 
   it('Both versions count and serve in a rolling update', async () => {
@@ -399,14 +468,29 @@ describe('CLD-REQ-023, the life of a rollout', () => {
   it('can be undone: the exact earlier spec, with the count and the rollout of now', async () => {
     const story = await RolloutStory.begin({}, { env: { COLOUR: 'blue' } });
     const first = (await story.call((client) => client.getWorkload({ name: 'web' }))).spec;
-    await story.update({ env: { COLOUR: 'green' }, args: ['--new'], replicas: 4, rollout: { maxUnavailable: 2 } });
+    await story.update({
+      env: { COLOUR: 'green' },
+      args: ['--new'],
+      replicas: 4,
+      rollout: { maxUnavailable: 2 },
+    });
     await story.pass(5_000);
     const undone = await story.call((client) => client.undoRollout({ name: 'web' }));
-    expect(undone.spec).toMatchObject({ command: first?.command, env: { COLOUR: 'blue' }, args: [], replicas: 4 });
+    expect(undone.spec).toMatchObject({
+      command: first?.command,
+      env: { COLOUR: 'blue' },
+      args: [],
+      replicas: 4,
+    });
     expect(undone.spec?.rollout?.maxUnavailable).toBe(2);
     await story.pass(5_000);
     const { versions, totalReplicas } = await story.status();
-    expect(versions.at(-1)).toMatchObject({ version: 3, sameAs: 1, cause: 'undo to version 1', active: true });
+    expect(versions.at(-1)).toMatchObject({
+      version: 3,
+      sameAs: 1,
+      cause: 'undo to version 1',
+      active: true,
+    });
     expect(totalReplicas).toBe(4);
   });
 
@@ -414,14 +498,28 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     const story = await RolloutStory.begin({}, { env: { COLOUR: 'blue' } });
     await story.update({ env: { COLOUR: 'green' } });
     await story.pass(5_000);
-    const undone = await story.call((client) => client.undoRollout({ name: 'web', requestId: 'undo' }));
-    expect(undone).toMatchObject({ generation: 3n, status: { version: 3, rollout: { version: 3 } } });
-    expect(undone.status?.versions.at(-1)).toMatchObject({ version: 3, sameAs: 1, cause: 'undo to version 1' });
-    const again = await story.call((client) => client.undoRollout({ name: 'web', requestId: 'undo' }));
+    const undone = await story.call((client) =>
+      client.undoRollout({ name: 'web', requestId: 'undo' }),
+    );
+    expect(undone).toMatchObject({
+      generation: 3n,
+      status: { version: 3, rollout: { version: 3 } },
+    });
+    expect(undone.status?.versions.at(-1)).toMatchObject({
+      version: 3,
+      sameAs: 1,
+      cause: 'undo to version 1',
+    });
+    const again = await story.call((client) =>
+      client.undoRollout({ name: 'web', requestId: 'undo' }),
+    );
     expect(again.status?.versions).toEqual(undone.status?.versions);
     await story.pass(5_000);
     const restarted = await story.call((client) => client.restartRollout({ name: 'web' }));
-    expect(restarted).toMatchObject({ generation: 4n, status: { version: 4, rollout: { version: 4 } } });
+    expect(restarted).toMatchObject({
+      generation: 4n,
+      status: { version: 4, rollout: { version: 4 } },
+    });
     expect(restarted.status?.versions.at(-1)).toMatchObject({ version: 4, active: false });
   });
 
@@ -474,26 +572,33 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     { name: 'ROLLING_UPDATE', rollout: ROLLING },
     { name: 'RECREATE', rollout: RECREATE },
     { name: 'BLUE_GREEN', rollout: BLUE_GREEN },
-  ])('`on_failure` is ROLLBACK: it goes back to what was there before: $name', async ({ rollout }) => {
-    const story = await RolloutStory.begin(
-      { ...rollout, maxFailedNew: 2, onFailure: OnFailure.ROLLBACK },
-      { env: { COLOUR: 'blue' } },
-    );
-    story.when(2, 'fails');
-    await story.update({ env: { COLOUR: 'green' } });
-    const { phases } = await story.pass(10_000);
-    const { phase, version, failure } = await story.rollout();
-    expect({ phase, version }).toEqual({ phase: 'ROLLED_BACK', version: 3 });
-    expect(phases.filter((seen) => seen === 'COMPLETED').length).toBeLessThanOrEqual(1); // only before it began
-    expect(failure).toMatchObject({ version: 2, exitCode: 1 });
-    const { spec, status } = await story.call((client) => client.getWorkload({ name: 'web' }));
-    expect(spec?.env).toEqual({ COLOUR: 'blue' });
-    expect(status).toMatchObject({ readyReplicas: 3, totalReplicas: 3, activeVersion: 3 });
-    expect(status?.versions.at(-1)).toMatchObject({ cause: 'rollback to version 1', sameAs: 1 });
-  });
+  ])(
+    '`on_failure` is ROLLBACK: it goes back to what was there before: $name',
+    async ({ rollout }) => {
+      const story = await RolloutStory.begin(
+        { ...rollout, maxFailedNew: 2, onFailure: OnFailure.ROLLBACK },
+        { env: { COLOUR: 'blue' } },
+      );
+      story.when(2, 'fails');
+      await story.update({ env: { COLOUR: 'green' } });
+      const { phases } = await story.pass(10_000);
+      const { phase, version, failure } = await story.rollout();
+      expect({ phase, version }).toEqual({ phase: 'ROLLED_BACK', version: 3 });
+      // only before it began
+      expect(phases.filter((seen) => seen === 'COMPLETED').length).toBeLessThanOrEqual(1);
+      expect(failure).toMatchObject({ version: 2, exitCode: 1 });
+      const { spec, status } = await story.call((client) => client.getWorkload({ name: 'web' }));
+      expect(spec?.env).toEqual({ COLOUR: 'blue' });
+      expect(status).toMatchObject({ readyReplicas: 3, totalReplicas: 3, activeVersion: 3 });
+      expect(status?.versions.at(-1)).toMatchObject({ cause: 'rollback to version 1', sameAs: 1 });
+    },
+  );
 
   it('a first deployment that fails is FAILED, goes on trying, and is COMPLETED when it is ready', async () => {
-    const story = await RolloutStory.begin({ maxFailedNew: 1, onFailure: OnFailure.ROLLBACK }, { replicas: 0 });
+    const story = await RolloutStory.begin(
+      { maxFailedNew: 1, onFailure: OnFailure.ROLLBACK },
+      { replicas: 0 },
+    );
     await story.call((client) => client.deleteWorkload({ name: 'web' }));
     await story.cluster.advance(1_000);
     story.when(1, 'fails');
@@ -512,7 +617,9 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     await story.pass(5_000);
     const after = await story.replicas();
     expect(after).toHaveLength(3);
-    expect(after.filter(({ id, phase }) => before.includes(id) || phase !== Phase.RUNNING)).toEqual([]);
+    expect(after.filter(({ id, phase }) => before.includes(id) || phase !== Phase.RUNNING)).toEqual(
+      [],
+    );
     expect((await story.status()).versions.at(-1)).toMatchObject({ version: 2, cause: 'restart' });
   });
 });

@@ -13,7 +13,10 @@ jest.setTimeout(60_000);
  * @param commits - `overtake`: up to 20 ms, so that a later commit may come first; `equal`: 5 ms
  *   each.
  */
-async function contendedCluster(seed: number, commits: 'overtake' | 'equal' = 'overtake'): Promise<TestCluster> {
+async function contendedCluster(
+  seed: number,
+  commits: 'overtake' | 'equal' = 'overtake',
+): Promise<TestCluster> {
   const random = createSeededRandom(seed);
   let started = false;
   const delayMs = (): number => (commits === 'equal' ? 5 : Math.floor(random.next() * 20));
@@ -29,7 +32,10 @@ async function contendedCluster(seed: number, commits: 'overtake' | 'equal' = 'o
  * Calls `act` once for each client at the same time.
  * @returns The error messages of the calls that failed.
  */
-async function failuresOf(cluster: TestCluster, act: (client: number) => Promise<unknown>): Promise<readonly string[]> {
+async function failuresOf(
+  cluster: TestCluster,
+  act: (client: number) => Promise<unknown>,
+): Promise<readonly string[]> {
   const calls = (): Promise<readonly string[]> =>
     Promise.all(
       Array.from({ length: CLIENTS }, (_, client) =>
@@ -47,24 +53,29 @@ describe(`${CLIENTS} clients that change one workload at the same time`, () => {
     { commits: 'overtake', seed: 1 },
     { commits: 'overtake', seed: 2 },
     { commits: 'equal', seed: 3 },
-  ] as const)('all succeed without an expected generation, commits $commits, seed $seed', async ({ commits, seed }) => {
-    const cluster = await contendedCluster(seed, commits);
-    const rounds = 3;
-    for (let round = 0; round < rounds; round += 1) {
-      const failures = await failuresOf(cluster, (client) =>
-        client % 2 === 0
-          ? cluster.client.updateWorkload({ name: 'web', spec: { args: [`${round}-${client}`] } })
-          : cluster.client.scaleWorkload({ name: 'web', replicas: 100 * round + client }),
-      );
-      expect(failures).toEqual([]);
-    }
-    expect((await readWeb(cluster)).generation).toBe(BigInt(1 + rounds * CLIENTS));
-    await cluster.until(() => cluster.stopCoordinator());
-  });
+  ] as const)(
+    'all succeed without an expected generation, commits $commits, seed $seed',
+    async ({ commits, seed }) => {
+      const cluster = await contendedCluster(seed, commits);
+      const rounds = 3;
+      for (let round = 0; round < rounds; round += 1) {
+        const failures = await failuresOf(cluster, (client) =>
+          client % 2 === 0
+            ? cluster.client.updateWorkload({ name: 'web', spec: { args: [`${round}-${client}`] } })
+            : cluster.client.scaleWorkload({ name: 'web', replicas: 100 * round + client }),
+        );
+        expect(failures).toEqual([]);
+      }
+      expect((await readWeb(cluster)).generation).toBe(BigInt(1 + rounds * CLIENTS));
+      await cluster.until(() => cluster.stopCoordinator());
+    },
+  );
 
   it('all succeed while controllers write the same records', async () => {
     const cluster = await contendedCluster(4);
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['rolling'] } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { args: ['rolling'] } }),
+    );
     const failures = await failuresOf(cluster, (client) =>
       client % 2 === 0
         ? cluster.client.pauseRollout({ name: 'web' })

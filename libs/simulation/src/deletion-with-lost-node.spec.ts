@@ -1,28 +1,42 @@
-import { WatchWorkloadsResponse_Kind as Kind, WorkloadStatus_Phase as Phase, type WatchWorkloadsResponse } from '@cloudless/api';
+import {
+  WatchWorkloadsResponse_Kind as Kind,
+  WorkloadStatus_Phase as Phase,
+  type WatchWorkloadsResponse,
+} from '@cloudless/api';
 import { clusterOf, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
 /** Follows `web` from now on. @returns The items so far, and the end of the watch. */
-function watchWeb(cluster: TestCluster): { readonly items: WatchWorkloadsResponse[]; stop(): void } {
+function watchWeb(cluster: TestCluster): {
+  readonly items: WatchWorkloadsResponse[];
+  stop(): void;
+} {
   const items: WatchWorkloadsResponse[] = [];
   const watch = new AbortController();
   const follow = async (): Promise<void> => {
-    for await (const item of cluster.client.watchWorkloads({ name: 'web' }, { signal: watch.signal })) items.push(item);
+    for await (const item of cluster.client.watchWorkloads(
+      { name: 'web' },
+      { signal: watch.signal },
+    ))
+      items.push(item);
   };
   void follow().catch(() => undefined);
   return { items, stop: () => watch.abort() };
 }
 
 const eventsOf = async (cluster: TestCluster, reason: string) =>
-  (await cluster.until(() => cluster.client.listEvents({ workload: 'web', pageSize: 1_000 }))).events.filter(
-    (event) => event.reason === reason,
-  );
+  (
+    await cluster.until(() => cluster.client.listEvents({ workload: 'web', pageSize: 1_000 }))
+  ).events.filter((event) => event.reason === reason);
 
 /**
  * Two nodes with a replica of `web` each; `node-2` is cut off.
  * @returns The id of the replica on `node-2`.
  */
-async function withSilentNode(): Promise<{ readonly cluster: TestCluster; readonly silent: string }> {
+async function withSilentNode(): Promise<{
+  readonly cluster: TestCluster;
+  readonly silent: string;
+}> {
   const cluster = await clusterOf(2);
   await createWeb(cluster, { replicas: 2 });
   await cluster.advance(1_000);
@@ -56,11 +70,16 @@ describe('the deletion of a workload with a replica on a silent node', () => {
   it('is finished on the node itself when it returns', async () => {
     const { cluster, silent } = await withSilentNode();
     await cluster.advance(6_000);
-    expect((await readWeb(cluster)).status?.replicas.filter(({ mayStillRun }) => mayStillRun)).toMatchObject([{ id: silent }]);
+    expect(
+      (await readWeb(cluster)).status?.replicas.filter(({ mayStillRun }) => mayStillRun),
+    ).toMatchObject([{ id: silent }]);
     const watch = watchWeb(cluster);
     await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(2_000);
-    expect(watch.items.at(-1)).toMatchObject({ kind: Kind.DELETED, workload: { status: { replicas: [{ id: silent }] } } });
+    expect(watch.items.at(-1)).toMatchObject({
+      kind: Kind.DELETED,
+      workload: { status: { replicas: [{ id: silent }] } },
+    });
     await cluster.reconnect('node-2');
     await cluster.advance(3_000);
     expect([...cluster.agents.get('node-2')!.replicas.values()]).toEqual([]);

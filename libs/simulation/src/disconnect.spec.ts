@@ -9,21 +9,35 @@ const capabilities = ['runtime.process', 'disconnect.exclusive'];
 
 async function exclusiveCluster(nodes: number): Promise<TestCluster> {
   const cluster = await clusterOf(0);
-  for (let number = 1; number <= nodes; number += 1) await cluster.addNode(`node-${number}`, { capabilities });
+  for (let number = 1; number <= nodes; number += 1)
+    await cluster.addNode(`node-${number}`, { capabilities });
   return cluster;
 }
 
 /** Replicas of the workload that are wanted, by slot. */
-function wanted(cluster: TestCluster): readonly { readonly id: string; readonly slot: number; readonly nodeId: string }[] {
-  return [...cluster.state.view().replicas()].map(({ value }) => value).filter(({ desiredRunning }) => desiredRunning);
+function wanted(
+  cluster: TestCluster,
+): readonly { readonly id: string; readonly slot: number; readonly nodeId: string }[] {
+  return [...cluster.state.view().replicas()]
+    .map(({ value }) => value)
+    .filter(({ desiredRunning }) => desiredRunning);
 }
 
-const eventsOf = (cluster: TestCluster): readonly string[] => [...cluster.state.view().events()].map(({ reason }) => reason);
+const eventsOf = (cluster: TestCluster): readonly string[] =>
+  [...cluster.state.view().events()].map(({ reason }) => reason);
 
 describe('a node that is cut off', () => {
   it.each([
-    { name: 'AVAILABLE replaces when the lease has ended', disconnect: undefined, afterMs: LEASE_MS },
-    { name: 'AVAILABLE with lost_after waits so much longer', disconnect: { lostAfter: durationFromMs(7_000) }, afterMs: 10_000 },
+    {
+      name: 'AVAILABLE replaces when the lease has ended',
+      disconnect: undefined,
+      afterMs: LEASE_MS,
+    },
+    {
+      name: 'AVAILABLE with lost_after waits so much longer',
+      disconnect: { lostAfter: durationFromMs(7_000) },
+      afterMs: 10_000,
+    },
     { name: 'EXCLUSIVE waits twice stop_after', disconnect: EXCLUSIVE, afterMs: LEASE_MS + 8_000 },
     {
       name: 'EXCLUSIVE waits as long as it is told to',
@@ -52,7 +66,11 @@ describe('a node that is cut off', () => {
     await cluster.advance(20_000, 50);
     expect(wanted(cluster).map(({ nodeId }) => nodeId)).toContain('node-1');
     await cluster.until(() =>
-      cluster.client.updateWorkload({ name: 'web', spec: { disconnect: {} }, updateMask: { paths: ['disconnect'] } }),
+      cluster.client.updateWorkload({
+        name: 'web',
+        spec: { disconnect: {} },
+        updateMask: { paths: ['disconnect'] },
+      }),
     );
     await cluster.advance(1_000);
     expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
@@ -77,7 +95,8 @@ describe('a node that is cut off', () => {
     const cluster = await clusterOf(6);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
-    for (const nodeId of ['node-1', 'node-2', 'node-3', 'node-4']) cluster.agents.get(nodeId)!.isHeard = false;
+    for (const nodeId of ['node-1', 'node-2', 'node-3', 'node-4'])
+      cluster.agents.get(nodeId)!.isHeard = false;
     await cluster.advance(5_000);
     await cluster.until(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
     await cluster.advance(2_000);
@@ -92,14 +111,18 @@ describe('EXCLUSIVE', () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
     await cluster.advance(500);
-    expect((await readWeb(cluster)).status?.reason).toContain('capability disconnect.exclusive: 1 of 1 nodes');
+    expect((await readWeb(cluster)).status?.reason).toContain(
+      'capability disconnect.exclusive: 1 of 1 nodes',
+    );
   });
 
   it('tells the agent when to stop', async () => {
     const cluster = await exclusiveCluster(1);
     await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
     await cluster.advance(500);
-    expect(cluster.agents.get('node-1')!.started.map(({ order }) => order.value)).toMatchObject([{ stopAfter: { seconds: 4n } }]);
+    expect(cluster.agents.get('node-1')!.started.map(({ order }) => order.value)).toMatchObject([
+      { stopAfter: { seconds: 4n } },
+    ]);
   });
 
   it('never gives a slot away while its replica may still run', async () => {
@@ -120,15 +143,26 @@ describe('EXCLUSIVE', () => {
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(3_000);
     const [before] = wanted(cluster);
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }),
+    );
     await cluster.advance(1_000);
     const record = () => [...cluster.state.view().replicas()].map(({ value }) => value);
     expect(record()).toMatchObject([
-      { id: before?.id, stopAfter: { seconds: 4n }, lostAfter: { seconds: 8n }, stopAfterUnconfirmed: false },
+      {
+        id: before?.id,
+        stopAfter: { seconds: 4n },
+        lostAfter: { seconds: 8n },
+        stopAfterUnconfirmed: false,
+      },
     ]);
     expect((await readWeb(cluster)).status).toMatchObject({ version: 1, readyReplicas: 1 });
     await cluster.until(() =>
-      cluster.client.updateWorkload({ name: 'web', spec: { disconnect: {} }, updateMask: { paths: ['disconnect'] } }),
+      cluster.client.updateWorkload({
+        name: 'web',
+        spec: { disconnect: {} },
+        updateMask: { paths: ['disconnect'] },
+      }),
     );
     await cluster.advance(1_000);
     expect(record()).toMatchObject([{ id: before?.id, stopAfterUnconfirmed: false }]);
@@ -138,12 +172,17 @@ describe('EXCLUSIVE', () => {
 
   it('made shorter while the node is cut off, still waits as long as the agent was told', async () => {
     const cluster = await exclusiveCluster(2);
-    await createWeb(cluster, { replicas: 1, disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(20_000) } });
+    await createWeb(cluster, {
+      replicas: 1,
+      disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(20_000) },
+    });
     await cluster.advance(1_000);
     const [before] = wanted(cluster);
     cluster.agents.get(before?.nodeId ?? '')!.isHeard = false;
     cluster.agents.get(before?.nodeId ?? '')!.dropsOrders = 1_000;
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }),
+    );
     await cluster.advance(40_000, 50);
     expect(wanted(cluster).map(({ id }) => id)).toEqual([before?.id]);
     await cluster.advance(5_000, 50);

@@ -11,13 +11,20 @@ import type { TestCluster } from './index.js';
 
 /** Ready at once, and stopped at once unless an agent takes its time. */
 const QUICK = { rollout: { minReadyDuration: durationFromMs(0) } };
-const fullFloor = (replicas: number) => ({ replicas, rollout: { ...QUICK.rollout, minAvailable: replicas } });
+const fullFloor = (replicas: number) => ({
+  replicas,
+  rollout: { ...QUICK.rollout, minAvailable: replicas },
+});
 
-const readNode = (cluster: TestCluster, nodeId: string): Promise<Node> => cluster.until(() => cluster.client.getNode({ nodeId }));
+const readNode = (cluster: TestCluster, nodeId: string): Promise<Node> =>
+  cluster.until(() => cluster.client.getNode({ nodeId }));
 const drainOf = async (cluster: TestCluster, nodeId: string): Promise<DrainStatus | undefined> =>
   (await readNode(cluster, nodeId)).status?.drain;
-const drain = (cluster: TestCluster, nodeId: string, terms: { deadline?: Duration; force?: boolean } = {}): Promise<Node> =>
-  cluster.until(() => cluster.client.drainNode({ nodeId, ...terms }));
+const drain = (
+  cluster: TestCluster,
+  nodeId: string,
+  terms: { deadline?: Duration; force?: boolean } = {},
+): Promise<Node> => cluster.until(() => cluster.client.drainNode({ nodeId, ...terms }));
 const drainAtOnce = (cluster: TestCluster, ...nodeIds: string[]): Promise<Node[]> =>
   cluster.until(() => Promise.all(nodeIds.map((nodeId) => cluster.client.drainNode({ nodeId }))));
 const messagesOf = (cluster: TestCluster, ...reasons: string[]): string[] =>
@@ -39,10 +46,15 @@ async function lowestReady(cluster: TestCluster, forMs: number, stepMs = 10): Pr
 
 async function nodesInUse(cluster: TestCluster): Promise<readonly string[]> {
   const { status } = await readWeb(cluster);
-  return [...new Set(status?.replicas.filter(({ ready }) => ready).map(({ nodeId }) => nodeId))].sort();
+  return [
+    ...new Set(status?.replicas.filter(({ ready }) => ready).map(({ nodeId }) => nodeId)),
+  ].sort();
 }
 
-/** Two nodes for workload `web`, and every replica of it needs a node of its own with room: none is left over. */
+/**
+ * Two nodes for workload `web`, and every replica of it needs a node of its own with room: none is
+ * left over.
+ */
 async function crowdedCluster(): Promise<TestCluster> {
   const cluster = await clusterOf(2);
   await createWeb(cluster, { ...fullFloor(2), resources: { requests: { cpuMillis: 3_000 } } });
@@ -59,7 +71,8 @@ function watchDrain(cluster: TestCluster, nodeId: string) {
     for await (const { node } of cluster.client.watchNodes({ nodeId }, { signal: watch.signal })) {
       const shown = node?.status?.drain;
       if (shown === undefined) continue;
-      const text = `${DrainPhase[shown.phase]} ${shown.remaining}/${shown.total} ${shown.waiting.join()}`.trimEnd();
+      const text =
+        `${DrainPhase[shown.phase]} ${shown.remaining}/${shown.total} ${shown.waiting.join()}`.trimEnd();
       if (seen.at(-1) !== text) seen.push(text);
     }
   })();
@@ -78,10 +91,20 @@ describe('the drain of a node', () => {
     await cluster.advance(1_000);
     const started = await drain(cluster, 'node-1');
     expect(started).toMatchObject({ cordoned: true, draining: true });
-    expect(started.status?.drain).toMatchObject({ phase: DrainPhase.DRAINING, force: false, total: 2, remaining: 2 });
+    expect(started.status?.drain).toMatchObject({
+      phase: DrainPhase.DRAINING,
+      force: false,
+      total: 2,
+      remaining: 2,
+    });
     expect(await lowestReady(cluster, 3_000)).toBe(6);
     expect(await readNode(cluster, 'node-1')).toMatchObject({ cordoned: true, draining: true });
-    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, total: 2, remaining: 0, waiting: [] });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.DRAINED,
+      total: 2,
+      remaining: 0,
+      waiting: [],
+    });
     expect(messagesOf(cluster, 'NodeDraining', 'NodeDrained')).toEqual([
       'node node-1 is being drained: 2 replicas to move',
       'node node-1 is drained: nothing is left of the 2 replicas it held; it stays cordoned until it is uncordoned',
@@ -96,7 +119,9 @@ describe('the drain of a node', () => {
     await drain(cluster, 'node-1', { deadline: durationFromMs(1) });
     await cluster.advance(100);
     expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, total: 0 });
-    expect(messagesOf(cluster, 'NodeDraining', 'NodeDrainChanged', 'NodeDrained', 'NodeDrainFailed')).toHaveLength(2);
+    expect(
+      messagesOf(cluster, 'NodeDraining', 'NodeDrainChanged', 'NodeDrained', 'NodeDrainFailed'),
+    ).toHaveLength(2);
   });
 
   it('gets other terms by another call, and keeps them when that says nothing', async () => {
@@ -118,7 +143,10 @@ describe('the drain of a node', () => {
       'the drain of node node-1 goes on with other terms, at once and whatever must stay available',
     ]);
     await cluster.advance(1_000);
-    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, force: true });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.DRAINED,
+      force: true,
+    });
   });
 
   it('waits and says why when there is no room elsewhere, and goes on when there is', async () => {
@@ -145,7 +173,11 @@ describe('the drain of a node', () => {
     expect(await readNode(cluster, 'node-1')).toMatchObject({ draining: true });
     expect(await lowestReady(cluster, 2_000)).toBe(2);
     expect(await readNode(cluster, 'node-1')).toMatchObject({ draining: false, cordoned: true });
-    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.FAILED, total: 1, remaining: 1 });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.FAILED,
+      total: 1,
+      remaining: 1,
+    });
     expect(messagesOf(cluster, 'NodeDrainFailed')).toEqual([
       expect.stringMatching(
         /^the drain of node node-1 has failed: its deadline has passed with 1 of 1 replica left; .*Left: default\/web: 1 replica: 1 replacement has no node/,
@@ -164,7 +196,11 @@ describe('the drain of a node', () => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', { force: true });
     await cluster.advance(1_000);
-    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, force: true, remaining: 0 });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.DRAINED,
+      force: true,
+      remaining: 0,
+    });
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 1 });
     expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([
       '1 replica is asked to stop: the drain of their node is forced; 1 ready one stays, whatever the minimum of 2',
@@ -175,9 +211,15 @@ describe('the drain of a node', () => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(10_000), force: true });
     expect(await lowestReady(cluster, 9_500, 100)).toBe(2);
-    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINING, remaining: 1 });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.DRAINING,
+      remaining: 1,
+    });
     await cluster.advance(2_000);
-    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED, remaining: 0 });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.DRAINED,
+      remaining: 0,
+    });
     expect(messagesOf(cluster, 'NodeDrainFailed')).toEqual([]);
   });
 
@@ -190,7 +232,8 @@ describe('the drain of a node', () => {
     expect(node.status?.drain).toBeUndefined();
     expect(await lowestReady(cluster, 20_000, 100)).toBe(2);
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']);
-    expect((await readWeb(cluster)).status).toMatchObject({ totalReplicas: 2 }); // and the replacement is gone
+    // and the replacement is gone
+    expect((await readWeb(cluster)).status).toMatchObject({ totalReplicas: 2 });
   });
 
   it.each([
@@ -201,7 +244,12 @@ describe('the drain of a node', () => {
       phase: DrainPhase.FAILED,
       ready: 2,
     },
-    { name: 'and force too', terms: { deadline: durationFromMs(10_000), force: true }, phase: DrainPhase.DRAINED, ready: 1 },
+    {
+      name: 'and force too',
+      terms: { deadline: durationFromMs(10_000), force: true },
+      phase: DrainPhase.DRAINED,
+      ready: 1,
+    },
   ])('the coordinator crashes in the middle, $name', async ({ terms, phase, ready }) => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', terms);
@@ -209,14 +257,19 @@ describe('the drain of a node', () => {
     await cluster.restartCoordinator();
     for (const nodeId of ['node-1', 'node-2']) await cluster.reconnect(nodeId);
     await cluster.advance(4_000);
-    expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINING, total: 1, remaining: 1 });
+    expect(await drainOf(cluster, 'node-1')).toMatchObject({
+      phase: DrainPhase.DRAINING,
+      total: 1,
+      remaining: 1,
+    });
     await cluster.advance(2_000);
     expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase });
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: ready });
     await cluster.addNode('node-3');
     await cluster.advance(3_000);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 2, totalReplicas: 2 });
-    if (phase !== DrainPhase.FAILED) expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
+    if (phase !== DrainPhase.FAILED)
+      expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
   });
 
   it('of a node that is removed while it is drained leaves nothing behind', async () => {
@@ -228,7 +281,9 @@ describe('the drain of a node', () => {
     cluster.agents.get('node-1')!.disconnect();
     await cluster.until(() => cluster.client.removeNode({ nodeId: 'node-1' }));
     await cluster.advance(1_000);
-    expect((await cluster.until(() => cluster.client.listNodes({}))).nodes.map(({ id }) => id)).toEqual(['node-2']);
+    expect(
+      (await cluster.until(() => cluster.client.listNodes({}))).nodes.map(({ id }) => id),
+    ).toEqual(['node-2']);
   });
 
   it('waits for stops to be confirmed', async () => {
@@ -244,7 +299,8 @@ describe('the drain of a node', () => {
       remaining: 1,
       waiting: ['default/web: 1 replica: stopping (grace period)'],
     });
-    for (const replicaId of agent.replicas.keys()) agent.change(replicaId, { phase: Phase.STOPPED });
+    for (const replicaId of agent.replicas.keys())
+      agent.change(replicaId, { phase: Phase.STOPPED });
     await cluster.advance(100);
     expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
   });
@@ -267,18 +323,26 @@ describe('the drain of a node', () => {
   it('a watch shows also a reason that has changed elsewhere', async () => {
     const cluster = await clusterOf(2);
     const rollout = { minReadyDuration: durationFromMs(3_000), minAvailable: 2 };
-    await createWeb(cluster, { replicas: 2, rollout, resources: { requests: { cpuMillis: 3_000 } } });
+    await createWeb(cluster, {
+      replicas: 2,
+      rollout,
+      resources: { requests: { cpuMillis: 3_000 } },
+    });
     await cluster.advance(5_000);
     const watch = watchDrain(cluster, 'node-1');
     await drain(cluster, 'node-1');
     await cluster.advance(1_000);
     expect(watch.seen.at(-1)).toContain('draining: 1 of 2 nodes, cpu: 1 of 2 nodes');
-    await cluster.addNode('node-3', { capacity: { cpuMillis: 1_000, memoryBytes: 8n * 1024n ** 3n } });
+    await cluster.addNode('node-3', {
+      capacity: { cpuMillis: 1_000, memoryBytes: 8n * 1024n ** 3n },
+    });
     await cluster.advance(1_000);
     expect(watch.seen.at(-1)).toContain('cpu: 2 of 3 nodes, draining: 1 of 3 nodes');
     await cluster.addNode('node-4');
     await cluster.advance(1_000);
-    expect(watch.seen.at(-1)).toContain('default/web: 1 replica: 2 of 2 replicas count as ready; 1 not for long enough');
+    expect(watch.seen.at(-1)).toContain(
+      'default/web: 1 replica: 2 of 2 replicas count as ready; 1 not for long enough',
+    );
     await cluster.advance(4_000);
     expect((await watch.end()).at(-1)).toBe('DRAINED 0/1');
   });
@@ -286,38 +350,59 @@ describe('the drain of a node', () => {
   it('tells of at most twenty workloads', async () => {
     const cluster = await clusterOf(1);
     for (let number = 32; number >= 10; number -= 1) {
-      await cluster.until(() => cluster.client.createWorkload({ name: `w${number}`, spec: { command: ['serve'] } }));
+      await cluster.until(() =>
+        cluster.client.createWorkload({ name: `w${number}`, spec: { command: ['serve'] } }),
+      );
     }
     await cluster.advance(1_000);
     const { waiting = [] } = (await drain(cluster, 'node-1')).status?.drain ?? {};
     expect(waiting).toHaveLength(21);
-    expect([waiting[0], waiting[20]]).toEqual([expect.stringMatching(/^default\/w10: 1 replica: /), 'and 3 more workloads']);
+    expect([waiting[0], waiting[20]]).toEqual([
+      expect.stringMatching(/^default\/w10: 1 replica: /),
+      'and 3 more workloads',
+    ]);
   });
 });
 
 describe('several drains at once', () => {
   it('keep the floor of a workload that is on all of them', async () => {
     const cluster = await clusterOf(5);
-    await createWeb(cluster, { ...QUICK, replicas: 10, rollout: { ...QUICK.rollout, minAvailable: 9 } });
+    await createWeb(cluster, {
+      ...QUICK,
+      replicas: 10,
+      rollout: { ...QUICK.rollout, minAvailable: 9 },
+    });
     await cluster.advance(1_000);
     await drainAtOnce(cluster, 'node-1', 'node-2', 'node-3');
     expect(await lowestReady(cluster, 5_000)).toBeGreaterThanOrEqual(9);
     for (const nodeId of ['node-1', 'node-2', 'node-3']) {
-      expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED, remaining: 0 });
+      expect(await drainOf(cluster, nodeId)).toMatchObject({
+        phase: DrainPhase.DRAINED,
+        remaining: 0,
+      });
     }
     expect(await nodesInUse(cluster)).toEqual(['node-4', 'node-5']);
   });
 
   it('of every node there is wait and say why, until one is given back', async () => {
     const cluster = await clusterOf(3);
-    await createWeb(cluster, { ...QUICK, replicas: 3, rollout: { ...QUICK.rollout, minAvailable: 2 } });
+    await createWeb(cluster, {
+      ...QUICK,
+      replicas: 3,
+      rollout: { ...QUICK.rollout, minAvailable: 2 },
+    });
     await cluster.advance(1_000);
     await drainAtOnce(cluster, 'node-1', 'node-2', 'node-3');
     expect(await lowestReady(cluster, 10_000, 100)).toBeGreaterThanOrEqual(2);
-    const left = await Promise.all(['node-1', 'node-2', 'node-3'].map((nodeId) => drainOf(cluster, nodeId)));
-    const waiting = left.filter((status) => status?.phase === DrainPhase.DRAINING).flatMap((status) => status?.waiting ?? []);
+    const left = await Promise.all(
+      ['node-1', 'node-2', 'node-3'].map((nodeId) => drainOf(cluster, nodeId)),
+    );
+    const waiting = left
+      .filter((status) => status?.phase === DrainPhase.DRAINING)
+      .flatMap((status) => status?.waiting ?? []);
     expect(waiting.length).toBeGreaterThanOrEqual(2);
-    for (const line of waiting) expect(line).toMatch(/no node: no node fits: draining: 3 of 3 nodes$/);
+    for (const line of waiting)
+      expect(line).toMatch(/no node: no node fits: draining: 3 of 3 nodes$/);
     await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
     expect(await lowestReady(cluster, 5_000)).toBeGreaterThanOrEqual(2);
     expect(await nodesInUse(cluster)).toEqual(['node-2']);
@@ -325,21 +410,29 @@ describe('several drains at once', () => {
       expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
   });
 
-  it.each([1, 2, 3])('and a rollout in the middle keep the floor of all of it (seed %i)', async (seed) => {
-    const cluster = await clusterOf(5, { seed });
-    await createWeb(cluster, { replicas: 8, rollout: { minReadyDuration: durationFromMs(200), minAvailable: 7 } });
-    await cluster.advance(2_000);
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } }));
-    await cluster.advance(seed * 150);
-    await drainAtOnce(cluster, 'node-1', 'node-2');
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 9 }));
-    expect(await lowestReady(cluster, 20_000, 20)).toBeGreaterThanOrEqual(7);
-    const { status } = await readWeb(cluster);
-    expect(status).toMatchObject({ readyReplicas: 9, updatedReplicas: 9, totalReplicas: 9 });
-    expect(await nodesInUse(cluster)).toEqual(['node-3', 'node-4', 'node-5']);
-    for (const nodeId of ['node-1', 'node-2'])
-      expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
-  });
+  it.each([1, 2, 3])(
+    'and a rollout in the middle keep the floor of all of it (seed %i)',
+    async (seed) => {
+      const cluster = await clusterOf(5, { seed });
+      await createWeb(cluster, {
+        replicas: 8,
+        rollout: { minReadyDuration: durationFromMs(200), minAvailable: 7 },
+      });
+      await cluster.advance(2_000);
+      await cluster.until(() =>
+        cluster.client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } }),
+      );
+      await cluster.advance(seed * 150);
+      await drainAtOnce(cluster, 'node-1', 'node-2');
+      await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 9 }));
+      expect(await lowestReady(cluster, 20_000, 20)).toBeGreaterThanOrEqual(7);
+      const { status } = await readWeb(cluster);
+      expect(status).toMatchObject({ readyReplicas: 9, updatedReplicas: 9, totalReplicas: 9 });
+      expect(await nodesInUse(cluster)).toEqual(['node-3', 'node-4', 'node-5']);
+      for (const nodeId of ['node-1', 'node-2'])
+        expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
+    },
+  );
 });
 
 describe('a NO_EXECUTE taint', () => {
@@ -379,7 +472,9 @@ describe('a NO_EXECUTE taint', () => {
   });
 
   it('gives what tolerates it for a time that time from when it was set, also over a crash, and nothing new comes', async () => {
-    const cluster = await webWith([{ key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(30_000) }]);
+    const cluster = await webWith([
+      { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(30_000) },
+    ]);
     await taint(cluster, 'node-1');
     await cluster.advance(15_000, 100);
     await cluster.restartCoordinator();
@@ -388,7 +483,9 @@ describe('a NO_EXECUTE taint', () => {
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
     await cluster.advance(500);
     expect(await nodesInUse(cluster)).toContain('node-1');
-    const onTainted = (await readWeb(cluster)).status?.replicas.filter(({ nodeId }) => nodeId === 'node-1');
+    const onTainted = (await readWeb(cluster)).status?.replicas.filter(
+      ({ nodeId }) => nodeId === 'node-1',
+    );
     expect(onTainted).toHaveLength(1);
     expect(await lowestReady(cluster, 3_000)).toBeGreaterThanOrEqual(3);
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
@@ -397,10 +494,14 @@ describe('a NO_EXECUTE taint', () => {
   });
 
   it('that is taken away in time moves nothing', async () => {
-    const cluster = await webWith([{ key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) }]);
+    const cluster = await webWith([
+      { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) },
+    ]);
     await taint(cluster, 'node-1');
     await cluster.advance(8_000, 100);
-    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-1', removeTaints: ['evil'] }));
+    await cluster.until(() =>
+      cluster.client.updateNode({ nodeId: 'node-1', removeTaints: ['evil'] }),
+    );
     await cluster.advance(8_000, 100);
     await taint(cluster, 'node-1'); // it counts anew
     await cluster.advance(8_000, 100);
@@ -410,20 +511,26 @@ describe('a NO_EXECUTE taint', () => {
   });
 
   it('with another value counts anew', async () => {
-    const cluster = await webWith([{ key: 'evil', operator: 1, tolerationPeriod: durationFromMs(10_000) }]);
+    const cluster = await webWith([
+      { key: 'evil', operator: 1, tolerationPeriod: durationFromMs(10_000) },
+    ]);
     await taint(cluster, 'node-1');
     await cluster.advance(8_000, 100);
     const setTaints = [{ ...evil, value: 'very' }];
     await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-1', setTaints }));
     await cluster.advance(8_000, 100);
-    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-1', setTaints, setLabels: { disk: 'ssd' } }));
+    await cluster.until(() =>
+      cluster.client.updateNode({ nodeId: 'node-1', setTaints, setLabels: { disk: 'ssd' } }),
+    );
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
     await cluster.advance(4_000, 100); // the same taint set again is the same taint
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
   });
 
   it('of an agent counts from the hello that brought it, and not anew with the next', async () => {
-    const cluster = await webWith([{ key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) }]);
+    const cluster = await webWith([
+      { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) },
+    ]);
     const agent = cluster.agents.get('node-1')!;
     const sayHello = async (hello: object): Promise<void> => {
       agent.disconnect();

@@ -22,7 +22,9 @@ async function createGlobal(cluster: TestCluster, spec: object = {}): Promise<vo
 const update = (cluster: TestCluster, spec: object): Promise<Workload> =>
   cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec }));
 const staying = ({ status }: Workload): ReplicaStatus[] =>
-  (status?.replicas ?? []).filter(({ leaving, phase }) => !leaving && phase <= ReplicaPhase.RUNNING);
+  (status?.replicas ?? []).filter(
+    ({ leaving, phase }) => !leaving && phase <= ReplicaPhase.RUNNING,
+  );
 /** The nodes of the replicas that stay, in order. */
 const nodesOf = async (cluster: TestCluster): Promise<string[]> =>
   staying(await readWeb(cluster))
@@ -48,13 +50,21 @@ describe('a workload in mode GLOBAL', () => {
     await cluster.addNode('node-4');
     await cluster.advance(1_000);
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2', 'node-3', 'node-4']);
-    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 4, readyReplicas: 4, phase: Phase.RUNNING });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      desiredReplicas: 4,
+      readyReplicas: 4,
+      phase: Phase.RUNNING,
+    });
   });
 
   it('may be created before any node fits', async () => {
     const cluster = await clusterOf(1);
     await createGlobal(cluster, { placement: { nodeSelector: { disk: 'ssd' } } });
-    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 0, totalReplicas: 0, reason: 'no node fits' });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      desiredReplicas: 0,
+      totalReplicas: 0,
+      reason: 'no node fits',
+    });
   });
 
   it('follows the labels of nodes in and out', async () => {
@@ -74,8 +84,12 @@ describe('a workload in mode GLOBAL', () => {
     const cluster = await clusterOf(3);
     await createGlobal(cluster);
     const kept = await idOn(cluster, 'node-2');
-    await changeNode(cluster, 'node-1', { setTaints: [{ key: 'spot', effect: Effect.NO_EXECUTE }] });
-    await changeNode(cluster, 'node-2', { setTaints: [{ key: 'busy', effect: Effect.NO_SCHEDULE }] });
+    await changeNode(cluster, 'node-1', {
+      setTaints: [{ key: 'spot', effect: Effect.NO_EXECUTE }],
+    });
+    await changeNode(cluster, 'node-2', {
+      setTaints: [{ key: 'busy', effect: Effect.NO_SCHEDULE }],
+    });
     await cluster.advance(3_000);
     expect(await nodesOf(cluster)).toEqual(['node-2', 'node-3']);
     expect(await idOn(cluster, 'node-2')).toBe(kept);
@@ -86,7 +100,9 @@ describe('a workload in mode GLOBAL', () => {
     const period = { key: 'spot', effect: Effect.NO_EXECUTE, tolerationPeriod: { seconds: 20n } };
     await createGlobal(cluster, { placement: { tolerations: [period] } });
     const kept = await idOn(cluster, 'node-1');
-    await changeNode(cluster, 'node-1', { setTaints: [{ key: 'spot', effect: Effect.NO_EXECUTE }] });
+    await changeNode(cluster, 'node-1', {
+      setTaints: [{ key: 'spot', effect: Effect.NO_EXECUTE }],
+    });
     await cluster.advance(18_000, 100);
     expect(await idOn(cluster, 'node-1')).toBe(kept);
     await cluster.advance(4_000);
@@ -123,7 +139,11 @@ describe('a workload in mode GLOBAL', () => {
     await cluster.advance(3_000);
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-3']);
     expect([await idOn(cluster, 'node-1'), await idOn(cluster, 'node-3')]).toEqual([first, third]);
-    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 2, totalReplicas: 2, phase: Phase.RUNNING });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      desiredReplicas: 2,
+      totalReplicas: 2,
+      phase: Phase.RUNNING,
+    });
     await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
     await cluster.advance(3_000);
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
@@ -135,10 +155,15 @@ describe('a workload in mode GLOBAL', () => {
     const agent = cluster.agents.get('node-2')!;
     agent.disconnect();
     await cluster.advance(1_000);
-    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 4 }); // silent, not lost
+    // silent, not lost
+    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 4 });
     await cluster.advance(5_000);
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-3', 'node-4']);
-    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 3, readyReplicas: 3, phase: Phase.RUNNING });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      desiredReplicas: 3,
+      readyReplicas: 3,
+      phase: Phase.RUNNING,
+    });
     await cluster.reconnect('node-2');
     await cluster.advance(5_000);
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2', 'node-3', 'node-4']);
@@ -147,7 +172,9 @@ describe('a workload in mode GLOBAL', () => {
 
   it('waits for room on its node and says which, and takes no other', async () => {
     const cluster = await clusterOf(1);
-    await cluster.addNode('node-2', { capacity: { cpuMillis: 150, memoryBytes: 8n * 1024n ** 3n } }); // for one, not two
+    await cluster.addNode('node-2', {
+      capacity: { cpuMillis: 150, memoryBytes: 8n * 1024n ** 3n },
+    }); // for one, not two
     const spec = {
       command: ['fill'],
       resources: { requests: { cpuMillis: 4_000 } },
@@ -165,8 +192,12 @@ describe('a workload in mode GLOBAL', () => {
       reason: '1 of 2 replicas without a node: node node-1 does not fit: cpu',
     });
     const explained = await cluster.until(() => cluster.client.explainWorkload({ name: 'web' }));
-    expect(explained.summary).toContain('1 of 2 replicas are ready; 1 of 2 nodes have their one or would take it');
-    const verdicts = Object.fromEntries(explained.nodes.map(({ nodeId, fits, reason }) => [nodeId, fits ? 'fits' : reason]));
+    expect(explained.summary).toContain(
+      '1 of 2 replicas are ready; 1 of 2 nodes have their one or would take it',
+    );
+    const verdicts = Object.fromEntries(
+      explained.nodes.map(({ nodeId, fits, reason }) => [nodeId, fits ? 'fits' : reason]),
+    );
     expect(verdicts).toEqual({ 'node-1': 'needs 100 m CPU, 0 m free', 'node-2': 'fits' });
     await cluster.until(() => cluster.client.deleteWorkload({ name: 'fill' }));
     await cluster.advance(5_000);
@@ -181,7 +212,9 @@ describe('a workload in mode GLOBAL', () => {
     await cluster.advance(10_000);
     const before = failing.started.length;
     expect(before).toBeLessThan(8);
-    await changeNode(cluster, 'node-1', { setTaints: [{ key: 'spot', effect: Effect.NO_EXECUTE }] });
+    await changeNode(cluster, 'node-1', {
+      setTaints: [{ key: 'spot', effect: Effect.NO_EXECUTE }],
+    });
     await cluster.advance(500);
     await changeNode(cluster, 'node-1', { removeTaints: ['spot'] });
     await cluster.advance(200);
@@ -214,7 +247,9 @@ describe('a workload in mode GLOBAL', () => {
     await cluster.advance(500);
     for (const nodeId of cluster.agents.keys()) await cluster.reconnect(nodeId);
     await cluster.advance(5_000);
-    expect((await readWeb(cluster)).status?.replicas.map(({ id }) => id)).toEqual(before.status?.replicas.map(({ id }) => id));
+    expect((await readWeb(cluster)).status?.replicas.map(({ id }) => id)).toEqual(
+      before.status?.replicas.map(({ id }) => id),
+    );
   });
 });
 
@@ -222,7 +257,10 @@ describe('an update of a GLOBAL workload', () => {
   const limits = { rollout: { maxSurge: 0, maxUnavailable: 1, minAvailable: 3 } };
 
   /** Lowest ready and highest total while time passes. */
-  async function watch(cluster: TestCluster, durationMs: number): Promise<{ lowest: number; highest: number }> {
+  async function watch(
+    cluster: TestCluster,
+    durationMs: number,
+  ): Promise<{ lowest: number; highest: number }> {
     const seen = { lowest: Number.POSITIVE_INFINITY, highest: 0 };
     for (let passed = 0; passed < durationMs; passed += 50) {
       await cluster.advance(50);
@@ -256,7 +294,11 @@ describe('an update of a GLOBAL workload', () => {
     const { lowest, highest } = await watch(cluster, 25_000);
     expect(lowest).toBeGreaterThanOrEqual(3);
     expect(highest).toBe(4);
-    expect((await readWeb(cluster)).status).toMatchObject({ updatedReplicas: 4, readyReplicas: 4, phase: Phase.RUNNING });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      updatedReplicas: 4,
+      readyReplicas: 4,
+      phase: Phase.RUNNING,
+    });
   });
 
   it('RECREATE stops all, then starts one on each node', async () => {
@@ -264,35 +306,42 @@ describe('an update of a GLOBAL workload', () => {
     await createGlobal(cluster, { rollout: { strategy: Strategy.RECREATE } });
     await update(cluster, { env: { COLOUR: 'green' } });
     expect(await watch(cluster, 10_000)).toMatchObject({ highest: 3 });
-    expect((await readWeb(cluster)).status).toMatchObject({ updatedReplicas: 3, readyReplicas: 3, phase: Phase.RUNNING });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      updatedReplicas: 3,
+      readyReplicas: 3,
+      phase: Phase.RUNNING,
+    });
   });
 
   it.each([
     { name: 'with a surge', rollout: {} },
     { name: 'without one', rollout: { maxSurge: 0, maxUnavailable: 1 } },
-  ])('goes around a cordoned node, whose replica stays, and does that one when it is open again: $name', async ({ rollout }) => {
-    const cluster = await clusterOf(3);
-    await createGlobal(cluster, { rollout });
-    const kept = await idOn(cluster, 'node-2');
-    await cluster.until(() => cluster.client.cordonNode({ nodeId: 'node-2' }));
-    await update(cluster, { env: { COLOUR: 'green' } });
-    expect((await watch(cluster, 15_000)).lowest).toBeGreaterThanOrEqual(2);
-    expect(await idOn(cluster, 'node-2')).toBe(kept);
-    expect((await readWeb(cluster)).status).toMatchObject({
-      desiredReplicas: 3,
-      readyReplicas: 3,
-      updatedReplicas: 2,
-      reason: '1 replica stays at another version as its node takes nothing new: node-2',
-    });
-    await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
-    await cluster.advance(10_000);
-    expect((await readWeb(cluster)).status).toMatchObject({
-      updatedReplicas: 3,
-      readyReplicas: 3,
-      phase: Phase.RUNNING,
-      reason: '',
-    });
-  });
+  ])(
+    'goes around a cordoned node, whose replica stays, and does that one when it is open again: $name',
+    async ({ rollout }) => {
+      const cluster = await clusterOf(3);
+      await createGlobal(cluster, { rollout });
+      const kept = await idOn(cluster, 'node-2');
+      await cluster.until(() => cluster.client.cordonNode({ nodeId: 'node-2' }));
+      await update(cluster, { env: { COLOUR: 'green' } });
+      expect((await watch(cluster, 15_000)).lowest).toBeGreaterThanOrEqual(2);
+      expect(await idOn(cluster, 'node-2')).toBe(kept);
+      expect((await readWeb(cluster)).status).toMatchObject({
+        desiredReplicas: 3,
+        readyReplicas: 3,
+        updatedReplicas: 2,
+        reason: '1 replica stays at another version as its node takes nothing new: node-2',
+      });
+      await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
+      await cluster.advance(10_000);
+      expect((await readWeb(cluster)).status).toMatchObject({
+        updatedReplicas: 3,
+        readyReplicas: 3,
+        phase: Phase.RUNNING,
+        reason: '',
+      });
+    },
+  );
 
   it('comes to its end when a node joins, one is drained and one is lost under way', async () => {
     const cluster = await clusterOf(5);
@@ -304,7 +353,11 @@ describe('an update of a GLOBAL workload', () => {
     cluster.agents.get('node-2')!.isHeard = false;
     await cluster.advance(30_000, 50);
     expect(await nodesOf(cluster)).toEqual(['node-3', 'node-4', 'node-5', 'node-6']);
-    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 4, updatedReplicas: 4, readyReplicas: 4 });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      desiredReplicas: 4,
+      updatedReplicas: 4,
+      readyReplicas: 4,
+    });
   });
 
   it('is planned node by node', async () => {
@@ -324,13 +377,19 @@ describe('an update of a GLOBAL workload', () => {
 describe('what runs to its end in mode GLOBAL', () => {
   const once = { restart: { policy: Restart.NEVER } };
   const startsOf = (cluster: TestCluster): Record<string, number> =>
-    Object.fromEntries([...cluster.agents.values()].map(({ nodeId, started }) => [nodeId, started.length]));
+    Object.fromEntries(
+      [...cluster.agents.values()].map(({ nodeId, started }) => [nodeId, started.length]),
+    );
 
   it('runs once on each node, also on one that joins later, and not again after a drain or a loss', async () => {
     const cluster = await clusterOf(3);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createGlobal(cluster, once);
-    expect((await readWeb(cluster)).status).toMatchObject({ phase: Phase.SUCCEEDED, succeededReplicas: 3, desiredReplicas: 3 });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      phase: Phase.SUCCEEDED,
+      succeededReplicas: 3,
+      desiredReplicas: 3,
+    });
     await cluster.until(() => cluster.client.drainNode({ nodeId: 'node-1' }));
     cluster.agents.get('node-2')!.disconnect();
     await cluster.advance(6_000);
@@ -340,10 +399,15 @@ describe('what runs to its end in mode GLOBAL', () => {
     expect(startsOf(cluster)).toEqual({ 'node-1': 1, 'node-2': 1, 'node-3': 1 });
     const late = await cluster.addNode('node-4');
     await cluster.advance(500);
-    for (const id of late.replicas.keys()) late.change(id, { phase: ReplicaPhase.SUCCEEDED, ready: false });
+    for (const id of late.replicas.keys())
+      late.change(id, { phase: ReplicaPhase.SUCCEEDED, ready: false });
     await cluster.advance(3_000);
     expect(startsOf(cluster)).toEqual({ 'node-1': 1, 'node-2': 1, 'node-3': 1, 'node-4': 1 });
-    expect((await readWeb(cluster)).status).toMatchObject({ phase: Phase.SUCCEEDED, succeededReplicas: 4, desiredReplicas: 4 });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      phase: Phase.SUCCEEDED,
+      succeededReplicas: 4,
+      desiredReplicas: 4,
+    });
   });
 
   it('a new version runs once on each node again', async () => {
@@ -353,7 +417,11 @@ describe('what runs to its end in mode GLOBAL', () => {
     await update(cluster, { env: { COLOUR: 'green' } });
     await cluster.advance(5_000);
     expect(startsOf(cluster)).toEqual({ 'node-1': 2, 'node-2': 2 });
-    expect((await readWeb(cluster)).status).toMatchObject({ phase: Phase.SUCCEEDED, succeededReplicas: 2, version: 2 });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      phase: Phase.SUCCEEDED,
+      succeededReplicas: 2,
+      version: 2,
+    });
   });
 });
 
@@ -361,16 +429,24 @@ describe('what runs to its end in mode GLOBAL', () => {
 async function happening(cluster: TestCluster, random: Random, version: number): Promise<void> {
   const nodeId = `node-${1 + Math.floor(random.next() * 6)}`;
   const agent = cluster.agents.get(nodeId)!;
-  const taint = { key: 'spot', effect: random.next() < 0.5 ? Effect.NO_EXECUTE : Effect.NO_SCHEDULE };
+  const taint = {
+    key: 'spot',
+    effect: random.next() < 0.5 ? Effect.NO_EXECUTE : Effect.NO_SCHEDULE,
+  };
   const calls: readonly (() => Promise<unknown>)[] = [
     () => cluster.client.cordonNode({ nodeId }),
     () => cluster.client.uncordonNode({ nodeId }),
     () => cluster.client.drainNode({ nodeId }),
     () => cluster.client.uncordonNode({ nodeId }),
-    () => cluster.client.updateNode({ nodeId, setLabels: { disk: random.next() < 0.7 ? 'ssd' : 'hdd' } }),
+    () =>
+      cluster.client.updateNode({
+        nodeId,
+        setLabels: { disk: random.next() < 0.7 ? 'ssd' : 'hdd' },
+      }),
     () => cluster.client.updateNode({ nodeId, setTaints: [taint] }),
     () => cluster.client.updateNode({ nodeId, removeTaints: ['spot'] }),
-    () => cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: String(version) } } }),
+    () =>
+      cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: String(version) } } }),
   ];
   const chosen = Math.floor(random.next() * (calls.length + 2));
   const call = calls[chosen];
@@ -385,24 +461,35 @@ describe('whatever happens to nodes and versions', () => {
     async (seed) => {
       const random = createSeededRandom(seed);
       const cluster = await clusterOf(6);
-      for (const nodeId of cluster.agents.keys()) await changeNode(cluster, nodeId, { setLabels: { disk: 'ssd' } });
+      for (const nodeId of cluster.agents.keys())
+        await changeNode(cluster, nodeId, { setLabels: { disk: 'ssd' } });
       const rollout = random.next() < 0.5 ? {} : { maxSurge: 0, maxUnavailable: 2 };
       await createGlobal(cluster, { placement: { nodeSelector: { disk: 'ssd' } }, rollout });
       for (let step = 0; step < 30; step += 1) {
         await happening(cluster, random, step);
         await cluster.advance(Math.floor(random.next() * 3_000), 50);
         const nodes = await nodesOf(cluster);
-        for (const nodeId of new Set(nodes)) expect(nodes.filter((id) => id === nodeId).length).toBeLessThanOrEqual(2);
+        for (const nodeId of new Set(nodes))
+          expect(nodes.filter((id) => id === nodeId).length).toBeLessThanOrEqual(2);
       }
       for (const [nodeId, agent] of cluster.agents) {
         if (!agent.isConnected) await cluster.reconnect(nodeId);
         await cluster.until(() => cluster.client.uncordonNode({ nodeId }));
-        await changeNode(cluster, nodeId, { removeTaints: ['spot'], setLabels: { disk: nodeId < 'node-4' ? 'ssd' : 'hdd' } });
+        await changeNode(cluster, nodeId, {
+          removeTaints: ['spot'],
+          setLabels: { disk: nodeId < 'node-4' ? 'ssd' : 'hdd' },
+        });
       }
       await cluster.advance(700_000, 1_000); // longer than a quarantine
       expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
       const { status } = await readWeb(cluster);
-      expect(status).toMatchObject({ desiredReplicas: 3, readyReplicas: 3, updatedReplicas: 3, totalReplicas: 3, reason: '' });
+      expect(status).toMatchObject({
+        desiredReplicas: 3,
+        readyReplicas: 3,
+        updatedReplicas: 3,
+        totalReplicas: 3,
+        reason: '',
+      });
     },
   );
 });
@@ -413,7 +500,9 @@ describe('what makes no sense for a GLOBAL workload is refused', () => {
     const spec = { command: ['serve'], mode: Mode.GLOBAL };
     const text = 'is not for GLOBAL, which has one on each fitting node';
     const withCount = { name: 'web', spec: { ...spec, replicas: 3 } };
-    await expect(cluster.until(() => cluster.client.createWorkload(withCount))).rejects.toThrow(`spec.replicas: ${text}`);
+    await expect(cluster.until(() => cluster.client.createWorkload(withCount))).rejects.toThrow(
+      `spec.replicas: ${text}`,
+    );
     await createGlobal(cluster);
     const scaled = cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 2 }));
     await expect(scaled).rejects.toThrow(`replicas: ${text}`);
@@ -422,7 +511,11 @@ describe('what makes no sense for a GLOBAL workload is refused', () => {
   it('another mode for a workload that there is, also in a plan', async () => {
     const cluster = await clusterOf(1);
     await createGlobal(cluster);
-    const request = { name: 'web', spec: { mode: Mode.REPLICATED }, updateMask: { paths: ['mode'] } };
+    const request = {
+      name: 'web',
+      spec: { mode: Mode.REPLICATED },
+      updateMask: { paths: ['mode'] },
+    };
     const text = 'spec.mode: cannot change from GLOBAL to REPLICATED';
     await expect(cluster.until(() => cluster.client.updateWorkload(request))).rejects.toThrow(text);
     await expect(cluster.until(() => cluster.client.planWorkload(request))).rejects.toThrow(text);

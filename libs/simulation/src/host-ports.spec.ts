@@ -1,5 +1,9 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { RolloutStatus_Phase as RolloutPhase, Rollout_Strategy as Strategy, WorkloadSpec_Mode as Mode } from '@cloudless/api';
+import {
+  RolloutStatus_Phase as RolloutPhase,
+  Rollout_Strategy as Strategy,
+  WorkloadSpec_Mode as Mode,
+} from '@cloudless/api';
 import { placementsFit } from './checks/commit-checkers.js';
 import { TestCluster } from './index.js';
 import { RandomWorld } from './random-world.js';
@@ -11,7 +15,9 @@ const served = { command: [], image: 'web:1', ports: [{ containerPort: 80, hostP
 const progressDeadline = durationFromMs(60_000);
 
 /** Nodes for containers, each in a zone of its own; every placement is checked. */
-async function containerNodes(count: number): Promise<TestCluster & { readonly violations: string[] }> {
+async function containerNodes(
+  count: number,
+): Promise<TestCluster & { readonly violations: string[] }> {
   const cluster = await TestCluster.start();
   const violations: string[] = [];
   for (let number = 1; number <= count; number += 1) await addNode(cluster, number);
@@ -27,8 +33,10 @@ async function containerNodes(count: number): Promise<TestCluster & { readonly v
 const addNode = (cluster: TestCluster, number: number) =>
   cluster.addNode(`node-${number}`, { zone: `zone-${number}`, capabilities });
 const change = { env: { COLOUR: 'green' } };
-const update = (cluster: TestCluster) => cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: change }));
-const plan = (cluster: TestCluster) => cluster.until(() => cluster.client.planWorkload({ name: 'web', spec: change }));
+const update = (cluster: TestCluster) =>
+  cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: change }));
+const plan = (cluster: TestCluster) =>
+  cluster.until(() => cluster.client.planWorkload({ name: 'web', spec: change }));
 
 async function rolloutOf(
   cluster: TestCluster,
@@ -38,11 +46,23 @@ async function rolloutOf(
     .filter(({ ready, version }) => ready && version === status?.version)
     .map(({ nodeId }) => nodeId);
   const { phase = 0, reason = '' } = status?.rollout ?? {};
-  return { phase: RolloutPhase[phase], reason, ready: status?.readyReplicas ?? 0, nodes: nodes.sort() };
+  return {
+    phase: RolloutPhase[phase],
+    reason,
+    ready: status?.readyReplicas ?? 0,
+    nodes: nodes.sort(),
+  };
 }
 
-/** Does something, lets time pass, and gives the lowest count of ready replicas that any commit left meanwhile. */
-async function lowestReady(cluster: TestCluster, forMs: number, act: () => Promise<unknown>): Promise<number> {
+/**
+ * Does something, lets time pass, and gives the lowest count of ready replicas that any commit left
+ * meanwhile.
+ */
+async function lowestReady(
+  cluster: TestCluster,
+  forMs: number,
+  act: () => Promise<unknown>,
+): Promise<number> {
   const { uid } = await readWeb(cluster);
   const count = (): number => {
     const replicas = [...cluster.state.view().replicasOf(uid)].map(({ value }) => value);
@@ -62,12 +82,20 @@ describe('replicas that take a host port', () => {
     await createWeb(cluster, served);
     await cluster.advance(1_000);
     const why = 'no node fits: host port 8080 is taken: 2 of 2 nodes';
-    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 2, reason: `1 of 3 replicas without a node: ${why}` });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      readyReplicas: 2,
+      reason: `1 of 3 replicas without a node: ${why}`,
+    });
     const explained = await cluster.until(() => cluster.client.explainWorkload({ name: 'web' }));
-    expect(explained.nodes.map(({ fits, reason }) => [fits, reason])).toEqual(Array(2).fill([false, 'host port 8080 is taken']));
+    expect(explained.nodes.map(({ fits, reason }) => [fits, reason])).toEqual(
+      Array(2).fill([false, 'host port 8080 is taken']),
+    );
     await addNode(cluster, 3);
     await cluster.advance(1_000);
-    expect(await rolloutOf(cluster)).toMatchObject({ ready: 3, nodes: ['node-1', 'node-2', 'node-3'] });
+    expect(await rolloutOf(cluster)).toMatchObject({
+      ready: 3,
+      nodes: ['node-1', 'node-2', 'node-3'],
+    });
     expect(cluster.violations).toEqual([]);
   });
 
@@ -78,10 +106,14 @@ describe('replicas that take a host port', () => {
     const own = { image: 'other:1', ports: [{ containerPort: 8080 }] };
     await cluster.until(() => cluster.client.createWorkload({ name: 'apart', spec: own }));
     await cluster.until(() =>
-      cluster.client.createWorkload({ name: 'shared', spec: { ...own, network: { hostNetwork: true } } }),
+      cluster.client.createWorkload({
+        name: 'shared',
+        spec: { ...own, network: { hostNetwork: true } },
+      }),
     );
     await cluster.advance(1_000);
-    const statusOf = async (name: string) => (await cluster.until(() => cluster.client.getWorkload({ name }))).status;
+    const statusOf = async (name: string) =>
+      (await cluster.until(() => cluster.client.getWorkload({ name }))).status;
     expect(await statusOf('apart')).toMatchObject({ readyReplicas: 1 });
     expect((await statusOf('shared'))?.reason).toContain('host port 8080 is taken: 1 of 1 nodes');
   });
@@ -92,9 +124,12 @@ describe('replicas that take a host port', () => {
     await cluster.advance(1_000);
     cluster.agents.get('node-1')!.obeysStops = false;
     await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
-    await cluster.until(() => cluster.client.createWorkload({ name: 'next', spec: { ...served, replicas: 1 } }));
+    await cluster.until(() =>
+      cluster.client.createWorkload({ name: 'next', spec: { ...served, replicas: 1 } }),
+    );
     await cluster.advance(5_000);
-    const next = async () => (await cluster.until(() => cluster.client.getWorkload({ name: 'next' }))).status;
+    const next = async () =>
+      (await cluster.until(() => cluster.client.getWorkload({ name: 'next' }))).status;
     expect((await next())?.reason).toContain('host port 8080 is taken: 1 of 1 nodes');
     const [leaving] = cluster.agents.get('node-1')!.replicas.keys();
     cluster.agents.get('node-1')!.change(leaving!, { phase: 5, ready: false });
@@ -129,37 +164,59 @@ describe('an update of replicas that take a host port on every node', () => {
     { name: 'one per node', mode: Mode.GLOBAL, floor: 2 },
   ])('goes on $name', async ({ rollout = {}, mode = Mode.REPLICATED, floor }) => {
     const cluster = await containerNodes(3);
-    await createWeb(cluster, { ...served, ...(mode === Mode.GLOBAL ? { replicas: undefined, mode } : {}), rollout });
+    await createWeb(cluster, {
+      ...served,
+      ...(mode === Mode.GLOBAL ? { replicas: undefined, mode } : {}),
+      rollout,
+    });
     await cluster.advance(3_000);
     const planned = await plan(cluster);
     expect(await lowestReady(cluster, 15_000, () => update(cluster))).toBe(floor);
-    expect(await rolloutOf(cluster)).toMatchObject({ phase: 'COMPLETED', ready: 3, nodes: ['node-1', 'node-2', 'node-3'] });
+    expect(await rolloutOf(cluster)).toMatchObject({
+      phase: 'COMPLETED',
+      ready: 3,
+      nodes: ['node-1', 'node-2', 'node-3'],
+    });
     expect(planned).toMatchObject({ unplaced: 0, warnings: [], lowestReady: floor });
     expect(cluster.violations).toEqual([]);
   });
 
   it.each([
-    { name: 'all that are there must stay ready', replicas: 3, nodes: 3, rollout: { minAvailable: 3 } },
+    {
+      name: 'all that are there must stay ready',
+      replicas: 3,
+      nodes: 3,
+      rollout: { minAvailable: 3 },
+    },
     { name: 'there is but one', replicas: 1, nodes: 1, rollout: {} },
-  ])('waits when $name, says what to do, and goes on when there is a node', async ({ replicas, nodes, rollout }) => {
-    const cluster = await containerNodes(nodes);
-    await createWeb(cluster, { ...served, replicas, rollout: { ...rollout, progressDeadline } });
-    await cluster.advance(3_000);
-    const refused = `no node fits: host port 8080 is taken: ${nodes} of ${nodes} nodes`;
-    expect((await plan(cluster)).warnings).toEqual([`1 replica would find no node: ${refused.slice('no node fits: '.length)}`]);
-    const why =
-      `${replicas} of ${replicas} replicas are ready, 1 not yet: ${refused}; min_available ${replicas} lets no other go first: ` +
-      'make room, or allow fewer ready ones meanwhile by min_available or max_unavailable';
-    expect(await lowestReady(cluster, 5_000, () => update(cluster))).toBe(replicas);
-    expect(await rolloutOf(cluster)).toMatchObject({ phase: 'IN_PROGRESS', reason: why });
-    expect(await lowestReady(cluster, 20_000, () => addNode(cluster, nodes + 1))).toBe(replicas);
-    expect(await rolloutOf(cluster)).toMatchObject({ phase: 'COMPLETED', ready: replicas });
-    expect(cluster.violations).toEqual([]);
-  });
+  ])(
+    'waits when $name, says what to do, and goes on when there is a node',
+    async ({ replicas, nodes, rollout }) => {
+      const cluster = await containerNodes(nodes);
+      await createWeb(cluster, { ...served, replicas, rollout: { ...rollout, progressDeadline } });
+      await cluster.advance(3_000);
+      const refused = `no node fits: host port 8080 is taken: ${nodes} of ${nodes} nodes`;
+      expect((await plan(cluster)).warnings).toEqual([
+        `1 replica would find no node: ${refused.slice('no node fits: '.length)}`,
+      ]);
+      const why =
+        `${replicas} of ${replicas} replicas are ready, 1 not yet: ${refused}; min_available ${replicas} lets no other go first: ` +
+        'make room, or allow fewer ready ones meanwhile by min_available or max_unavailable';
+      expect(await lowestReady(cluster, 5_000, () => update(cluster))).toBe(replicas);
+      expect(await rolloutOf(cluster)).toMatchObject({ phase: 'IN_PROGRESS', reason: why });
+      expect(await lowestReady(cluster, 20_000, () => addNode(cluster, nodes + 1))).toBe(replicas);
+      expect(await rolloutOf(cluster)).toMatchObject({ phase: 'COMPLETED', ready: replicas });
+      expect(cluster.violations).toEqual([]);
+    },
+  );
 
   it('commits nothing while it waits', async () => {
     const cluster = await containerNodes(1);
-    await createWeb(cluster, { ...served, replicas: 1, rollout: { progressDeadline: durationFromMs(600_000) } });
+    await createWeb(cluster, {
+      ...served,
+      replicas: 1,
+      rollout: { progressDeadline: durationFromMs(600_000) },
+    });
     await cluster.advance(3_000);
     await update(cluster);
     await cluster.advance(5_000);
@@ -182,7 +239,11 @@ describe('an update of replicas that take a host port on every node', () => {
     );
     const rollout = { progressDeadline, maxUnavailable: 1 };
     await cluster.until(() =>
-      cluster.client.updateWorkload({ name: 'web', spec: { rollout }, updateMask: { paths: ['rollout'] } }),
+      cluster.client.updateWorkload({
+        name: 'web',
+        spec: { rollout },
+        updateMask: { paths: ['rollout'] },
+      }),
     );
     await cluster.until(() => cluster.client.resumeRollout({ name: 'web' }));
     await cluster.advance(10_000);
@@ -192,7 +253,11 @@ describe('an update of replicas that take a host port on every node', () => {
 
   it('by blue/green needs as many nodes again: none of the new set takes a place until all do', async () => {
     const cluster = await containerNodes(3);
-    await createWeb(cluster, { ...served, replicas: 2, rollout: { strategy: Strategy.BLUE_GREEN } });
+    await createWeb(cluster, {
+      ...served,
+      replicas: 2,
+      rollout: { strategy: Strategy.BLUE_GREEN },
+    });
     await cluster.advance(3_000);
     await update(cluster);
     await cluster.advance(3_000);
@@ -210,7 +275,9 @@ describe('random worlds in which two workloads take the same host port', () => {
   it.each(Array.from({ length: 24 }, (_, index) => index + 1))(
     'seed %i: it is never given twice, and all heals',
     async (seed) => {
-      const world = await RandomWorld.start(seed, seed % 4 === 0 ? 'slow' : 'fast', { hostPorts: true });
+      const world = await RandomWorld.start(seed, seed % 4 === 0 ? 'slow' : 'fast', {
+        hostPorts: true,
+      });
       for (let step = 0; step < 60; step += 1) await world.step();
       const left = await world.healAndSettle(120_000);
       expect({

@@ -9,7 +9,10 @@ describe('large workloads', () => {
     await createWeb(cluster, { ...tiny, replicas: 0 });
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1_000 }));
     await cluster.advance(2_000, 100);
-    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 1_000, totalReplicas: 1_000 });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      readyReplicas: 1_000,
+      totalReplicas: 1_000,
+    });
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 0 }));
     await cluster.advance(2_000, 100);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 0, totalReplicas: 0 });
@@ -20,10 +23,14 @@ describe('large workloads', () => {
     await createWeb(cluster, { ...tiny, replicas: 100 });
     await cluster.advance(1_000, 100);
     for (const agent of cluster.agents.values()) {
-      for (const id of agent.replicas.keys()) agent.change(id, { phase: Phase.FAILED, ready: false, reason: 'exit code 1' });
+      for (const id of agent.replicas.keys())
+        agent.change(id, { phase: Phase.FAILED, ready: false, reason: 'exit code 1' });
     }
     await cluster.advance(1_000, 100);
-    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 100, totalReplicas: 100 });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      readyReplicas: 100,
+      totalReplicas: 100,
+    });
   });
 
   it('tell each of many waiting replicas why it waits', async () => {

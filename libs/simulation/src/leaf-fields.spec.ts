@@ -1,15 +1,25 @@
 import { create, fromJson, type DescMessage, type JsonObject } from '@bufbuild/protobuf';
 import { toContainerRequest, toReplicaPlan } from '@cloudless/agent-core';
-import { ReplicaStatus_Phase as Phase, Taint_Effect, WorkloadSpecSchema, capabilitiesOf } from '@cloudless/api';
+import {
+  ReplicaStatus_Phase as Phase,
+  Taint_Effect,
+  WorkloadSpecSchema,
+  capabilitiesOf,
+} from '@cloudless/api';
 import { toContainerId } from '@cloudless/base';
 import { TestCluster } from './index.js';
 
-/** The path of every field of a spec that holds a value: messages of this API are entered, lists and maps count as one step. */
+/**
+ * The path of every field of a spec that holds a value: messages of this API are entered, lists and
+ * maps count as one step.
+ */
 function leavesOf(message: DescMessage, prefix = ''): string[] {
   return message.fields.flatMap((field) => {
     const path = `${prefix}${field.name}`;
     const inner =
-      field.fieldKind === 'message' || (field.fieldKind === 'list' && field.listKind === 'message') ? field.message : undefined;
+      field.fieldKind === 'message' || (field.fieldKind === 'list' && field.listKind === 'message')
+        ? field.message
+        : undefined;
     return inner?.typeName.startsWith('cloudless.') === true ? leavesOf(inner, `${path}.`) : [path];
   });
 }
@@ -19,9 +29,10 @@ interface Row {
   readonly base?: JsonObject;
   readonly variant: JsonObject;
   /**
-   * `contended`: room for one of two workloads; `cutOff`: two nodes of which one falls silent in the end; `evicting`: two of which one
-   * gets a NO_EXECUTE taint; `failing`: the updated program ends with an error at once; `containers`: one that has every capability of
-   * containers; the default is four diverse nodes with room.
+   * `contended`: room for one of two workloads; `cutOff`: two nodes of which one falls silent in
+   * the end; `evicting`: two of which one gets a NO_EXECUTE taint; `failing`: the updated program
+   * ends with an error at once; `containers`: one that has every capability of containers; the
+   * default is four diverse nodes with room.
    */
   readonly world?: 'contended' | 'cutOff' | 'evicting' | 'failing' | 'containers';
   /** The variant is refused and names this. */
@@ -30,18 +41,31 @@ interface Row {
   readonly code?: number;
 }
 
-const affinityTo = (kind: 'nodes' | 'workloads', term: JsonObject): JsonObject => ({ [kind]: [term] });
-const ofNodes = (path: 'affinity' | 'antiAffinity', before: JsonObject, after: JsonObject): Row => ({
+const affinityTo = (kind: 'nodes' | 'workloads', term: JsonObject): JsonObject => ({
+  [kind]: [term],
+});
+const ofNodes = (
+  path: 'affinity' | 'antiAffinity',
+  before: JsonObject,
+  after: JsonObject,
+): Row => ({
   base: { replicas: 1, placement: { [path]: affinityTo('nodes', before) } },
   variant: { replicas: 1, placement: { [path]: affinityTo('nodes', after) } },
 });
-const ofWorkloads = (path: 'affinity' | 'antiAffinity', before: JsonObject, after: JsonObject): Row => ({
+const ofWorkloads = (
+  path: 'affinity' | 'antiAffinity',
+  before: JsonObject,
+  after: JsonObject,
+): Row => ({
   base: { replicas: 1, placement: { [path]: affinityTo('workloads', before) } },
   variant: { replicas: 1, placement: { [path]: affinityTo('workloads', after) } },
 });
 const isDisk = (value: string): JsonObject => ({ key: 'disk', values: [value] });
 const isDb = (value: string): JsonObject => ({ key: 'app', values: [value] });
-const tolerated = (toleration: JsonObject): JsonObject => ({ nodeSelector: { tainted: 'yes' }, tolerations: [toleration] });
+const tolerated = (toleration: JsonObject): JsonObject => ({
+  nodeSelector: { tainted: 'yes' },
+  tolerations: [toleration],
+});
 
 /** Six replicas of which the one node in the west takes only two. */
 const crowded = (spread: JsonObject): JsonObject => ({
@@ -63,8 +87,16 @@ const affinityRows = (path: 'affinity' | 'anti_affinity'): Record<string, Row> =
       { match: [isDisk('ssd')] },
       { match: [{ ...isDisk('ssd'), operator: 'NOT_IN' }] },
     ),
-    [`placement.${path}.nodes.match.values`]: ofNodes(key, { match: [isDisk('ssd')] }, { match: [isDisk('hdd')] }),
-    [`placement.${path}.nodes.weight`]: ofNodes(key, { match: [isDisk('ssd')] }, { match: [isDisk('ssd')], weight: 50 }),
+    [`placement.${path}.nodes.match.values`]: ofNodes(
+      key,
+      { match: [isDisk('ssd')] },
+      { match: [isDisk('hdd')] },
+    ),
+    [`placement.${path}.nodes.weight`]: ofNodes(
+      key,
+      { match: [isDisk('ssd')] },
+      { match: [isDisk('ssd')], weight: 50 },
+    ),
     [`placement.${path}.workloads.match.key`]: ofWorkloads(
       key,
       { match: [isDb('db')] },
@@ -75,7 +107,11 @@ const affinityRows = (path: 'affinity' | 'anti_affinity'): Record<string, Row> =
       { match: [isDb('db')] },
       { match: [{ ...isDb('db'), operator: 'NOT_IN' }] },
     ),
-    [`placement.${path}.workloads.match.values`]: ofWorkloads(key, { match: [isDb('db')] }, { match: [isDb('cache')] }),
+    [`placement.${path}.workloads.match.values`]: ofWorkloads(
+      key,
+      { match: [isDb('db')] },
+      { match: [isDb('cache')] },
+    ),
     [`placement.${path}.workloads.topology`]: ofWorkloads(
       key,
       { match: [isDb('db')] },
@@ -86,7 +122,11 @@ const affinityRows = (path: 'affinity' | 'anti_affinity'): Record<string, Row> =
       { match: [isDb('db')] },
       { match: [isDb('db')], namespaces: ['elsewhere'] },
     ),
-    [`placement.${path}.workloads.weight`]: ofWorkloads(key, { match: [isDb('other')] }, { match: [isDb('other')], weight: 50 }),
+    [`placement.${path}.workloads.weight`]: ofWorkloads(
+      key,
+      { match: [isDb('other')] },
+      { match: [isDb('other')], weight: 50 },
+    ),
     ...(path === 'affinity'
       ? {}
       : {
@@ -99,7 +139,10 @@ const affinityRows = (path: 'affinity' | 'anti_affinity'): Record<string, Row> =
   };
 };
 
-/** What an agent then does with a probe is tested leaf by leaf in agent-core, `probes/probe-fields.spec.ts`. */
+/**
+ * What an agent then does with a probe is tested leaf by leaf in agent-core,
+ * `probes/probe-fields.spec.ts`.
+ */
 const probeRows = (name: string, jsonName: string): Record<string, Row> => {
   const ports = [
     { name: 'http', containerPort: 80 },
@@ -112,7 +155,8 @@ const probeRows = (name: string, jsonName: string): Record<string, Row> => {
   const exec = { exec: { command: ['true'] } };
   const http = (fields: JsonObject): JsonObject => ({ http: { port: 'http', ...fields } });
   // The other two cannot have more than one.
-  const successes = name === 'readiness_probe' ? of(exec, { ...exec, successThreshold: 2 }) : undefined;
+  const successes =
+    name === 'readiness_probe' ? of(exec, { ...exec, successThreshold: 2 }) : undefined;
   const rows: Record<string, Row> = {
     'exec.command': of(exec, { exec: { command: ['false'] } }),
     'http.path': of(http({}), http({ path: '/healthz' })),
@@ -120,7 +164,10 @@ const probeRows = (name: string, jsonName: string): Record<string, Row> => {
     'http.headers': of(http({}), http({ headers: { a: 'b' } })),
     'tcp.port': of({ tcp: { port: 'http' } }, { tcp: { port: '81' } }),
     'grpc.port': of({ grpc: { port: 'http' } }, { grpc: { port: 'admin' } }),
-    'grpc.service': of({ grpc: { port: 'http' } }, { grpc: { port: 'http', service: 'shop.Cart' } }),
+    'grpc.service': of(
+      { grpc: { port: 'http' } },
+      { grpc: { port: 'http', service: 'shop.Cart' } },
+    ),
     initial_delay: of(exec, { ...exec, initialDelay: '1s' }),
     period: of(exec, { ...exec, period: '1s' }),
     timeout: of(exec, { ...exec, timeout: '2s' }),
@@ -143,9 +190,14 @@ const refusedRows = (
   rows: Readonly<Record<string, JsonObject>>,
   refused = `spec.${parent}`,
 ): Record<string, Row> =>
-  Object.fromEntries(Object.entries(rows).map(([leaf, variant]) => [`${parent}.${leaf}`, { variant, refused }]));
+  Object.fromEntries(
+    Object.entries(rows).map(([leaf, variant]) => [`${parent}.${leaf}`, { variant, refused }]),
+  );
 
-/** On nodes that have every capability which the variant needs, so that what shows is the request to the runtime. */
+/**
+ * On nodes that have every capability which the variant needs, so that what shows is the request to
+ * the runtime.
+ */
 const ofImage = (before: JsonObject, after: JsonObject): Row => ({
   base: { image: 'nginx', ...before },
   variant: { image: 'nginx', ...after },
@@ -162,9 +214,15 @@ const ofVolume = (before: JsonObject, after: JsonObject): Row => {
 };
 
 const ofUlimit = (other: JsonObject): Row =>
-  ofImage({ ulimits: [{ name: 'nofile', soft: '1000' }] }, { ulimits: [{ name: 'nofile', soft: '1000', ...other }] });
+  ofImage(
+    { ulimits: [{ name: 'nofile', soft: '1000' }] },
+    { ulimits: [{ name: 'nofile', soft: '1000', ...other }] },
+  );
 const ofDevice = (other: JsonObject): Row =>
-  ofImage({ devices: [{ hostPath: '/dev/fuse' }] }, { devices: [{ hostPath: '/dev/fuse', ...other }] });
+  ofImage(
+    { devices: [{ hostPath: '/dev/fuse' }] },
+    { devices: [{ hostPath: '/dev/fuse', ...other }] },
+  );
 
 const rows: Readonly<Record<string, Row>> = {
   image: { variant: { image: 'nginx:alpine' } },
@@ -172,17 +230,30 @@ const rows: Readonly<Record<string, Row>> = {
   args: { variant: { args: ['--flag'] } },
   env: { variant: { env: { COLOUR: 'blue' } } },
   working_dir: { variant: { workingDir: '/srv' } },
-  'ports.name': { base: { ports: [{ containerPort: 80 }] }, variant: { ports: [{ containerPort: 80, name: 'web' }] } },
+  'ports.name': {
+    base: { ports: [{ containerPort: 80 }] },
+    variant: { ports: [{ containerPort: 80, name: 'web' }] },
+  },
   'ports.container_port': {
     base: { ports: [{ containerPort: 80, name: 'web' }] },
     variant: { ports: [{ containerPort: 81, name: 'web' }] },
   },
-  'ports.protocol': { base: { ports: [{ containerPort: 80 }] }, variant: { ports: [{ containerPort: 80, protocol: 'UDP' }] } },
-  'ports.host_port': ofImage({ ports: [{ containerPort: 80 }] }, { ports: [{ containerPort: 80, hostPort: 80 }] }),
+  'ports.protocol': {
+    base: { ports: [{ containerPort: 80 }] },
+    variant: { ports: [{ containerPort: 80, protocol: 'UDP' }] },
+  },
+  'ports.host_port': ofImage(
+    { ports: [{ containerPort: 80 }] },
+    { ports: [{ containerPort: 80, hostPort: 80 }] },
+  ),
   'resources.requests.cpu_millis': { variant: { resources: { requests: { cpuMillis: 9_000 } } } },
-  'resources.requests.memory_bytes': { variant: { resources: { requests: { memoryBytes: '99000000000' } } } },
+  'resources.requests.memory_bytes': {
+    variant: { resources: { requests: { memoryBytes: '99000000000' } } },
+  },
   'resources.limits.cpu_millis': { variant: { resources: { limits: { cpuMillis: 500 } } } },
-  'resources.limits.memory_bytes': { variant: { resources: { limits: { memoryBytes: '500000000' } } } },
+  'resources.limits.memory_bytes': {
+    variant: { resources: { limits: { memoryBytes: '500000000' } } },
+  },
   'resources.limits.pids': ofImage({}, { resources: { limits: { pids: 50 } } }),
   'resources.requests.pids': {
     variant: { resources: { requests: { pids: 50 } } },
@@ -203,8 +274,14 @@ const rows: Readonly<Record<string, Row>> = {
     ),
   ),
   replicas: { variant: { replicas: 4 } },
-  'placement.regions': { base: { replicas: 1 }, variant: { replicas: 1, placement: { regions: ['west'] } } },
-  'placement.zones': { base: { replicas: 1 }, variant: { replicas: 1, placement: { zones: ['zone-c'] } } },
+  'placement.regions': {
+    base: { replicas: 1 },
+    variant: { replicas: 1, placement: { regions: ['west'] } },
+  },
+  'placement.zones': {
+    base: { replicas: 1 },
+    variant: { replicas: 1, placement: { zones: ['zone-c'] } },
+  },
   'placement.locality': {
     base: { placement: { zones: ['zone-x'] } },
     variant: { placement: { zones: ['zone-x'], locality: 'PREFERRED' } },
@@ -230,7 +307,9 @@ const rows: Readonly<Record<string, Row>> = {
   },
   'placement.tolerations.toleration_period': {
     base: { placement: { tolerations: [{ key: 'evil', value: 'yes' }] } },
-    variant: { placement: { tolerations: [{ key: 'evil', value: 'yes', tolerationPeriod: '1s' }] } },
+    variant: {
+      placement: { tolerations: [{ key: 'evil', value: 'yes', tolerationPeriod: '1s' }] },
+    },
     world: 'evicting',
   },
   'placement.spread.topology': {
@@ -252,7 +331,10 @@ const rows: Readonly<Record<string, Row>> = {
   pre_stop_delay: { variant: { preStopDelay: '3s' } },
   'rollout.strategy': { variant: { rollout: { strategy: 'RECREATE' } } },
   'rollout.max_surge': { variant: { rollout: { maxSurge: 2 } } },
-  'rollout.max_unavailable': { base: { replicas: 4 }, variant: { replicas: 4, rollout: { maxUnavailable: 3 } } },
+  'rollout.max_unavailable': {
+    base: { replicas: 4 },
+    variant: { replicas: 4, rollout: { maxUnavailable: 3 } },
+  },
   'rollout.min_available': { variant: { rollout: { minAvailable: 3 } } },
   'rollout.min_ready_duration': { variant: { rollout: { minReadyDuration: '4s' } } },
   'rollout.progress_deadline': {
@@ -303,11 +385,17 @@ const rows: Readonly<Record<string, Row>> = {
       runtime_class: { runtimeClass: 'runsc' },
     }).map(([leaf, security]): [string, Row] => [`security.${leaf}`, ofImage({}, { security })]),
   ),
-  'security.run_as_group': ofImage({ security: { runAsUser: '1' } }, { security: { runAsUser: '1', runAsGroup: '1' } }),
+  'security.run_as_group': ofImage(
+    { security: { runAsUser: '1' } },
+    { security: { runAsUser: '1', runAsGroup: '1' } },
+  ),
   'volumes.name': ofVolume({}, { name: 'other' }),
   'volumes.mount_path': ofVolume({}, { mountPath: '/other' }),
   'volumes.read_only': ofVolume({}, { readOnly: true }),
-  'volumes.host_path.path': ofVolume({ hostPath: { path: '/srv' } }, { hostPath: { path: '/etc' } }),
+  'volumes.host_path.path': ofVolume(
+    { hostPath: { path: '/srv' } },
+    { hostPath: { path: '/etc' } },
+  ),
   'volumes.named.name': ofVolume({ named: { name: 'data' } }, { named: { name: 'other' } }),
   'volumes.empty_dir.size_limit_bytes': ofVolume(
     { emptyDir: { medium: 'MEMORY' } },
@@ -339,7 +427,10 @@ const rows: Readonly<Record<string, Row>> = {
     { network: { extraHosts: [{ ip: '192.0.2.1', hostnames: ['cache'] }] } },
   ),
   'image_pull.policy': ofImage({}, { imagePull: { policy: 'ALWAYS' } }),
-  'image_pull.secret': { ...ofImage({}, { imagePull: { secret: 'x' } }), refused: 'spec.image_pull.secret' },
+  'image_pull.secret': {
+    ...ofImage({}, { imagePull: { secret: 'x' } }),
+    refused: 'spec.image_pull.secret',
+  },
   ...refusedRows('secrets', {
     name: { secrets: [{ name: 'x' }] },
     env: { secrets: [{ env: 'X' }] },
@@ -355,9 +446,15 @@ const exceptions: Readonly<Record<string, string>> = {
 const SUBJECT = 'subject';
 const plain: JsonObject = { command: ['serve'], replicas: 3, rollout: { minReadyDuration: '1s' } };
 
-/** Everything a spec brings about: what agents are asked to run, where, and how an update of it goes. Ids are left out. */
+/**
+ * Everything a spec brings about: what agents are asked to run, where, and how an update of it
+ * goes. Ids are left out.
+ */
 async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unknown> {
-  const rollout = { ...(plain['rollout'] as JsonObject), ...(fields['rollout'] as JsonObject | undefined) };
+  const rollout = {
+    ...(plain['rollout'] as JsonObject),
+    ...(fields['rollout'] as JsonObject | undefined),
+  };
   const spec = fromJson(WorkloadSpecSchema, { ...plain, ...fields, rollout });
   const cluster = await TestCluster.start();
   const submit = async (name: string, submitted: typeof spec): Promise<void> =>
@@ -379,20 +476,42 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     for (const nodeId of ['node-a', 'node-b']) await cluster.addNode(nodeId, { capabilities });
     await submit(SUBJECT, spec);
   } else {
-    await cluster.addNode('node-a', { zone: 'zone-a', region: 'east', labels: { disk: 'hdd', rack: '1' } });
-    await cluster.addNode('node-b', { zone: 'zone-b', region: 'east', labels: { disk: 'ssd', tier: 'ssd', rack: '1' } });
-    await cluster.addNode('node-c', { zone: 'zone-c', region: 'west', labels: { disk: 'hdd', rack: '2' } });
+    await cluster.addNode('node-a', {
+      zone: 'zone-a',
+      region: 'east',
+      labels: { disk: 'hdd', rack: '1' },
+    });
+    await cluster.addNode('node-b', {
+      zone: 'zone-b',
+      region: 'east',
+      labels: { disk: 'ssd', tier: 'ssd', rack: '1' },
+    });
+    await cluster.addNode('node-c', {
+      zone: 'zone-c',
+      region: 'west',
+      labels: { disk: 'hdd', rack: '2' },
+    });
     const taints = [{ key: 'dedicated', value: 'gpu', effect: Taint_Effect.NO_SCHEDULE }];
-    await cluster.addNode('node-d', { zone: 'zone-d', region: 'east', labels: { tainted: 'yes' }, taints });
+    await cluster.addNode('node-d', {
+      zone: 'zone-d',
+      region: 'east',
+      labels: { tainted: 'yes' },
+      taints,
+    });
     await submit(
       'database',
-      fromJson(WorkloadSpecSchema, { command: ['db'], labels: { app: 'db' }, placement: { zones: ['zone-b'] } }),
+      fromJson(WorkloadSpecSchema, {
+        command: ['db'],
+        labels: { app: 'db' },
+        placement: { zones: ['zone-b'] },
+      }),
     );
     await cluster.advance(200);
     await submit(SUBJECT, spec);
   }
   if (world === 'failing') {
-    for (const agent of cluster.agents.values()) agent.onStart = ({ version }) => (version === 2 ? 'fails' : 'ready');
+    for (const agent of cluster.agents.values())
+      agent.onStart = ({ version }) => (version === 2 ? 'fails' : 'ready');
   }
   const trace: unknown[] = [];
   const look = async (): Promise<void> => {
@@ -412,7 +531,12 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   const { nodes } = await cluster.until(() => cluster.client.explainWorkload({ name: SUBJECT }));
   const placed = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
   await cluster.advance(5_000);
-  await cluster.until(() => cluster.client.updateWorkload({ name: SUBJECT, spec: { env: { ...spec.env, UPDATED: 'yes' } } }));
+  await cluster.until(() =>
+    cluster.client.updateWorkload({
+      name: SUBJECT,
+      spec: { env: { ...spec.env, UPDATED: 'yes' } },
+    }),
+  );
   if (world === 'evicting') {
     const setTaints = [{ key: 'evil', value: 'yes', effect: Taint_Effect.NO_EXECUTE }];
     await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-a', setTaints }));
@@ -426,15 +550,30 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     started
       .filter(({ order }) => order.case === 'start' && order.value.workload === SUBJECT)
       .map((order) => {
-        const nameless = Object.assign(order, { replicaId: 'id', workloadUid: 'uid', orderRevision: 0n, epoch: 0n });
+        const nameless = Object.assign(order, {
+          replicaId: 'id',
+          workloadUid: 'uid',
+          orderRevision: 0n,
+          epoch: 0n,
+        });
         const place = { clusterId: 'c', nodeId, containerId: toContainerId('0'.repeat(64)) };
-        return { nodeId, request: toContainerRequest(nameless, place), plan: toReplicaPlan(nameless) };
+        return {
+          nodeId,
+          request: toContainerRequest(nameless, place),
+          plan: toReplicaPlan(nameless),
+        };
       }),
   );
   return {
     trace,
     orders,
-    nodes: nodes.map(({ nodeId, fits, reason, score, terms }) => ({ nodeId, fits, reason, score, terms })),
+    nodes: nodes.map(({ nodeId, fits, reason, score, terms }) => ({
+      nodeId,
+      fits,
+      reason,
+      score,
+      terms,
+    })),
     placed: placed.status?.replicas.map(({ nodeId, slot, reason }) => ({ nodeId, slot, reason })),
   };
 }
@@ -453,7 +592,11 @@ const withoutIds = (text: string): string => text.replaceAll(/[0-9a-f]{16}-\d+/g
 
 const asText = (value: unknown): string =>
   JSON.stringify(value, (_key, inner: unknown) =>
-    typeof inner === 'bigint' ? String(inner) : inner === Number.POSITIVE_INFINITY ? 'Infinity' : inner,
+    typeof inner === 'bigint'
+      ? String(inner)
+      : inner === Number.POSITIVE_INFINITY
+        ? 'Infinity'
+        : inner,
   );
 
 describe('nothing that is declared is dropped', () => {
@@ -482,7 +625,10 @@ describe('nothing that is declared is dropped', () => {
       const cluster = await TestCluster.start();
       const spec = fromJson(WorkloadSpecSchema, { ...plain, ...variant });
       const attempt = cluster.until(() => cluster.client.createWorkload({ name: SUBJECT, spec }));
-      await expect(attempt).rejects.toMatchObject({ code, rawMessage: expect.stringContaining(refused ?? '') as unknown });
+      await expect(attempt).rejects.toMatchObject({
+        code,
+        rawMessage: expect.stringContaining(refused ?? '') as unknown,
+      });
       expect((await cluster.until(() => cluster.client.listWorkloads({}))).workloads).toEqual([]);
     },
   );
@@ -491,11 +637,16 @@ describe('nothing that is declared is dropped', () => {
     const cluster = await TestCluster.start();
     await cluster.addNode('node-a');
     await cluster.until(() =>
-      cluster.client.createWorkload({ name: SUBJECT, spec: create(WorkloadSpecSchema, { command: ['serve'] }) }),
+      cluster.client.createWorkload({
+        name: SUBJECT,
+        spec: create(WorkloadSpecSchema, { command: ['serve'] }),
+      }),
     );
     await cluster.advance(3_000);
     const before = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
-    await cluster.until(() => cluster.client.updateWorkload({ name: SUBJECT, spec: { restartedAt: { seconds: 1n } } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: SUBJECT, spec: { restartedAt: { seconds: 1n } } }),
+    );
     await cluster.advance(10_000);
     const after = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
     expect(after.status).toMatchObject({ version: 2, readyReplicas: 1, totalReplicas: 1 });

@@ -24,15 +24,28 @@ const unseen = async (cluster: TestCluster): Promise<void> => {
   cluster.store.revision = async () => (await revision.call(cluster.store)) + 3n;
 };
 const conflict = async (cluster: TestCluster): Promise<void> => {
-  const update = (command: string) => cluster.client.updateWorkload({ name: 'web', spec: { command: [command] } });
+  const update = (command: string) =>
+    cluster.client.updateWorkload({ name: 'web', spec: { command: [command] } });
   await cluster.until(() => Promise.all([update('a'), update('b'), update('c')]));
 };
 
 const rows: readonly Row[] = [
-  { metric: 'cloudless_loop_passes_total', labels: { loop: 'workload', result: 'again' }, act: web },
-  { metric: 'cloudless_loop_passes_total', labels: { loop: 'placement', result: 'done' }, act: web },
+  {
+    metric: 'cloudless_loop_passes_total',
+    labels: { loop: 'workload', result: 'again' },
+    act: web,
+  },
+  {
+    metric: 'cloudless_loop_passes_total',
+    labels: { loop: 'placement', result: 'done' },
+    act: web,
+  },
   { metric: 'cloudless_loop_passes_total', labels: { loop: 'reports', result: 'again' }, act: web },
-  { metric: 'cloudless_loop_passes_total', labels: { loop: 'node', result: 'again' }, act: (cluster) => silence(cluster, 1) },
+  {
+    metric: 'cloudless_loop_passes_total',
+    labels: { loop: 'node', result: 'again' },
+    act: (cluster) => silence(cluster, 1),
+  },
   {
     metric: 'cloudless_loop_passes_total',
     labels: { loop: 'janitor', result: 'after' },
@@ -73,7 +86,11 @@ const rows: readonly Row[] = [
     act: (cluster) => cluster.addNode('node-9'),
   },
   { metric: 'cloudless_orders_sent_total', labels: { kind: 'start', again: 'false' }, act: web },
-  { metric: 'cloudless_orders_sent_total', labels: { kind: 'start', again: 'true' }, act: lossyOrder },
+  {
+    metric: 'cloudless_orders_sent_total',
+    labels: { kind: 'start', again: 'true' },
+    act: lossyOrder,
+  },
   { metric: 'cloudless_orders_acknowledged_total', act: web },
   { metric: 'cloudless_order_acknowledge_duration_seconds', act: web },
   { metric: 'cloudless_replica_reports_total', act: web },
@@ -85,7 +102,10 @@ async function lossyOrder(cluster: TestCluster): Promise<void> {
   await cluster.advance(3_000);
 }
 
-/** Shown to move where time and order can be held: work-queue.spec of base, node-metrics.spec of controllers. */
+/**
+ * Shown to move where time and order can be held: work-queue.spec of base, node-metrics.spec of
+ * controllers.
+ */
 const elsewhere = [
   'cloudless_loop_queue_depth',
   'cloudless_loop_oldest_wait_seconds',
@@ -105,8 +125,8 @@ describe('every metric of the loops moves', () => {
   it('and none is without a row', async () => {
     const meter = new RecordingMeter();
     await clusterOf(1, { meter });
-    expect([...meter.specs.keys()].filter((name) => !rows.some(({ metric }) => metric === name)).sort()).toEqual(
-      elsewhere.sort(),
-    );
+    expect(
+      [...meter.specs.keys()].filter((name) => !rows.some(({ metric }) => metric === name)).sort(),
+    ).toEqual(elsewhere.sort());
   });
 });

@@ -22,7 +22,11 @@ describe('agents that misbehave', () => {
     const [real] = agent.replicas.values();
     agent.obeysStops = false;
     agent.disconnect();
-    agent.replicas.set('ffffffffffffffff-1', { ...real!, replicaId: 'ffffffffffffffff-1', orderRevision: 1n });
+    agent.replicas.set('ffffffffffffffff-1', {
+      ...real!,
+      replicaId: 'ffffffffffffffff-1',
+      orderRevision: 1n,
+    });
     await cluster.reconnect('node-1');
     const before = agent.taken;
     await cluster.advance(5_000);
@@ -40,7 +44,11 @@ describe('agents that misbehave', () => {
     const agent = cluster.agents.get('node-1')!;
     const [real] = agent.replicas.values();
     agent.disconnect();
-    agent.replicas.set('ffffffffffffffff-1', { ...real!, replicaId: 'ffffffffffffffff-1', orderRevision: 1n });
+    agent.replicas.set('ffffffffffffffff-1', {
+      ...real!,
+      replicaId: 'ffffffffffffffff-1',
+      orderRevision: 1n,
+    });
     agent.dropsOrders = 1;
     await cluster.reconnect('node-1');
     await cluster.advance(3_000);
@@ -55,7 +63,10 @@ describe('agents that misbehave', () => {
     agent.dropsForgets = 3;
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
     await cluster.advance(2_500);
-    expect([...agent.replicas.values()].map(({ phase }) => phase).sort()).toEqual([Phase.RUNNING, Phase.STOPPED]);
+    expect([...agent.replicas.values()].map(({ phase }) => phase).sort()).toEqual([
+      Phase.RUNNING,
+      Phase.STOPPED,
+    ]);
     await cluster.advance(6_000);
     expect([...agent.replicas.values()].map(({ phase }) => phase)).toEqual([Phase.RUNNING]);
     const { taken } = agent;
@@ -74,7 +85,9 @@ describe('agents that misbehave', () => {
     await cluster.reconnect('node-1');
     await cluster.advance(5_000);
     expect(agent.started.filter(({ replicaId }) => replicaId === lost)).toHaveLength(1);
-    expect([...agent.replicas.values()].filter(({ phase }) => phase === Phase.RUNNING)).toHaveLength(2);
+    expect(
+      [...agent.replicas.values()].filter(({ phase }) => phase === Phase.RUNNING),
+    ).toHaveLength(2);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
@@ -89,7 +102,9 @@ describe('agents that misbehave', () => {
     agent.change(id, { ...report, phase: Phase.RUNNING });
     await cluster.advance(2_000);
     expect(agent.replicas.get(id)?.phase).toBe(Phase.STOPPED);
-    expect([...agent.replicas.values()].filter(({ phase }) => phase === Phase.RUNNING)).toHaveLength(2);
+    expect(
+      [...agent.replicas.values()].filter(({ phase }) => phase === Phase.RUNNING),
+    ).toHaveLength(2);
     expect(cluster.state.restored).toBeUndefined();
   });
 
@@ -104,7 +119,10 @@ describe('agents that misbehave', () => {
     await cluster.reconnect('node-1');
     await cluster.advance(2_000);
     expect([...one.replicas.keys()]).not.toContain(foreign!.replicaId);
-    expect(two.replicas.get(foreign!.replicaId)).toMatchObject({ phase: Phase.RUNNING, ready: true });
+    expect(two.replicas.get(foreign!.replicaId)).toMatchObject({
+      phase: Phase.RUNNING,
+      ready: true,
+    });
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
@@ -130,7 +148,9 @@ describe('agents that misbehave', () => {
     await cluster.advance(100);
     await cluster.reconnect('node-1');
     await cluster.advance(500);
-    const failed = (await readWeb(cluster)).status?.replicas.filter(({ phase }) => phase === Phase.FAILED);
+    const failed = (await readWeb(cluster)).status?.replicas.filter(
+      ({ phase }) => phase === Phase.FAILED,
+    );
     expect(failed?.map((replica) => [replica.id, replica.reason])).toEqual([[id, 'exit code 7']]);
     expect(agent.replicas.has(id!)).toBe(true); // its logs are kept as long as its record
   });
@@ -141,12 +161,23 @@ describe('agents that misbehave', () => {
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
     const [id] = agent.replicas.keys();
-    const linesSeen = async () => (await readWeb(cluster)).status?.replicas.find((replica) => replica.id === id)?.lastLines;
-    const flood = Array.from({ length: 1_000 }, (_, index) => `${index}\u001b[2J${'x'.repeat(1_000)}`);
-    agent.change(id!, { ready: false, restarts: 1, lastExitCode: 1, lastLines: [...flood, 'no such table'] });
+    const linesSeen = async () =>
+      (await readWeb(cluster)).status?.replicas.find((replica) => replica.id === id)?.lastLines;
+    const flood = Array.from(
+      { length: 1_000 },
+      (_, index) => `${index}\u001b[2J${'x'.repeat(1_000)}`,
+    );
+    agent.change(id!, {
+      ready: false,
+      restarts: 1,
+      lastExitCode: 1,
+      lastLines: [...flood, 'no such table'],
+    });
     await cluster.advance(500);
     const cut = (index: number): string => `${index}${'x'.repeat(252)}…`;
-    expect(await linesSeen()).toEqual([991, 992, 993, 994, 995, 996, 997, 998, 999].map(cut).concat('no such table'));
+    expect(await linesSeen()).toEqual(
+      [991, 992, 993, 994, 995, 996, 997, 998, 999].map(cut).concat('no such table'),
+    );
     agent.change(id!, { ready: true });
     await cluster.advance(500);
     expect((await linesSeen())?.at(-1)).toBe('no such table');

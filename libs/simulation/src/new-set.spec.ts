@@ -1,4 +1,8 @@
-import { Rollout_Promotion as Promotion, Rollout_Strategy as Strategy, type ReplicaStatus } from '@cloudless/api';
+import {
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  type ReplicaStatus,
+} from '@cloudless/api';
 import { TestCluster } from './index.js';
 import { createWeb, readWeb } from './support.js';
 
@@ -19,10 +23,14 @@ const addNode = (cluster: TestCluster, nodeId: string, count: number) =>
     capacity: { cpuMillis: 100 * count, memoryBytes: 64n * 1024n ** 3n },
   });
 
-const update = (cluster: TestCluster) => cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: green }));
+const update = (cluster: TestCluster) =>
+  cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: green }));
 const ofVersion = async (cluster: TestCluster, version: number): Promise<ReplicaStatus[]> =>
-  ((await readWeb(cluster)).status?.replicas ?? []).filter((replica) => replica.version === version);
-const placed = (replicas: readonly ReplicaStatus[]): number => replicas.filter(({ nodeId }) => nodeId !== '').length;
+  ((await readWeb(cluster)).status?.replicas ?? []).filter(
+    (replica) => replica.version === version,
+  );
+const placed = (replicas: readonly ReplicaStatus[]): number =>
+  replicas.filter(({ nodeId }) => nodeId !== '').length;
 
 describe('the new set of a blue/green rollout', () => {
   it('is placed as a whole: while two of five find no node, none is placed, and each says why', async () => {
@@ -34,11 +42,17 @@ describe('the new set of a blue/green rollout', () => {
     const waiting = await ofVersion(cluster, 2);
     expect(waiting).toHaveLength(5);
     expect(placed(waiting)).toBe(0);
-    const why = 'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 2 of 2 nodes';
+    const why =
+      'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 2 of 2 nodes';
     expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([why]));
-    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 5, reason: `5 of 5 replicas without a node: ${why}` });
+    expect((await readWeb(cluster)).status).toMatchObject({
+      readyReplicas: 5,
+      reason: `5 of 5 replicas without a node: ${why}`,
+    });
     const events = cluster.state.view().events();
-    expect(events.filter(({ reason }) => reason === 'ReplicasUnplaced').map(({ message }) => message)).toEqual([why]);
+    expect(
+      events.filter(({ reason }) => reason === 'ReplicasUnplaced').map(({ message }) => message),
+    ).toEqual([why]);
     await addNode(cluster, 'node-3', 2);
     await cluster.advance(1_000);
     expect(placed(await ofVersion(cluster, 2))).toBe(5);
@@ -87,7 +101,8 @@ describe('the new set of a blue/green rollout', () => {
     await cluster.advance(3_000, 50);
     const waiting = await ofVersion(cluster, 2);
     expect(placed(waiting)).toBe(0);
-    const why = 'the new set of 100 replicas is placed as a whole, and 1 of them finds no node: cpu: 1 of 1 nodes';
+    const why =
+      'the new set of 100 replicas is placed as a whole, and 1 of them finds no node: cpu: 1 of 1 nodes';
     expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([why]));
   });
 

@@ -27,15 +27,16 @@ describe('the life of a node', () => {
     for (const nodeId of silent) cluster.agents.get(nodeId)!.isHeard = false;
     await cluster.advance(4_000);
     expect(cluster.state.view().node('node-1')?.value.lost).toBe(true);
-    expect((await readWeb(cluster)).status?.totalReplicas).toBe(6); // held back: most nodes fell silent together
+    // held back: most nodes fell silent together
+    expect((await readWeb(cluster)).status?.totalReplicas).toBe(6);
     await cluster.restartCoordinator();
     for (const nodeId of ['node-5', 'node-6']) await cluster.reconnect(nodeId);
     await cluster.advance(310_000, 500);
     const { status } = await readWeb(cluster);
     expect(status).toMatchObject({ readyReplicas: 6, totalReplicas: 6 });
-    expect(new Set(status?.replicas.filter(({ ready }) => ready).map(({ nodeId }) => nodeId))).toEqual(
-      new Set(['node-5', 'node-6']),
-    );
+    expect(
+      new Set(status?.replicas.filter(({ ready }) => ready).map(({ nodeId }) => nodeId)),
+    ).toEqual(new Set(['node-5', 'node-6']));
   });
 
   it('says in an event that a mass loss holds replacement back, once', async () => {
@@ -48,7 +49,9 @@ describe('the life of a node', () => {
       .view()
       .events()
       .filter(({ reason }) => reason === 'ReplacementHeld');
-    expect(held.map(({ message }) => message)).toEqual(['replacement is held back: 5 of 5 nodes fell silent together']);
+    expect(held.map(({ message }) => message)).toEqual([
+      'replacement is held back: 5 of 5 nodes fell silent together',
+    ]);
   });
 
   it('a quarantined node takes replicas again when its time is over', async () => {
@@ -79,14 +82,17 @@ describe('the life of a node', () => {
     const cluster = await clusterOf(4);
     await createWeb(cluster, { replicas: 8, rollout: { minAvailable: 8 } });
     await cluster.advance(1_000);
-    for (const nodeId of ['node-1', 'node-2']) await cluster.until(() => cluster.client.drainNode({ nodeId }));
+    for (const nodeId of ['node-1', 'node-2'])
+      await cluster.until(() => cluster.client.drainNode({ nodeId }));
     let lowest = 8;
     for (let step = 0; step < 300; step += 1) {
       await cluster.advance(10);
       lowest = Math.min(lowest, (await readWeb(cluster)).status?.readyReplicas ?? 0);
     }
     expect(lowest).toBe(8);
-    expect(new Set((await readWeb(cluster)).status?.replicas.map(({ nodeId }) => nodeId))).toEqual(new Set(['node-3', 'node-4']));
+    expect(new Set((await readWeb(cluster)).status?.replicas.map(({ nodeId }) => nodeId))).toEqual(
+      new Set(['node-3', 'node-4']),
+    );
   });
 
   it('what an agent reports after it came back counts before anything is stopped by choice', async () => {
@@ -96,14 +102,17 @@ describe('the life of a node', () => {
     const agent = [...cluster.agents.values()].find(({ nodeId }) => nodeId === 'node-1')!;
     agent.disconnect();
     await cluster.advance(500);
-    for (const [id, report] of agent.replicas) agent.replicas.set(id, { ...report, ready: false, reason: 'hangs' });
+    for (const [id, report] of agent.replicas)
+      agent.replicas.set(id, { ...report, ready: false, reason: 'hangs' });
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
     await cluster.advance(500);
     await cluster.reconnect('node-1');
     await cluster.advance(500);
     const { status } = await readWeb(cluster);
-    expect(status?.replicas.filter(({ phase }) => phase === Phase.RUNNING).map(({ nodeId, ready }) => [nodeId, ready])).toEqual([
-      ['node-2', true],
-    ]);
+    expect(
+      status?.replicas
+        .filter(({ phase }) => phase === Phase.RUNNING)
+        .map(({ nodeId, ready }) => [nodeId, ready]),
+    ).toEqual([['node-2', true]]);
   });
 });

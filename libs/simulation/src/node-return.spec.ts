@@ -20,14 +20,22 @@ async function loseAndReturn(cluster: TestCluster, nodeId: string): Promise<void
 }
 
 describe('the return of a lost node', () => {
-  it.each([0, 1, 20, 90, 500])('emits no second NodeLost when a commit takes %i ms', async (delayMs) => {
-    let commitDelayMs = 0;
-    const cluster = await clusterOf(3, { commitDelayMs: () => commitDelayMs });
-    commitDelayMs = delayMs;
-    for (let count = 0; count < 2; count += 1) await loseAndReturn(cluster, 'node-1');
-    expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned', 'NodeLost', 'NodeReturned']);
-    expect(cluster.state.view().node('node-1')?.value.lost).toBe(false);
-  });
+  it.each([0, 1, 20, 90, 500])(
+    'emits no second NodeLost when a commit takes %i ms',
+    async (delayMs) => {
+      let commitDelayMs = 0;
+      const cluster = await clusterOf(3, { commitDelayMs: () => commitDelayMs });
+      commitDelayMs = delayMs;
+      for (let count = 0; count < 2; count += 1) await loseAndReturn(cluster, 'node-1');
+      expect(lossesAndReturns(cluster, 'node-1')).toEqual([
+        'NodeLost',
+        'NodeReturned',
+        'NodeLost',
+        'NodeReturned',
+      ]);
+      expect(cluster.state.view().node('node-1')?.value.lost).toBe(false);
+    },
+  );
 
   it('emits no second NodeLost when the agent has heartbeats in the place of a session', async () => {
     let commitDelayMs = 0;
@@ -38,7 +46,9 @@ describe('the return of a lost node', () => {
     commitDelayMs = 50;
     const { value: node } = cluster.state.view().node('node-1')!;
     const heartbeat = { hello: node.hello!, inventory: { replicas: [], last: true } };
-    await cluster.until(() => Promise.all([cluster.client.heartbeat(heartbeat), cluster.client.heartbeat(heartbeat)]));
+    await cluster.until(() =>
+      Promise.all([cluster.client.heartbeat(heartbeat), cluster.client.heartbeat(heartbeat)]),
+    );
     expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
     await cluster.advance(500);
     expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);

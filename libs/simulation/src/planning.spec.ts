@@ -7,41 +7,57 @@ const counts = (nodeIds: readonly string[]): Record<string, number> => {
 };
 
 describe('a plan', () => {
-  it.each([1, 3, 5, 8])('of a new workload of %i replicas is what then happens, and changes nothing itself', async (replicas) => {
-    const cluster = await clusterOf(4);
-    const { revision } = cluster.state.view();
-    const plan = await cluster.until(() => cluster.client.planWorkload({ name: 'web', spec: { command: ['serve'], replicas } }));
-    expect(cluster.state.view().revision).toBe(revision);
-    await createWeb(cluster, { replicas });
-    await cluster.advance(500);
-    const { status } = await readWeb(cluster);
-    expect(counts(plan.placements.map(({ nodeId }) => nodeId))).toEqual(
-      counts(status?.replicas.map(({ nodeId }) => nodeId) ?? []),
-    );
-  });
+  it.each([1, 3, 5, 8])(
+    'of a new workload of %i replicas is what then happens, and changes nothing itself',
+    async (replicas) => {
+      const cluster = await clusterOf(4);
+      const { revision } = cluster.state.view();
+      const plan = await cluster.until(() =>
+        cluster.client.planWorkload({ name: 'web', spec: { command: ['serve'], replicas } }),
+      );
+      expect(cluster.state.view().revision).toBe(revision);
+      await createWeb(cluster, { replicas });
+      await cluster.advance(500);
+      const { status } = await readWeb(cluster);
+      expect(counts(plan.placements.map(({ nodeId }) => nodeId))).toEqual(
+        counts(status?.replicas.map(({ nodeId }) => nodeId) ?? []),
+      );
+    },
+  );
 
   it.each([
     { replicas: 3, rollout: {} },
     { replicas: 5, rollout: { minAvailable: 5, maxSurge: 2 } },
     { replicas: 6, rollout: { maxSurge: 0, maxUnavailable: 2 } },
-  ])('of an update of $replicas names the fewest that are ready and the most that live', async ({ replicas, rollout }) => {
-    const cluster = await clusterOf(4);
-    await createWeb(cluster, { replicas, rollout });
-    await cluster.advance(1_000);
-    const spec = { args: ['new'] };
-    const plan = await cluster.until(() => cluster.client.planWorkload({ name: 'web', spec }));
-    let [lowestReady, highestLive] = [replicas, replicas];
-    cluster.state.subscribe(() => {
-      const live = [...cluster.state.view().replicas()].map(({ value }) => value).filter(({ phase }) => phase <= 4);
-      lowestReady = Math.min(lowestReady, live.filter(({ ready, desiredRunning }) => ready && desiredRunning).length);
-      highestLive = Math.max(highestLive, live.length);
-    });
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec }));
-    await cluster.advance(20_000, 50);
-    expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: replicas, updatedReplicas: replicas });
-    expect(lowestReady).toBeGreaterThanOrEqual(plan.lowestReady);
-    expect(highestLive).toBeLessThanOrEqual(plan.highestLive);
-  });
+  ])(
+    'of an update of $replicas names the fewest that are ready and the most that live',
+    async ({ replicas, rollout }) => {
+      const cluster = await clusterOf(4);
+      await createWeb(cluster, { replicas, rollout });
+      await cluster.advance(1_000);
+      const spec = { args: ['new'] };
+      const plan = await cluster.until(() => cluster.client.planWorkload({ name: 'web', spec }));
+      let [lowestReady, highestLive] = [replicas, replicas];
+      cluster.state.subscribe(() => {
+        const live = [...cluster.state.view().replicas()]
+          .map(({ value }) => value)
+          .filter(({ phase }) => phase <= 4);
+        lowestReady = Math.min(
+          lowestReady,
+          live.filter(({ ready, desiredRunning }) => ready && desiredRunning).length,
+        );
+        highestLive = Math.max(highestLive, live.length);
+      });
+      await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec }));
+      await cluster.advance(20_000, 50);
+      expect((await readWeb(cluster)).status).toMatchObject({
+        readyReplicas: replicas,
+        updatedReplicas: replicas,
+      });
+      expect(lowestReady).toBeGreaterThanOrEqual(plan.lowestReady);
+      expect(highestLive).toBeLessThanOrEqual(plan.highestLive);
+    },
+  );
 
   it('of a job that has run to its end has nothing to do', async () => {
     const cluster = await clusterOf(2);

@@ -21,13 +21,23 @@ const plan = (cluster: TestCluster, ...changes: NonNullable<Changes>): Promise<P
 const execute = (cluster: TestCluster, { id }: Pick<Plan, 'id'>, requestId = '') =>
   cluster.until(() => cluster.client.executePlan({ id, requestId }));
 
-const apply = (name: string, spec: object) => ({ change: { case: 'apply' as const, value: { name, spec } } });
-const scale = (name: string, replicas: number) => ({ change: { case: 'scale' as const, value: { name, replicas } } });
-const undo = (name: string, toVersion = 0) => ({ change: { case: 'undo' as const, value: { name, toVersion } } });
+const apply = (name: string, spec: object) => ({
+  change: { case: 'apply' as const, value: { name, spec } },
+});
+const scale = (name: string, replicas: number) => ({
+  change: { case: 'scale' as const, value: { name, replicas } },
+});
+const undo = (name: string, toVersion = 0) => ({
+  change: { case: 'undo' as const, value: { name, toVersion } },
+});
 const restart = (name: string) => ({ change: { case: 'restart' as const, value: { name } } });
-const drain = (nodeId: string, more: object = {}) => ({ change: { case: 'drain' as const, value: { nodeId, ...more } } });
+const drain = (nodeId: string, more: object = {}) => ({
+  change: { case: 'drain' as const, value: { nodeId, ...more } },
+});
 
-const refusalOf = async (call: Promise<unknown>): Promise<{ readonly code: string; readonly message: string }> => {
+const refusalOf = async (
+  call: Promise<unknown>,
+): Promise<{ readonly code: string; readonly message: string }> => {
   try {
     await call;
   } catch (reason) {
@@ -38,10 +48,12 @@ const refusalOf = async (call: Promise<unknown>): Promise<{ readonly code: strin
 };
 
 const only = ({ workloads: [first, ...others] }: Plan): WorkloadPlan => {
-  if (first === undefined || others.length > 0) throw new Error(`the plan is about ${others.length + 1} workloads`);
+  if (first === undefined || others.length > 0)
+    throw new Error(`the plan is about ${others.length + 1} workloads`);
   return first;
 };
-const told = ({ steps }: WorkloadPlan): readonly string[] => steps.map(({ description }) => description);
+const told = ({ steps }: WorkloadPlan): readonly string[] =>
+  steps.map(({ description }) => description);
 const countsOf = (nodeIds: readonly string[]): Record<string, number> => {
   const counts: Record<string, number> = {};
   for (const nodeId of [...nodeIds].sort()) counts[nodeId] = (counts[nodeId] ?? 0) + 1;
@@ -61,17 +73,28 @@ async function withWeb(spec: object = {}): Promise<TestCluster> {
 
 describe('a kept plan', () => {
   it('is executed as it was shown: the spec, the version and the nodes', async () => {
-    const cluster = await withWeb({ replicas: 5, rollout: { ...QUICK, strategy: Strategy.BLUE_GREEN } });
+    const cluster = await withWeb({
+      replicas: 5,
+      rollout: { ...QUICK, strategy: Strategy.BLUE_GREEN },
+    });
     const made = await plan(cluster, apply('web', { args: ['new'] }));
     expect(made.id).toMatch(/^[0-9a-f]{16}$/);
-    expect(only(made)).toMatchObject({ action: Action.UPDATE, newVersion: true, generation: 1n, minAvailable: 4, unplaced: 0 });
+    expect(only(made)).toMatchObject({
+      action: Action.UPDATE,
+      newVersion: true,
+      generation: 1n,
+      minAvailable: 4,
+      unplaced: 0,
+    });
     expect(await readWeb(cluster)).toMatchObject({ generation: 1n });
     const { workloads } = await execute(cluster, made);
     expect(workloads).toMatchObject([{ name: 'web', generation: 2n, spec: { args: ['new'] } }]);
     await cluster.advance(20_000, 50);
     const { status } = await readWeb(cluster);
     expect(status).toMatchObject({ readyReplicas: 5, updatedReplicas: 5, version: 2 });
-    expect(countsOf(status?.replicas.map(({ nodeId }) => nodeId) ?? [])).toEqual(placed(only(made)));
+    expect(countsOf(status?.replicas.map(({ nodeId }) => nodeId) ?? [])).toEqual(
+      placed(only(made)),
+    );
     const kept = await cluster.until(() => cluster.client.getPlan({ id: made.id }));
     expect(kept.executedAt).toBeDefined();
     expect(kept).toEqual({ ...made, executedAt: kept.executedAt });
@@ -85,7 +108,9 @@ describe('a kept plan', () => {
     expect(await readWeb(cluster)).toMatchObject({ generation: 2n });
     expect(await refusalOf(execute(cluster, made, 'r2'))).toEqual({
       code: 'FailedPrecondition',
-      message: expect.stringMatching(new RegExp(`^plan "${made.id}" was executed already, at .*Z; make a new plan$`)),
+      message: expect.stringMatching(
+        new RegExp(`^plan "${made.id}" was executed already, at .*Z; make a new plan$`),
+      ),
     });
   });
 
@@ -97,7 +122,9 @@ describe('a kept plan', () => {
     await cluster.advance(61_000, 1_000);
     expect(await refusalOf(execute(cluster, made))).toMatchObject({
       code: 'NotFound',
-      message: expect.stringMatching(/^plan "[0-9a-f]+" (expired at .*|not found: plans are kept for an hour); make a new plan$/),
+      message: expect.stringMatching(
+        /^plan "[0-9a-f]+" (expired at .*|not found: plans are kept for an hour); make a new plan$/,
+      ),
     });
     await cluster.advance(120_000, 1_000);
     expect([...cluster.state.view().plans()]).toEqual([]);
@@ -105,11 +132,16 @@ describe('a kept plan', () => {
 
   it('shows in the audit log: made, executed as the cause of what it changes, refused', async () => {
     const cluster = await withWeb();
-    const [good, bad] = [await plan(cluster, scale('web', 4)), await plan(cluster, scale('web', 5))];
+    const [good, bad] = [
+      await plan(cluster, scale('web', 4)),
+      await plan(cluster, scale('web', 5)),
+    ];
     await execute(cluster, good, 'r1');
     await refusalOf(execute(cluster, bad));
     const events = cluster.state.view().events();
-    const audited = events.filter(({ reason }) => reason === 'CreatePlan' || reason === 'ExecutePlan');
+    const audited = events.filter(
+      ({ reason }) => reason === 'CreatePlan' || reason === 'ExecutePlan',
+    );
     expect(audited.map(({ reason, audit }) => `${reason} ${audit?.result}`)).toEqual([
       'CreatePlan ok',
       'CreatePlan ok',
@@ -130,10 +162,17 @@ describe('a kept plan', () => {
 });
 
 describe('a plan is refused when what it shows has changed', () => {
-  it.each<{ name: string; meanwhile: (cluster: TestCluster, made: Plan) => Promise<unknown>; says: string }>([
+  it.each<{
+    name: string;
+    meanwhile: (cluster: TestCluster, made: Plan) => Promise<unknown>;
+    says: string;
+  }>([
     {
       name: 'the workload was updated',
-      meanwhile: (cluster) => cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['other'] } })),
+      meanwhile: (cluster) =>
+        cluster.until(() =>
+          cluster.client.updateWorkload({ name: 'web', spec: { args: ['other'] } }),
+        ),
       says: 'default/web: generation 1 was planned, it is 2 now',
     },
     {
@@ -184,8 +223,14 @@ describe('a plan is refused when what it shows has changed', () => {
 
   it('nothing is done of two changes of which one does not hold', async () => {
     const cluster = await withWeb();
-    const made = await plan(cluster, apply('web', { replicas: 4 }), apply('other', { command: ['serve'] }));
-    await cluster.until(() => cluster.client.createWorkload({ name: 'other', spec: { command: ['mine'] } }));
+    const made = await plan(
+      cluster,
+      apply('web', { replicas: 4 }),
+      apply('other', { command: ['serve'] }),
+    );
+    await cluster.until(() =>
+      cluster.client.createWorkload({ name: 'other', spec: { command: ['mine'] } }),
+    );
     expect(await refusalOf(execute(cluster, made))).toMatchObject({ code: 'Aborted' });
     expect((await readWeb(cluster)).spec?.replicas).toBe(3);
   });
@@ -231,10 +276,16 @@ describe('a plan is refused when what it shows has changed', () => {
   it('and not for what is none of its business', async () => {
     const cluster = await withWeb();
     const made = await plan(cluster, apply('web', { args: ['new'] }));
-    await cluster.until(() => cluster.client.createWorkload({ name: 'other', namespace: 'far', spec: { command: ['x'] } }));
-    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-2', setLabels: { a: 'b' } }));
+    await cluster.until(() =>
+      cluster.client.createWorkload({ name: 'other', namespace: 'far', spec: { command: ['x'] } }),
+    );
+    await cluster.until(() =>
+      cluster.client.updateNode({ nodeId: 'node-2', setLabels: { a: 'b' } }),
+    );
     await cluster.advance(3_000);
-    expect((await execute(cluster, made)).workloads).toMatchObject([{ name: 'web', generation: 2n }]);
+    expect((await execute(cluster, made)).workloads).toMatchObject([
+      { name: 'web', generation: 2n },
+    ]);
   });
 });
 
@@ -243,7 +294,11 @@ describe('a plan of several changes', () => {
     const cluster = await withWeb();
     const value = { name: 'web', replicas: 2, requestId: 'r' };
     expect(
-      await refusalOf(plan(cluster, { change: { case: 'scale', value } }, restart('web'), { change: { case: undefined } })),
+      await refusalOf(
+        plan(cluster, { change: { case: 'scale', value } }, restart('web'), {
+          change: { case: undefined },
+        }),
+      ),
     ).toEqual({
       code: 'InvalidArgument',
       message:
@@ -255,11 +310,20 @@ describe('a plan of several changes', () => {
       code: 'NotFound',
       message: 'workload "default/gone" not found',
     });
-    expect(await refusalOf(plan(cluster, drain('gone')))).toMatchObject({ code: 'NotFound', message: 'node "gone" not found' });
-    expect(await refusalOf(plan(cluster, undo('web')))).toMatchObject({ code: 'FailedPrecondition' });
-    expect(await refusalOf(plan(cluster, scale('web', 2), apply('new', {}), apply('bad', {})))).toMatchObject({
+    expect(await refusalOf(plan(cluster, drain('gone')))).toMatchObject({
+      code: 'NotFound',
+      message: 'node "gone" not found',
+    });
+    expect(await refusalOf(plan(cluster, undo('web')))).toMatchObject({
+      code: 'FailedPrecondition',
+    });
+    expect(
+      await refusalOf(plan(cluster, scale('web', 2), apply('new', {}), apply('bad', {}))),
+    ).toMatchObject({
       code: 'InvalidArgument',
-      message: expect.stringMatching(/^changes\[1\]\.apply\.spec\S*: .*; changes\[2\]\.apply\.spec/),
+      message: expect.stringMatching(
+        /^changes\[1\]\.apply\.spec\S*: .*; changes\[2\]\.apply\.spec/,
+      ),
     });
   });
 
@@ -271,33 +335,60 @@ describe('a plan of several changes', () => {
     const made = await plan(cluster, apply('one', half), apply('two', half));
     expect(made.workloads).toMatchObject([
       { name: 'one', unplaced: 0, placements: [{ nodeId: 'node-1' }], warnings: [] },
-      { name: 'two', unplaced: 1, placements: [], warnings: [expect.stringMatching(/^1 replica would find no node: /)] },
+      {
+        name: 'two',
+        unplaced: 1,
+        placements: [],
+        warnings: [expect.stringMatching(/^1 replica would find no node: /)],
+      },
     ]);
     await execute(cluster, made);
     await cluster.advance(2_000);
-    const ready = async (name: string) => (await cluster.until(() => cluster.client.getWorkload({ name }))).status?.readyReplicas;
+    const ready = async (name: string) =>
+      (await cluster.until(() => cluster.client.getWorkload({ name }))).status?.readyReplicas;
     expect([await ready('one'), await ready('two')]).toEqual([1, 0]);
   });
 
   it('creates, scales, restarts and drains in one transaction', async () => {
     const cluster = await withWeb();
     for (const name of ['api', 'job']) {
-      await cluster.until(() => cluster.client.createWorkload({ name, spec: { command: ['serve'], rollout: QUICK } }));
+      await cluster.until(() =>
+        cluster.client.createWorkload({ name, spec: { command: ['serve'], rollout: QUICK } }),
+      );
     }
     await cluster.advance(1_000);
-    const made = await plan(cluster, apply('new', { command: ['serve'] }), scale('api', 2), restart('job'), drain('node-3'));
+    const made = await plan(
+      cluster,
+      apply('new', { command: ['serve'] }),
+      scale('api', 2),
+      restart('job'),
+      drain('node-3'),
+    );
     const commits: string[][] = [];
     const unsubscribe = cluster.state.subscribe((changes) => {
-      commits.push(changes.map(({ kind }) => kind).filter((kind) => kind === 'workload' || kind === 'node'));
+      commits.push(
+        changes.map(({ kind }) => kind).filter((kind) => kind === 'workload' || kind === 'node'),
+      );
     });
     const done = await execute(cluster, made);
     unsubscribe();
-    expect(commits.find((kinds) => kinds.length > 0)?.sort()).toEqual(['node', 'workload', 'workload', 'workload']);
+    expect(commits.find((kinds) => kinds.length > 0)?.sort()).toEqual([
+      'node',
+      'workload',
+      'workload',
+      'workload',
+    ]);
     expect(commits.flat().filter((kind) => kind === 'workload')).toHaveLength(3);
-    expect(done.workloads.map(({ name, generation }) => `${name} ${generation}`)).toEqual(['new 1', 'api 2', 'job 2']);
+    expect(done.workloads.map(({ name, generation }) => `${name} ${generation}`)).toEqual([
+      'new 1',
+      'api 2',
+      'job 2',
+    ]);
     expect(done.nodes).toMatchObject([{ id: 'node-3', draining: true, cordoned: true }]);
     await cluster.advance(20_000, 50);
-    expect([...cluster.state.view().replicasOn('node-3')].filter(({ value }) => value.phase <= 4)).toEqual([]);
+    expect(
+      [...cluster.state.view().replicasOn('node-3')].filter(({ value }) => value.phase <= 4),
+    ).toEqual([]);
   });
 });
 
@@ -305,7 +396,13 @@ describe('the plan of', () => {
   it('a drain shows where the replicas of each workload go, and the fewest that stay ready', async () => {
     const cluster = await withWeb({ replicas: 4 });
     const made = await plan(cluster, drain('node-1'));
-    expect(only(made)).toMatchObject({ action: Action.MOVE, changes: [], lowestReady: 3, minAvailable: 3, warnings: [] });
+    expect(only(made)).toMatchObject({
+      action: Action.MOVE,
+      changes: [],
+      lowestReady: 3,
+      minAvailable: 3,
+      warnings: [],
+    });
     expect(told(only(made))).toEqual(['create 1 of version 1', 'stop 1 of version 1']);
     await execute(cluster, made);
     await cluster.advance(10_000, 50);
@@ -326,16 +423,22 @@ describe('the plan of', () => {
     await cluster.advance(1_000);
     const stuck = only(await plan(cluster, drain('node-1')));
     expect(stuck.warnings).toEqual([
-      expect.stringMatching(/^the drain of node-1 would not finish: 3 replicas would find no node: draining: 1 of 1 nodes$/),
+      expect.stringMatching(
+        /^the drain of node-1 would not finish: 3 replicas would find no node: draining: 1 of 1 nodes$/,
+      ),
     ]);
     const forced = only(await plan(cluster, drain('node-1', { force: true })));
     expect(forced.lowestReady).toBe(0);
-    expect(forced.warnings[0]).toBe('the drain is forced: as few as 0 would be ready, and min_available is 2');
+    expect(forced.warnings[0]).toBe(
+      'the drain is forced: as few as 0 would be ready, and min_available is 2',
+    );
   });
 
   it('an undo and a restart say what they are', async () => {
     const cluster = await withWeb({ replicas: 1 });
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }),
+    );
     await cluster.advance(10_000, 50);
     const back = only(await plan(cluster, undo('web')));
     expect(back.changes).toMatchObject([{ path: 'args', before: '["two"]', after: '' }]);
@@ -344,19 +447,38 @@ describe('the plan of', () => {
     expect(only(again).changes).toMatchObject([{ path: 'restarted_at', before: '' }]);
     await cluster.advance(5_000);
     await execute(cluster, again);
-    expect((await readWeb(cluster)).status?.versions.map(({ cause }) => cause)).toEqual(['', '', 'restart']);
+    expect((await readWeb(cluster)).status?.versions.map(({ cause }) => cause)).toEqual([
+      '',
+      '',
+      'restart',
+    ]);
   });
 
   it('RECREATE warns that a floor cannot be kept', async () => {
-    const cluster = await withWeb({ replicas: 2, rollout: { ...QUICK, strategy: Strategy.RECREATE, minAvailable: 2 } });
+    const cluster = await withWeb({
+      replicas: 2,
+      rollout: { ...QUICK, strategy: Strategy.RECREATE, minAvailable: 2 },
+    });
     const made = only(await plan(cluster, apply('web', { args: ['new'] })));
-    expect(made.warnings).toEqual(['min_available 2 cannot be kept: RECREATE stops all replicas first']);
+    expect(made.warnings).toEqual([
+      'min_available 2 cannot be kept: RECREATE stops all replicas first',
+    ]);
     expect(made.lowestReady).toBe(0);
-    expect(told(made)).toEqual(['stop 1 of version 1', 'stop 1 of version 1', 'create 1 of version 2', 'create 1 of version 2']);
+    expect(told(made)).toEqual([
+      'stop 1 of version 1',
+      'stop 1 of version 1',
+      'create 1 of version 2',
+      'create 1 of version 2',
+    ]);
   });
 
   it('blue/green waits for the promotion, switches, and keeps the former version for its time', async () => {
-    const rollout = { ...QUICK, strategy: Strategy.BLUE_GREEN, promotion: Promotion.MANUAL, pauseDuration: { seconds: 600n } };
+    const rollout = {
+      ...QUICK,
+      strategy: Strategy.BLUE_GREEN,
+      promotion: Promotion.MANUAL,
+      pauseDuration: { seconds: 600n },
+    };
     const cluster = await withWeb({ replicas: 2, rollout });
     const made = only(await plan(cluster, apply('web', { args: ['new'] })));
     expect(told(made)).toEqual([
@@ -386,7 +508,9 @@ describe('the plan of', () => {
   it('a canary that waits already is the same plan, however long it has waited', async () => {
     const steps = [{ replicas: 1, wait: { seconds: 600n } }];
     const cluster = await withWeb({ replicas: 3, rollout: { ...QUICK, steps } });
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }),
+    );
     await cluster.advance(10_000, 50);
     const made = await plan(cluster, scale('web', 4));
     expect(told(only(made)).filter((step) => step.startsWith('wait'))).toEqual(['wait 10m']);
@@ -396,8 +520,13 @@ describe('the plan of', () => {
 
   it('a GLOBAL workload names the node of each of its replicas', async () => {
     const cluster = await clusterOf(3);
-    const made = await plan(cluster, apply('web', { command: ['serve'], mode: Mode.GLOBAL, rollout: QUICK }));
-    expect(told(only(made))).toEqual(['node-1', 'node-2', 'node-3'].map((nodeId) => `create 1 of version 1 on ${nodeId}`));
+    const made = await plan(
+      cluster,
+      apply('web', { command: ['serve'], mode: Mode.GLOBAL, rollout: QUICK }),
+    );
+    expect(told(only(made))).toEqual(
+      ['node-1', 'node-2', 'node-3'].map((nodeId) => `create 1 of version 1 on ${nodeId}`),
+    );
     expect(placed(only(made))).toEqual({ 'node-1': 1, 'node-2': 1, 'node-3': 1 });
     await execute(cluster, made);
     await cluster.advance(2_000);
@@ -411,11 +540,17 @@ describe('the plan of', () => {
     const cluster = await clusterOf(0);
     await cluster.addNode('node-1', { capacity: { cpuMillis: 1_000, memoryBytes: 8n << 30n } });
     const resources = { requests: { cpuMillis: 300 } };
-    await createWeb(cluster, { replicas: 2, resources, rollout: { ...QUICK, strategy: Strategy.BLUE_GREEN } });
+    await createWeb(cluster, {
+      replicas: 2,
+      resources,
+      rollout: { ...QUICK, strategy: Strategy.BLUE_GREEN },
+    });
     await cluster.advance(1_000);
     const made = only(await plan(cluster, apply('web', { args: ['new'] })));
     expect(made).toMatchObject({ unplaced: 2, placements: [], lowestReady: 2 });
-    expect(made.warnings[0]).toMatch(/the new set of 2 replicas is placed as a whole, and 1 of them finds no node/);
+    expect(made.warnings[0]).toMatch(
+      /the new set of 2 replicas is placed as a whole, and 1 of them finds no node/,
+    );
     expect(told(made)).toEqual(['create 1 of version 2', 'create 1 of version 2']);
   });
 
@@ -430,12 +565,22 @@ describe('the plan of', () => {
     expect(hangs).toMatchObject({ unplaced: 1, lowestReady: 2 });
     const inPlace = { ...QUICK, minAvailable: 1, maxSurge: 0, maxUnavailable: 1 };
     const goes = only(await plan(cluster, apply('web', { args: ['new'], rollout: inPlace })));
-    expect(goes).toMatchObject({ unplaced: 0, warnings: [], lowestReady: 1, highestLive: 2, totalPlacements: 2 });
+    expect(goes).toMatchObject({
+      unplaced: 0,
+      warnings: [],
+      lowestReady: 1,
+      highestLive: 2,
+      totalPlacements: 2,
+    });
   });
 
   it('a large change shows its beginning, and holds all of it', async () => {
     const cluster = await clusterOf(4);
-    await createWeb(cluster, { replicas: 150, resources: { requests: { cpuMillis: 1 } }, rollout: QUICK });
+    await createWeb(cluster, {
+      replicas: 150,
+      resources: { requests: { cpuMillis: 1 } },
+      rollout: QUICK,
+    });
     await cluster.advance(3_000, 50);
     const made = await plan(cluster, apply('web', { args: ['new'] }));
     expect(only(made)).toMatchObject({ totalSteps: 300, totalPlacements: 150 });
@@ -449,54 +594,73 @@ describe('the plan of', () => {
   it('a change in the middle of a rollout names the one it takes the place of', async () => {
     const cluster = await withWeb({ replicas: 3 });
     for (const agent of cluster.agents.values()) agent.onStart = 'unready';
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }),
+    );
     await cluster.advance(1_000);
     const made = only(await plan(cluster, apply('web', { args: ['three'] })));
-    expect(made.warnings).toEqual(['the rollout of version 2 is not done; version 3 takes its place']);
+    expect(made.warnings).toEqual([
+      'the rollout of version 2 is not done; version 3 takes its place',
+    ]);
   });
 });
 
 describe('what is executed', () => {
-  it.each(Array.from({ length: 12 }, (_, seed) => seed + 1))('begins with the steps that were planned, seed %i', async (seed) => {
-    const random = createSeededRandom(seed);
-    const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(random.next() * items.length)] as Item;
-    const cluster = await clusterOf(pick([2, 3, 5]));
-    const replicas = pick([1, 2, 3, 5]);
-    const strategy = pick([Strategy.ROLLING_UPDATE, Strategy.RECREATE, Strategy.BLUE_GREEN]);
-    const surge = strategy === Strategy.ROLLING_UPDATE ? { maxSurge: pick([1, 2]), minAvailable: pick([0, 1, replicas]) } : {};
-    await createWeb(cluster, { replicas, rollout: { ...QUICK, strategy, ...surge } });
-    await cluster.advance(1_000);
-    const change = pick([
-      () => apply('web', { args: ['new'] }),
-      () => scale('web', pick([0, 1, 4, 6])),
-      () => restart('web'),
-      () => drain('node-1'),
-      () => apply('web', { args: ['new'], replicas: pick([1, 4]) }),
-    ])();
-    const made = await plan(cluster, change);
-    const first = movesOf(cluster);
-    const seen = extremesOf(cluster);
-    await execute(cluster, made);
-    await cluster.advance(1_000);
-    const [moves] = made.workloads;
-    const { created, stopped, ids } = first();
-    const verbs = moves === undefined ? [] : told(moves).map((step) => step.split(' ')[0]);
-    expect(verbs.length === 0).toBe(created + stopped === 0);
-    const begun = verbs.slice(0, created + stopped);
-    expect({ created, stopped }).toEqual({
-      created: begun.filter((verb) => verb === 'create').length,
-      stopped: begun.filter((verb) => verb === 'stop').length,
-    });
-    await cluster.advance(30_000, 50);
-    if (moves === undefined) return;
-    // Where those go that are made later depends on which stops are confirmed by then.
-    const where = [...cluster.state.view().replicas()].map(({ value }) => value).filter(({ id }) => ids.includes(id));
-    const expected = moves.placements.slice(0, created - Math.min(created, moves.unplaced)).map(({ nodeId }) => nodeId);
-    if (where.length === created)
-      expect(countsOf(where.map(({ nodeId }) => nodeId).filter((id) => id !== ''))).toEqual(countsOf(expected));
-    expect(seen().lowestReady).toBeGreaterThanOrEqual(Math.min(moves.lowestReady, moves.minAvailable, seen().first));
-    expect(seen().highestLive).toBeLessThanOrEqual(moves.highestLive);
-  });
+  it.each(Array.from({ length: 12 }, (_, seed) => seed + 1))(
+    'begins with the steps that were planned, seed %i',
+    async (seed) => {
+      const random = createSeededRandom(seed);
+      const pick = <Item>(items: readonly Item[]): Item =>
+        items[Math.floor(random.next() * items.length)] as Item;
+      const cluster = await clusterOf(pick([2, 3, 5]));
+      const replicas = pick([1, 2, 3, 5]);
+      const strategy = pick([Strategy.ROLLING_UPDATE, Strategy.RECREATE, Strategy.BLUE_GREEN]);
+      const surge =
+        strategy === Strategy.ROLLING_UPDATE
+          ? { maxSurge: pick([1, 2]), minAvailable: pick([0, 1, replicas]) }
+          : {};
+      await createWeb(cluster, { replicas, rollout: { ...QUICK, strategy, ...surge } });
+      await cluster.advance(1_000);
+      const change = pick([
+        () => apply('web', { args: ['new'] }),
+        () => scale('web', pick([0, 1, 4, 6])),
+        () => restart('web'),
+        () => drain('node-1'),
+        () => apply('web', { args: ['new'], replicas: pick([1, 4]) }),
+      ])();
+      const made = await plan(cluster, change);
+      const first = movesOf(cluster);
+      const seen = extremesOf(cluster);
+      await execute(cluster, made);
+      await cluster.advance(1_000);
+      const [moves] = made.workloads;
+      const { created, stopped, ids } = first();
+      const verbs = moves === undefined ? [] : told(moves).map((step) => step.split(' ')[0]);
+      expect(verbs.length === 0).toBe(created + stopped === 0);
+      const begun = verbs.slice(0, created + stopped);
+      expect({ created, stopped }).toEqual({
+        created: begun.filter((verb) => verb === 'create').length,
+        stopped: begun.filter((verb) => verb === 'stop').length,
+      });
+      await cluster.advance(30_000, 50);
+      if (moves === undefined) return;
+      // Where those go that are made later depends on which stops are confirmed by then.
+      const where = [...cluster.state.view().replicas()]
+        .map(({ value }) => value)
+        .filter(({ id }) => ids.includes(id));
+      const expected = moves.placements
+        .slice(0, created - Math.min(created, moves.unplaced))
+        .map(({ nodeId }) => nodeId);
+      if (where.length === created)
+        expect(countsOf(where.map(({ nodeId }) => nodeId).filter((id) => id !== ''))).toEqual(
+          countsOf(expected),
+        );
+      expect(seen().lowestReady).toBeGreaterThanOrEqual(
+        Math.min(moves.lowestReady, moves.minAvailable, seen().first),
+      );
+      expect(seen().highestLive).toBeLessThanOrEqual(moves.highestLive);
+    },
+  );
 });
 
 /** How many replicas the first commit that does either creates and stops, and which it creates. */
@@ -506,7 +670,9 @@ function movesOf(
   let first = { created: 0, stopped: 0, ids: [] as readonly string[] };
   cluster.state.subscribe((changes) => {
     const replicas = changes.filter(({ kind }) => kind === 'replica');
-    const ids = replicas.filter(({ before }) => before === undefined).map(({ after }) => (after as ReplicaRecord).id);
+    const ids = replicas
+      .filter(({ before }) => before === undefined)
+      .map(({ after }) => (after as ReplicaRecord).id);
     const stopped = replicas.filter(({ before, after }) => wanted(before) && !wanted(after)).length;
     if (first.created + first.stopped === 0) first = { created: ids.length, stopped, ids };
   });
@@ -519,7 +685,10 @@ function extremesOf(
 ): () => { readonly first: number; readonly lowestReady: number; readonly highestLive: number } {
   const now = () => {
     const live = [...cluster.state.view().replicas()].map(({ value }) => value).filter(isLive);
-    return { ready: live.filter(({ ready, desiredRunning }) => ready && desiredRunning).length, live: live.length };
+    return {
+      ready: live.filter(({ ready, desiredRunning }) => ready && desiredRunning).length,
+      live: live.length,
+    };
   };
   const { ready: first, live } = now();
   let [lowestReady, highestLive] = [first, live];

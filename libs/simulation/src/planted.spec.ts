@@ -10,7 +10,10 @@ jest.setTimeout(120_000);
 /** Worlds are tried until one finds the fault. */
 const MOST_SEEDS = 12;
 
-/** Faults that are planted, each with the checker that has to find it; those that have hurt others are in `museum/`. */
+/**
+ * Faults that are planted, each with the checker that has to find it; those that have hurt others
+ * are in `museum/`.
+ */
 const PLANTED: readonly {
   readonly name: string;
   readonly planted: Planted;
@@ -20,7 +23,9 @@ const PLANTED: readonly {
 }[] = [
   {
     name: 'a runtime that does not tell a new agent what runs',
-    planted: { runtime: (runtime) => ({ ...runtime, list: async () => (await runtime.list()).slice(0, 0) }) },
+    planted: {
+      runtime: (runtime) => ({ ...runtime, list: async () => (await runtime.list()).slice(0, 0) }),
+    },
     weights: { killAgent: 1 },
     found: /^6: .* (runs twice|still runs on)/,
   },
@@ -40,13 +45,19 @@ const PLANTED: readonly {
   },
   {
     name: 'an agent whose restarts are never due',
-    planted: { agentClock: (clock) => withTimers(clock, (delayMs) => (delayMs >= 99 && delayMs < 890 ? 1e9 : delayMs)) },
+    planted: {
+      agentClock: (clock) =>
+        withTimers(clock, (delayMs) => (delayMs >= 99 && delayMs < 890 ? 1e9 : delayMs)),
+    },
     weights: { containerCrashes: 1 },
     found: /^14: .* was not restarted/,
   },
   {
     name: 'pings that are answered and not heard',
-    planted: { connection: (connection) => Object.assign(Object.create(connection), { ping: () => Promise.resolve() }) },
+    planted: {
+      connection: (connection) =>
+        Object.assign(Object.create(connection), { ping: () => Promise.resolve() }),
+    },
     weights: {},
     turmoilMs: 16_000,
     found: /^17: /,
@@ -61,7 +72,14 @@ const PLANTED: readonly {
 
 describe('a planted fault is found', () => {
   it.each(PLANTED)('$name', async ({ planted, weights, found, turmoilMs = 9_000 }) => {
-    const plan = { nodes: 4, users: 2, turmoilMs, pauseMs: [200, 900] as const, weights, drift: false };
+    const plan = {
+      nodes: 4,
+      users: 2,
+      turmoilMs,
+      pauseMs: [200, 900] as const,
+      weights,
+      drift: false,
+    };
     for (let seed = 1; seed <= MOST_SEEDS; seed += 1) {
       const { violations } = await runSeed(seed, { planted, plan });
       if (violations.some((violation) => found.test(violation))) return;
@@ -72,7 +90,10 @@ describe('a planted fault is found', () => {
 
   it('and a world without one is in order', async () => {
     const { violations, convergedMs } = await runSeed(1, { plan: { nodes: 4, weights: {} } });
-    expect({ violations, converged: convergedMs !== undefined }).toEqual({ violations: [], converged: true });
+    expect({ violations, converged: convergedMs !== undefined }).toEqual({
+      violations: [],
+      converged: true,
+    });
   });
 });
 

@@ -10,10 +10,15 @@ import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
 const NODES = 5;
 const WORKLOADS = ['one', 'two', 'three'];
-/** Those that share a host port, if there is one: all their replicas together, and one more, fit on the nodes. */
+/**
+ * Those that share a host port, if there is one: all their replicas together, and one more, fit on
+ * the nodes.
+ */
 const WITH_HOST_PORT = ['two', 'three'];
 const MOST_WITH_HOST_PORT = 2;
-/** Losses of one node: one more would quarantine it for longer than a world may take to converge. */
+/**
+ * Losses of one node: one more would quarantine it for longer than a world may take to converge.
+ */
 const MAX_LOSSES = 2;
 /** Longer than a lease: whoever stays away so long is lost. */
 const ABSENCE_MS = 4_000;
@@ -23,11 +28,17 @@ const FAULTS: readonly Code[] = [Code.Internal, Code.Unknown, Code.Aborted, Code
 
 /** Settings of a {@link RandomWorld}. */
 export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLimit'> {
-  /** Two of the workloads take the same port of their nodes, and the nodes run containers too. Default false. */
+  /**
+   * Two of the workloads take the same port of their nodes, and the nodes run containers too.
+   * Default false.
+   */
   readonly hostPorts?: boolean;
 }
 
-/** A cluster in which users, agents and coordinators do random things. The same seed does the same again. */
+/**
+ * A cluster in which users, agents and coordinators do random things. The same seed does the same
+ * again.
+ */
 export class RandomWorld {
   /** What the checkers found, and what happened before, newest last. */
   readonly violations: string[] = [];
@@ -45,8 +56,12 @@ export class RandomWorld {
     private readonly hasHostPorts: boolean,
   ) {
     this.random = createSeededRandom(seed);
-    this.checkers = store === 'slow' ? COMMIT_CHECKERS.filter((check) => check !== onlyTheLostAreGivenUp) : COMMIT_CHECKERS;
-    for (const agent of cluster.agents.values()) agent.onStart = () => this.pick(['ready', 'ready', 'ready', 'unready', 'fails']);
+    this.checkers =
+      store === 'slow'
+        ? COMMIT_CHECKERS.filter((check) => check !== onlyTheLostAreGivenUp)
+        : COMMIT_CHECKERS;
+    for (const agent of cluster.agents.values())
+      agent.onStart = () => this.pick(['ready', 'ready', 'ready', 'unready', 'fails']);
     this.watch();
   }
 
@@ -59,7 +74,11 @@ export class RandomWorld {
     const delays = createSeededRandom(seed);
     let started = false;
     const commitDelayMs = (): number => (started ? Math.floor(delays.next() * 20) : 0);
-    const cluster = await TestCluster.start({ ...options, seed, ...(store === 'slow' ? { commitDelayMs } : {}) });
+    const cluster = await TestCluster.start({
+      ...options,
+      seed,
+      ...(store === 'slow' ? { commitDelayMs } : {}),
+    });
     for (let number = 1; number <= NODES; number += 1) {
       await cluster.addNode(`node-${number}`, {
         zone: `zone-${number % 3}`,
@@ -79,22 +98,28 @@ export class RandomWorld {
       await act();
     } catch (reason) {
       // Users may ask for what is not possible; a fault of the coordinator is one of ours.
-      if (FAULTS.includes(ConnectError.from(reason).code)) this.violations.push(`${name}: ${String(reason)}`);
+      if (FAULTS.includes(ConnectError.from(reason).code))
+        this.violations.push(`${name}: ${String(reason)}`);
     }
     await this.pass(this.pick([10, 50, 200, 600]));
     this.violations.push(...wrongBookings(this.cluster));
   }
 
-  /** Ends all faults and waits until everything is as it should be. @returns What is not, after `withinMs`. */
+  /**
+   * Ends all faults and waits until everything is as it should be. @returns What is not, after
+   * `withinMs`.
+   */
   async healAndSettle(withinMs: number): Promise<readonly string[]> {
     this.story.push(`${this.cluster.clock.now()} ms: everything heals`);
     const { cluster } = this;
     for (const agent of cluster.agents.values()) this.comeBack(agent);
-    for (const nodeId of cluster.agents.keys()) await cluster.until(() => cluster.client.uncordonNode({ nodeId }));
+    for (const nodeId of cluster.agents.keys())
+      await cluster.until(() => cluster.client.uncordonNode({ nodeId }));
     for (let passed = 0; passed < withinMs; passed += 1_000) {
       for (const agent of cluster.agents.values()) {
         Object.assign(agent, { onStart: 'ready', obeysStops: true });
-        for (const { replicaId, phase } of agent.replicas.values()) this.mend(agent, replicaId, phase);
+        for (const { replicaId, phase } of agent.replicas.values())
+          this.mend(agent, replicaId, phase);
       }
       await this.resumeRollouts();
       await this.pass(1_000);
@@ -111,7 +136,8 @@ export class RandomWorld {
       const { name, uid } = workload;
       const control = view.control(uid)?.value;
       if (control === undefined || remedyOf(control, workload) !== 'resume') continue;
-      await cluster.until(() => cluster.client.resumeRollout({ name })).catch(() => undefined); // it may have gone on by itself
+      // it may have gone on by itself
+      await cluster.until(() => cluster.client.resumeRollout({ name })).catch(() => undefined);
     }
   }
 
@@ -131,14 +157,42 @@ export class RandomWorld {
     const name = this.pick(WORKLOADS);
     const nodeId = this.pick([...cluster.agents.keys()]);
     const takesPort = this.hasHostPorts && WITH_HOST_PORT.includes(name);
-    const replicas = Math.min(this.pick([0, 1, 2, 4, 7]), takesPort ? MOST_WITH_HOST_PORT : Number.POSITIVE_INFINITY);
-    const rollout = this.pick([{}, { minAvailable: replicas }, { maxUnavailable: 2 }, { maxSurge: 3 }]);
-    const port = takesPort ? { image: 'serve:1', ports: [{ containerPort: 80, hostPort: 8080 }] } : {};
-    const spec = { command: ['serve'], replicas, rollout, resources: { requests: { cpuMillis: 100 } }, ...port };
+    const replicas = Math.min(
+      this.pick([0, 1, 2, 4, 7]),
+      takesPort ? MOST_WITH_HOST_PORT : Number.POSITIVE_INFINITY,
+    );
+    const rollout = this.pick([
+      {},
+      { minAvailable: replicas },
+      { maxUnavailable: 2 },
+      { maxSurge: 3 },
+    ]);
+    const port = takesPort
+      ? { image: 'serve:1', ports: [{ containerPort: 80, hostPort: 8080 }] }
+      : {};
+    const spec = {
+      command: ['serve'],
+      replicas,
+      rollout,
+      resources: { requests: { cpuMillis: 100 } },
+      ...port,
+    };
     return [
-      [`create ${name} with ${replicas}`, () => cluster.until(() => client.createWorkload({ name, spec }))],
-      [`scale ${name} to ${replicas}`, () => cluster.until(() => client.scaleWorkload({ name, replicas }))],
-      [`update ${name}`, () => cluster.until(() => client.updateWorkload({ name, spec: { args: [String((this.tried += 1))] } }))],
+      [
+        `create ${name} with ${replicas}`,
+        () => cluster.until(() => client.createWorkload({ name, spec })),
+      ],
+      [
+        `scale ${name} to ${replicas}`,
+        () => cluster.until(() => client.scaleWorkload({ name, replicas })),
+      ],
+      [
+        `update ${name}`,
+        () =>
+          cluster.until(() =>
+            client.updateWorkload({ name, spec: { args: [String((this.tried += 1))] } }),
+          ),
+      ],
       [`delete ${name}`, () => cluster.until(() => client.deleteWorkload({ name }))],
       [`drain ${nodeId}`, () => cluster.until(() => client.drainNode({ nodeId }))],
       [`cordon ${nodeId}`, () => cluster.until(() => client.cordonNode({ nodeId }))],
@@ -154,8 +208,14 @@ export class RandomWorld {
       ...(report === undefined
         ? []
         : ([
-            [`${report.replicaId} is as well as can be`, () => this.mend(agent, report.replicaId, report.phase)],
-            [`${report.replicaId} crashes`, () => this.crash(agent, report.replicaId, report.phase)],
+            [
+              `${report.replicaId} is as well as can be`,
+              () => this.mend(agent, report.replicaId, report.phase),
+            ],
+            [
+              `${report.replicaId} crashes`,
+              () => this.crash(agent, report.replicaId, report.phase),
+            ],
           ] as const)),
       [`${nodeId} stops slowly`, () => void (agent.obeysStops = false)],
       [`${nodeId} stops at once`, () => void (agent.obeysStops = true)],
@@ -177,7 +237,9 @@ export class RandomWorld {
     const forGood = this.random.next() < 0.3;
     agent.change(
       replicaId,
-      forGood ? { phase: Phase.FAILED, ready: false, reason: 'exit code 1' } : { ready: false, reason: 'restarted' },
+      forGood
+        ? { phase: Phase.FAILED, ready: false, reason: 'exit code 1' }
+        : { ready: false, reason: 'restarted' },
     );
   }
 
@@ -207,7 +269,8 @@ export class RandomWorld {
   private async pass(durationMs: number): Promise<void> {
     for (let passed = 0; passed < durationMs; passed += STEP_MS) {
       for (const agent of this.cluster.agents.values()) {
-        if (!agent.isConnected && !this.away.has(agent.nodeId)) await this.cluster.reconnect(agent.nodeId);
+        if (!agent.isConnected && !this.away.has(agent.nodeId))
+          await this.cluster.reconnect(agent.nodeId);
       }
       await this.cluster.advance(Math.min(STEP_MS, durationMs - passed), STEP_MS);
     }
@@ -215,12 +278,15 @@ export class RandomWorld {
 
   private watch(): void {
     const { state, controllers } = this.cluster;
-    // What is soft may change while a slow commit is under way; then only what records say is judged.
-    const isAlive = (nodeId: string): boolean => this.store === 'slow' || controllers.nodes.status(nodeId).alive;
+    // What is soft may change while a slow commit is under way; then only what records say is
+    // judged.
+    const isAlive = (nodeId: string): boolean =>
+      this.store === 'slow' || controllers.nodes.status(nodeId).alive;
     state.subscribe((changes) => {
       const view = state.view();
       const nodes = [...view.nodes()].map(({ value }) => value);
-      const idsOf = (of: readonly (typeof nodes)[number][]): ReadonlySet<string> => new Set(of.map(({ id }) => id));
+      const idsOf = (of: readonly (typeof nodes)[number][]): ReadonlySet<string> =>
+        new Set(of.map(({ id }) => id));
       const evidence = {
         alive: idsOf(nodes.filter(({ id }) => isAlive(id))),
         draining: idsOf(nodes.filter(({ draining }) => draining)),
@@ -243,7 +309,9 @@ function unconverged(cluster: TestCluster): readonly string[] {
     const { name } = workload;
     if (workload.deletionRequestedAt !== undefined) return [`${name} is not deleted yet`];
     const { live, wanted, canonical, limits } = factsOf(view, workload);
-    const good = live.filter((replica) => replica.ready && replica.desiredRunning && canonical(replica.version) === wanted);
+    const good = live.filter(
+      (replica) => replica.ready && replica.desiredRunning && canonical(replica.version) === wanted,
+    );
     const { want } = limits;
     return good.length === want && live.length === want
       ? []
@@ -254,6 +322,8 @@ function unconverged(cluster: TestCluster): readonly string[] {
     const extra = [...replicas.keys()].filter((id) => !held.has(id));
     return extra.map((id) => `${nodeId} still has ${id}, of which no record speaks`);
   });
-  const tombstones = [...view.replicas()].flatMap(({ value }) => (value.lost ? [`${value.id} is still a tombstone`] : []));
+  const tombstones = [...view.replicas()].flatMap(({ value }) =>
+    value.lost ? [`${value.id} is still a tombstone`] : [],
+  );
   return [...workloads, ...agents, ...tombstones];
 }

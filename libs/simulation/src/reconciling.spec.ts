@@ -8,7 +8,10 @@ describe('reconciling', () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster);
     await cluster.until(() =>
-      cluster.client.createWorkload({ name: 'stuck', spec: { command: ['x'], placement: { zones: ['nowhere'] } } }),
+      cluster.client.createWorkload({
+        name: 'stuck',
+        spec: { command: ['x'], placement: { zones: ['nowhere'] } },
+      }),
     );
     await cluster.advance(5_000);
     const { revision } = cluster.state.view();
@@ -40,7 +43,9 @@ describe('reconciling', () => {
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(40_000, 50);
     for (const agent of cluster.agents.values()) agent.onStart = 'ready';
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['fixed'] } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { args: ['fixed'] } }),
+    );
     await cluster.advance(1_000);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(1);
   });
@@ -56,8 +61,15 @@ describe('reconciling', () => {
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
     await cluster.advance(5_000);
     const { status } = await readWeb(cluster);
-    expect(status).toMatchObject({ version: 4, readyReplicas: 4, updatedReplicas: 4, totalReplicas: 4 });
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['five'] } }));
+    expect(status).toMatchObject({
+      version: 4,
+      readyReplicas: 4,
+      updatedReplicas: 4,
+      totalReplicas: 4,
+    });
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { args: ['five'] } }),
+    );
     await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(5_000);
     await expect(readWeb(cluster)).rejects.toThrow('not found');
@@ -87,7 +99,12 @@ describe('reconciling', () => {
 describe('requests with an id', () => {
   it('made twice at once create one workload and get one answer', async () => {
     const cluster = await clusterOf(1);
-    const call = () => cluster.client.createWorkload({ name: 'web', requestId: 'r-1', spec: { command: ['serve'] } });
+    const call = () =>
+      cluster.client.createWorkload({
+        name: 'web',
+        requestId: 'r-1',
+        spec: { command: ['serve'] },
+      });
     const [first, second] = await cluster.until(() => Promise.all([call(), call()]));
     expect(second.uid).toBe(first.uid);
     await cluster.advance(500);
@@ -109,7 +126,8 @@ describe('requests with an id', () => {
   it('of a deletion are answered after the workload is gone', async () => {
     const cluster = await clusterOf(1);
     const { uid } = await createWeb(cluster);
-    const remove = () => cluster.until(() => cluster.client.deleteWorkload({ name: 'web', requestId: 'r-1' }));
+    const remove = () =>
+      cluster.until(() => cluster.client.deleteWorkload({ name: 'web', requestId: 'r-1' }));
     await remove();
     await cluster.advance(5_000);
     await expect(readWeb(cluster)).rejects.toThrow('not found');
@@ -119,10 +137,17 @@ describe('requests with an id', () => {
   it('are carried out one after the other, in the order of the calls', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster);
-    const calls = [1, 2, 3, 4, 5, 6].map((replicas) => () => cluster.client.scaleWorkload({ name: 'web', replicas }));
+    const calls = [1, 2, 3, 4, 5, 6].map(
+      (replicas) => () => cluster.client.scaleWorkload({ name: 'web', replicas }),
+    );
     const outcomes = await cluster.until(() => Promise.allSettled(calls.map((call) => call())));
-    const refused = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [errorKindOf(outcome.reason)] : []));
+    const refused = outcomes.flatMap((outcome) =>
+      outcome.status === 'rejected' ? [errorKindOf(outcome.reason)] : [],
+    );
     expect(refused).toEqual([]);
-    expect(await readWeb(cluster)).toMatchObject({ generation: BigInt(1 + calls.length), spec: { replicas: 6 } });
+    expect(await readWeb(cluster)).toMatchObject({
+      generation: BigInt(1 + calls.length),
+      spec: { replicas: 6 },
+    });
   });
 });

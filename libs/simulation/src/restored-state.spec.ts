@@ -1,17 +1,33 @@
 import { Code } from '@connectrpc/connect';
-import { Event_Category as Category, Event_Severity as Severity, ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { MemoryStorage, createEngineStore, exportSnapshot, importSnapshot, type StateStore } from '@cloudless/state-store';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
+import {
+  MemoryStorage,
+  createEngineStore,
+  exportSnapshot,
+  importSnapshot,
+  type StateStore,
+} from '@cloudless/state-store';
 import { clusterOf, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
 /** As a backup that is put back: all that the store has now, and no memory of what comes after. */
 async function copyOf(cluster: TestCluster): Promise<StateStore> {
   const storage = new MemoryStorage(1_000);
-  await importSnapshot(storage, exportSnapshot(cluster.store, { clusterId: cluster.state.clusterId, schemaVersion: 1 }));
+  await importSnapshot(
+    storage,
+    exportSnapshot(cluster.store, { clusterId: cluster.state.clusterId, schemaVersion: 1 }),
+  );
   return createEngineStore({ storage, clock: cluster.clock, historyLimit: 1_000 });
 }
 
-/** The coordinator goes, another store takes the place of its own, and it comes back; agents dial when a test says so. */
+/**
+ * The coordinator goes, another store takes the place of its own, and it comes back; agents dial
+ * when a test says so.
+ */
 async function goBackTo(cluster: TestCluster, store: StateStore): Promise<void> {
   await cluster.stopCoordinator();
   for (const agent of cluster.agents.values()) agent.disconnect();
@@ -27,10 +43,13 @@ const runningOn = (cluster: TestCluster): Record<string, readonly string[]> =>
   Object.fromEntries(
     [...cluster.agents].map(([nodeId, { replicas }]) => [
       nodeId,
-      [...replicas.values()].filter(({ phase }) => phase === Phase.RUNNING).map(({ replicaId }) => replicaId),
+      [...replicas.values()]
+        .filter(({ phase }) => phase === Phase.RUNNING)
+        .map(({ replicaId }) => replicaId),
     ]),
   );
-const taken = (cluster: TestCluster): number => [...cluster.agents.values()].reduce((sum, agent) => sum + agent.taken, 0);
+const taken = (cluster: TestCluster): number =>
+  [...cluster.agents.values()].reduce((sum, agent) => sum + agent.taken, 0);
 const systemEvents = async (cluster: TestCluster) => {
   const { events } = await cluster.until(() => cluster.client.listEvents({ pageSize: 1_000 }));
   return events.filter(({ category }) => category === Category.SYSTEM);
@@ -59,7 +78,9 @@ describe('a store that went back in time', () => {
     expect({ running: runningOn(cluster), taken: taken(cluster) }).toEqual(before);
     const web = await readWeb(cluster);
     expect(web.status).toMatchObject({ desiredReplicas: 3, readyReplicas: 3, totalReplicas: 3 });
-    expect(await systemEvents(cluster)).toMatchObject([{ severity: Severity.ERROR, reason: 'StoreWentBackInTime' }]);
+    expect(await systemEvents(cluster)).toMatchObject([
+      { severity: Severity.ERROR, reason: 'StoreWentBackInTime' },
+    ]);
     expect((await systemEvents(cluster))[0]!.message).toMatch(
       /^the store went back in time: node "node-\d" has taken orders that it has never given, .*order revision \d+ \(here: \d+\).*run: cloudlessctl admin accept-restored-state$/,
     );
@@ -96,9 +117,18 @@ describe('a store that went back in time', () => {
     expect(cluster.state.epoch).toBe(epoch);
     await cluster.advance(5_000);
     expect(Object.values(runningOn(cluster)).flat().sort()).toEqual(known);
-    expect([...cluster.agents.values()].flatMap(({ replicas }) => [...replicas.keys()]).sort()).toEqual(known);
-    expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 3, readyReplicas: 3, totalReplicas: 3 });
-    expect((await systemEvents(cluster)).map(({ reason }) => reason)).toEqual(['StoreWentBackInTime', 'RestoredStateAccepted']);
+    expect(
+      [...cluster.agents.values()].flatMap(({ replicas }) => [...replicas.keys()]).sort(),
+    ).toEqual(known);
+    expect((await readWeb(cluster)).status).toMatchObject({
+      desiredReplicas: 3,
+      readyReplicas: 3,
+      totalReplicas: 3,
+    });
+    expect((await systemEvents(cluster)).map(({ reason }) => reason)).toEqual([
+      'StoreWentBackInTime',
+      'RestoredStateAccepted',
+    ]);
     await scale(cluster, 6);
     await cluster.advance(2_000);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(6);
@@ -115,7 +145,11 @@ describe('a store that went back in time', () => {
     await scale(cluster, 0); // three stop orders that the copy does not know of
     await cluster.advance(100);
     const stopping = [...cluster.agents.values()].flatMap(({ replicas }) => [...replicas.values()]);
-    expect(stopping.map(({ phase }) => phase)).toEqual([Phase.STOPPING, Phase.STOPPING, Phase.STOPPING]);
+    expect(stopping.map(({ phase }) => phase)).toEqual([
+      Phase.STOPPING,
+      Phase.STOPPING,
+      Phase.STOPPING,
+    ]);
     await goBackTo(cluster, copy);
     await reconnectAll(cluster);
     await cluster.advance(2_000);
@@ -141,7 +175,9 @@ describe('a store that went back in time', () => {
     await cluster.until(() => cluster.admin.acceptRestoredState({}));
     await scale(cluster, 8);
     await cluster.advance(10_000);
-    const created = (await readWeb(cluster)).status!.replicas.map(({ id }) => id).filter((id) => !lost.includes(id));
+    const created = (await readWeb(cluster))
+      .status!.replicas.map(({ id }) => id)
+      .filter((id) => !lost.includes(id));
     expect(created.length).toBeGreaterThanOrEqual(5);
     expect(created.every((id) => Number(id.split('-').at(-1)) > 1_000_000)).toBe(true);
   });
@@ -153,7 +189,9 @@ describe('a store that went back in time', () => {
     await goBackTo(cluster, cluster.store);
     await cluster.advance(60_000);
     await expect(scale(cluster, 4)).rejects.toMatchObject({ code: Code.FailedPrecondition });
-    expect((await systemEvents(cluster)).map(({ reason }) => reason)).toEqual(['StoreWentBackInTime']);
+    expect((await systemEvents(cluster)).map(({ reason }) => reason)).toEqual([
+      'StoreWentBackInTime',
+    ]);
     await cluster.until(() => cluster.admin.acceptRestoredState({}));
     await scale(cluster, 4);
   });
@@ -182,7 +220,11 @@ describe('how it is noticed', () => {
     await goBackTo(cluster, copy);
     await cluster.reconnect('node-1');
     await cluster.advance(100);
-    expect(cluster.state.restored).toMatchObject({ nodeId: 'node-1', highestEpoch: 3n, highestOrderRevision: 0n });
+    expect(cluster.state.restored).toMatchObject({
+      nodeId: 'node-1',
+      highestEpoch: 3n,
+      highestOrderRevision: 0n,
+    });
   });
 
   it('by an epoch that is ours, of an agent that has not heard it from us', async () => {
@@ -203,11 +245,16 @@ describe('how it is noticed', () => {
     const copy = await copyOf(cluster);
     await scale(cluster, 2);
     await cluster.advance(1_000);
-    const orders = [...cluster.agents.get('node-1')!.replicas.values()].map(({ orderRevision }) => Number(orderRevision));
+    const orders = [...cluster.agents.get('node-1')!.replicas.values()].map(({ orderRevision }) =>
+      Number(orderRevision),
+    );
     await goBackTo(cluster, copy);
     for (let count = 0; count < 100; count += 1) {
       await cluster.until(() =>
-        cluster.client.createWorkload({ name: `other-${count}`, spec: { command: ['serve'], replicas: 0 } }),
+        cluster.client.createWorkload({
+          name: `other-${count}`,
+          spec: { command: ['serve'], replicas: 0 },
+        }),
       );
     }
     await cluster.restartCoordinator();
@@ -225,14 +272,24 @@ describe('how it is noticed', () => {
     const [id, report] = [...agent.replicas][0]!;
     agent.change(id, { orderRevision: report.orderRevision + 1n });
     await cluster.advance(100);
-    expect(cluster.state.restored).toMatchObject({ nodeId: 'node-1', highestOrderRevision: report.orderRevision + 1n });
+    expect(cluster.state.restored).toMatchObject({
+      nodeId: 'node-1',
+      highestOrderRevision: report.orderRevision + 1n,
+    });
   });
 
   it('by a heartbeat as by a session', async () => {
     const cluster = await clusterOf(1);
     const { clusterId } = cluster.state;
     const instanceId = 'instance-of-node-1-0123456789';
-    const hello = { protocolMin: 1, protocolMax: 1, nodeId: 'node-1', instanceId, clusterId, highestEpoch: 9n };
+    const hello = {
+      protocolMin: 1,
+      protocolMax: 1,
+      nodeId: 'node-1',
+      instanceId,
+      clusterId,
+      highestEpoch: 9n,
+    };
     const { orders } = await cluster.until(() => cluster.client.heartbeat({ hello }));
     expect(orders).toEqual([]);
     expect(cluster.state.restored).toMatchObject({ highestEpoch: 9n });

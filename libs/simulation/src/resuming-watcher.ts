@@ -7,7 +7,10 @@ export interface WatchKind<Item> {
   take(picture: Map<string, string>, item: Item): void;
 }
 
-/** A client that keeps a picture by a watch, and resumes it where it broke off; from the start only when it is told to. */
+/**
+ * A client that keeps a picture by a watch, and resumes it where it broke off; from the start only
+ * when it is told to.
+ */
 export class ResumingWatcher<Item extends { readonly revision: bigint }> {
   readonly picture = new Map<string, string>();
   /** How often it had to begin anew, and how often it was resumed. */
@@ -65,7 +68,8 @@ export class ResumingWatcher<Item extends { readonly revision: bigint }> {
       for await (const item of this.kind.open(this.revision, connection.signal)) {
         await this.pause;
         if (connection.signal.aborted) return;
-        if (item.revision < this.revision) this.faults.push(`revision ${item.revision} came after ${this.revision}`);
+        if (item.revision < this.revision)
+          this.faults.push(`revision ${item.revision} came after ${this.revision}`);
         this.revision = item.revision;
         this.kind.take(this.picture, item);
         left -= 1;

@@ -14,7 +14,10 @@ const ms = durationFromMs;
 const BLUE_GREEN = { strategy: Strategy.BLUE_GREEN };
 const MANUAL = Promotion.MANUAL;
 
-/** Replicas of version 1 fail, are replaced by others of version 1, and the newest of those restarts. */
+/**
+ * Replicas of version 1 fail, are replaced by others of version 1, and the newest of those
+ * restarts.
+ */
 async function troubleWithVersion1(story: RolloutStory): Promise<void> {
   const [old] = await story.replicas(1);
   story.say(old!, { phase: Phase.FAILED, ready: false, reason: 'exit code 1', lastExitCode: 1 });
@@ -28,7 +31,11 @@ async function troubleWithVersion1(story: RolloutStory): Promise<void> {
 describe('a rollout', () => {
   it('does not fail by what replaces replicas of the version before, at a canary step', async () => {
     const steps = [{ replicas: 1, promotion: MANUAL }];
-    const story = await RolloutStory.begin({ steps, onFailure: OnFailure.ROLLBACK, maxFailedNew: 1 });
+    const story = await RolloutStory.begin({
+      steps,
+      onFailure: OnFailure.ROLLBACK,
+      maxFailedNew: 1,
+    });
     await story.update();
     await story.pass(2_000);
     await troubleWithVersion1(story);
@@ -52,10 +59,18 @@ describe('a rollout', () => {
     await story.pass(800);
     const [fresh] = await story.replicas(2);
     for (const restarts of [1, 2, 3]) {
-      story.say(fresh!, { restarts, ready: true, lastExitCode: 1, lastLines: [`crash ${restarts}`] });
+      story.say(fresh!, {
+        restarts,
+        ready: true,
+        lastExitCode: 1,
+        lastLines: [`crash ${restarts}`],
+      });
       await story.pass(200);
     }
-    expect(await story.rollout()).toMatchObject({ phase: 'FAILED', failure: { replicaId: fresh!.id, lastLines: ['crash 3'] } });
+    expect(await story.rollout()).toMatchObject({
+      phase: 'FAILED',
+      failure: { replicaId: fresh!.id, lastLines: ['crash 3'] },
+    });
   });
 
   it('goes back at once when the new set of blue/green stops being ready after the switch', async () => {
@@ -69,7 +84,8 @@ describe('a rollout', () => {
     await story.pass(3_000);
     expect(await story.status()).toMatchObject({ activeVersion: 2 });
     const former = idsOf(await story.replicas(1));
-    for (const replica of await story.replicas(2)) story.say(replica, { ready: false, reason: 'readiness probe: HTTP 500' });
+    for (const replica of await story.replicas(2))
+      story.say(replica, { ready: false, reason: 'readiness probe: HTTP 500' });
     await story.pass(4_000);
     expect(await story.status()).toMatchObject({ activeVersion: 2 });
     await story.pass(2_000);
@@ -115,7 +131,11 @@ describe('an undo without a version', () => {
     await story.pass(6_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 3 });
     await story.call((client) => client.undoRollout({ name: 'web' }));
-    expect((await story.status()).versions.at(-1)).toMatchObject({ version: 4, sameAs: 1, cause: 'undo to version 1' });
+    expect((await story.status()).versions.at(-1)).toMatchObject({
+      version: 4,
+      sameAs: 1,
+      cause: 'undo to version 1',
+    });
   });
 });
 
@@ -133,4 +153,5 @@ describe('a pause', () => {
   });
 });
 
-const idsOf = (replicas: readonly ReplicaStatus[]): readonly string[] => replicas.map(({ id }) => id).sort();
+const idsOf = (replicas: readonly ReplicaStatus[]): readonly string[] =>
+  replicas.map(({ id }) => id).sort();

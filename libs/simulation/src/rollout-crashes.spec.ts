@@ -17,7 +17,10 @@ import { SimCluster } from './sim-cluster.js';
 /** Hundreds of small worlds, however busy the machine is. */
 jest.setTimeout(600_000);
 
-/** Where the coordinator dies: right before or right after its n-th transaction since the update was asked for. */
+/**
+ * Where the coordinator dies: right before or right after its n-th transaction since the update was
+ * asked for.
+ */
 interface Crash {
   readonly commit: number;
   readonly when: 'before' | 'after';
@@ -59,8 +62,14 @@ const cases: readonly Case[] = [
   },
 ];
 
-/** A rollout in a small world, with or without a crash in it. @returns What it came to, and how many transactions it took. */
-async function live({ rollout, mood }: Case, crash?: Crash): Promise<{ readonly end: unknown; readonly commits: number }> {
+/**
+ * A rollout in a small world, with or without a crash in it. @returns What it came to, and how many
+ * transactions it took.
+ */
+async function live(
+  { rollout, mood }: Case,
+  crash?: Crash,
+): Promise<{ readonly end: unknown; readonly commits: number }> {
   let commits = 0;
   let isCounting = false;
   const counted = (store: StateStore): StateStore => ({
@@ -74,17 +83,38 @@ async function live({ rollout, mood }: Case, crash?: Crash): Promise<{ readonly 
       return dies === 'after' ? die(world) : committed;
     },
   });
-  const plan = { nodes: 2, users: 1, weights: {}, drift: false, cpuMillis: 4_000, historyLimit: 100_000 };
+  const plan = {
+    nodes: 2,
+    users: 1,
+    weights: {},
+    drift: false,
+    cpuMillis: 4_000,
+    historyLimit: 100_000,
+  };
   const world = new SimCluster({ seed: 1, plan, planted: { store: counted } });
   await world.begin();
-  const limits = { minReadyDuration: ms(100), progressDeadline: ms(10_000), minAvailable: 2, ...rollout };
-  const spec = { command: ['serve'], replicas: 3, ports: [{ name: 'http', containerPort: 80 }], rollout: limits };
+  const limits = {
+    minReadyDuration: ms(100),
+    progressDeadline: ms(10_000),
+    minAvailable: 2,
+    ...rollout,
+  };
+  const spec = {
+    command: ['serve'],
+    replicas: 3,
+    ports: [{ name: 'http', containerPort: 80 }],
+    rollout: limits,
+  };
   const name = 'one';
-  await world.ask('create', (client, requestId) => client.createWorkload({ name, spec, requestId }));
+  await world.ask('create', (client, requestId) =>
+    client.createWorkload({ name, spec, requestId }),
+  );
   await world.settle();
   isCounting = true;
   const changed = { args: ['new'], annotations: mood === undefined ? {} : { [MOOD]: mood } };
-  await world.ask('update', (client, requestId) => client.updateWorkload({ name, spec: changed, requestId }));
+  await world.ask('update', (client, requestId) =>
+    client.updateWorkload({ name, spec: changed, requestId }),
+  );
   await world.settle();
   isCounting = false;
   return { end: { violations: world.violations, ...endOf(world) }, commits };
@@ -108,7 +138,11 @@ function endOf({ records }: SimCluster) {
     generation: workload.value.generation,
     active,
     wanted,
-    replicas: live.map(({ version, ready, desiredRunning }) => ({ version: canonical(version), ready, desiredRunning })),
+    replicas: live.map(({ version, ready, desiredRunning }) => ({
+      version: canonical(version),
+      ready,
+      desiredRunning,
+    })),
   };
 }
 

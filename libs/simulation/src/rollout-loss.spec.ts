@@ -4,11 +4,19 @@ import { RolloutStory } from './rollout-story.js';
 
 const WANT = 5;
 
-/** The ids of old replicas that are to stay, and how many replicas of any version serve as far as one can know. */
-async function look(story: RolloutStory): Promise<{ readonly old: ReadonlySet<string>; readonly serving: number }> {
+/**
+ * The ids of old replicas that are to stay, and how many replicas of any version serve as far as
+ * one can know.
+ */
+async function look(
+  story: RolloutStory,
+): Promise<{ readonly old: ReadonlySet<string>; readonly serving: number }> {
   const staying = await story.replicas();
   const serving = staying.filter(({ ready, stale }) => ready && !stale).length;
-  return { old: new Set(staying.filter(({ version }) => version === 1).map(({ id }) => id)), serving };
+  return {
+    old: new Set(staying.filter(({ version }) => version === 1).map(({ id }) => id)),
+    serving,
+  };
 }
 
 describe('10: a node loss in mid-rollout halts the rollout within one pass and availability is restored before it goes on', () => {
@@ -24,7 +32,11 @@ describe('10: a node loss in mid-rollout halts the rollout within one pass and a
     await story.update();
     await story.pass(200);
     const [victim] = await story.replicas(1);
-    const onIt = new Set((await story.replicas()).filter(({ nodeId }) => nodeId === victim!.nodeId).map(({ id }) => id));
+    const onIt = new Set(
+      (await story.replicas())
+        .filter(({ nodeId }) => nodeId === victim!.nodeId)
+        .map(({ id }) => id),
+    );
     story.cluster.agents.get(victim!.nodeId)!.isHeard = false;
     let before = await look(story);
     const { serving } = before;
@@ -40,7 +52,8 @@ describe('10: a node loss in mid-rollout halts the rollout within one pass and a
     }
     expect(halted).toBeGreaterThan(0); // the loss was felt
     story.when(2, 'ready');
-    for (const replica of await story.replicas(2)) if (!replica.stale) story.say(replica, { ready: true });
+    for (const replica of await story.replicas(2))
+      if (!replica.stale) story.say(replica, { ready: true });
     await story.pass(15_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2 });
     expect(await story.status()).toMatchObject({ readyReplicas: WANT, totalReplicas: WANT });

@@ -31,15 +31,22 @@ const LOOK_MS = 20;
 /** A replica is ready so long after its start, unless it behaves otherwise. */
 const START_MS = 60;
 
-/** One workload, `web`, on scripted agents: a test changes it, lets time pass, and sees what became of it on the way. */
+/**
+ * One workload, `web`, on scripted agents: a test changes it, lets time pass, and sees what became
+ * of it on the way.
+ */
 export class RolloutStory {
   private readonly behaviours = new Map<number, StartBehaviour>();
 
   private constructor(readonly cluster: TestCluster) {
-    for (const agent of cluster.agents.values()) agent.onStart = (order) => this.startOn(agent, order);
+    for (const agent of cluster.agents.values())
+      agent.onStart = (order) => this.startOn(agent, order);
   }
 
-  /** Creates it and waits until it is ready. Three replicas that count as ready at once, unless the spec says otherwise. */
+  /**
+   * Creates it and waits until it is ready. Three replicas that count as ready at once, unless the
+   * spec says otherwise.
+   */
   static async begin(rollout: RolloutInit = {}, spec: Spec = {}, nodes = 4): Promise<RolloutStory> {
     const story = new RolloutStory(await clusterOf(nodes));
     await story.create(rollout, spec);
@@ -50,7 +57,14 @@ export class RolloutStory {
   create(rollout: RolloutInit, spec: Spec = {}): Promise<Workload> {
     const limits = { minReadyDuration: durationFromMs(0), ...rollout };
     const ports = [{ name: 'http', containerPort: 80 }];
-    const whole = { command: ['serve'], replicas: 3, ports, preStopDelay: durationFromMs(0), ...spec, rollout: limits };
+    const whole = {
+      command: ['serve'],
+      replicas: 3,
+      ports,
+      preStopDelay: durationFromMs(0),
+      ...spec,
+      rollout: limits,
+    };
     return this.call((client) => client.createWorkload({ name: NAME, spec: whole }));
   }
 
@@ -63,7 +77,10 @@ export class RolloutStory {
   /** A new version. */
   async update(spec: Spec = {}): Promise<Workload> {
     return this.call((client) =>
-      client.updateWorkload({ name: NAME, spec: { env: { AT: String(this.cluster.clock.now()) }, ...spec } }),
+      client.updateWorkload({
+        name: NAME,
+        spec: { env: { AT: String(this.cluster.clock.now()) }, ...spec },
+      }),
     );
   }
 
@@ -82,12 +99,24 @@ export class RolloutStory {
     const { rollout } = await this.status();
     if (rollout === undefined) throw new Error('a status without a rollout');
     const { phase, reason, version, fromVersion } = rollout;
-    return { phase: RolloutPhase[phase], reason, version, fromVersion, failure: rollout.failure, status: rollout };
+    return {
+      phase: RolloutPhase[phase],
+      reason,
+      version,
+      fromVersion,
+      failure: rollout.failure,
+      status: rollout,
+    };
   }
 
   /** Lets time pass, and looks all the while. */
   async pass(durationMs: number): Promise<Seen> {
-    const seen = { lowestReady: Number.POSITIVE_INFINITY, highestTotal: 0, phases: [] as string[], served: [] as string[] };
+    const seen = {
+      lowestReady: Number.POSITIVE_INFINITY,
+      highestTotal: 0,
+      phases: [] as string[],
+      served: [] as string[],
+    };
     for (let passed = 0; passed <= durationMs; passed += LOOK_MS) {
       const status = await this.status();
       const { endpoints } = await this.call((client) => client.listEndpoints({ name: NAME }));
@@ -108,7 +137,10 @@ export class RolloutStory {
   }
 
   /** Changes what its agent says of a replica. */
-  say({ nodeId, id }: ReplicaStatus, changes: Parameters<ReturnType<RolloutStory['agentOf']>['change']>[1]): void {
+  say(
+    { nodeId, id }: ReplicaStatus,
+    changes: Parameters<ReturnType<RolloutStory['agentOf']>['change']>[1],
+  ): void {
     this.agentOf(nodeId).change(id, changes);
   }
 
@@ -117,7 +149,8 @@ export class RolloutStory {
     for (const agent of this.cluster.agents.values()) {
       agent.obeysStops = !held;
       for (const { replicaId, phase } of held ? [] : agent.replicas.values())
-        if (phase === Phase.STOPPING) agent.change(replicaId, { phase: Phase.STOPPED, ready: false });
+        if (phase === Phase.STOPPING)
+          agent.change(replicaId, { phase: Phase.STOPPED, ready: false });
     }
   }
 
@@ -127,7 +160,8 @@ export class RolloutStory {
     if (behaviour !== undefined) return behaviour;
     const replicaId = agent.started.at(-1)?.replicaId ?? '';
     this.cluster.clock.setTimer(START_MS, () => {
-      if (agent.replicas.get(replicaId)?.phase === Phase.RUNNING) agent.change(replicaId, { ready: true });
+      if (agent.replicas.get(replicaId)?.phase === Phase.RUNNING)
+        agent.change(replicaId, { ready: true });
     });
     return 'unready';
   }

@@ -18,7 +18,10 @@ import type { Transport } from '@connectrpc/connect';
 /** What a scripted agent does with a replica it is told to start. */
 export type StartBehaviour = 'ready' | 'unready' | 'fails' | 'succeeds' | 'stops' | 'nothing';
 
-/** An agent that obeys at once, unless a test tells it otherwise. It keeps what it runs across sessions, as a real one does. */
+/**
+ * An agent that obeys at once, unless a test tells it otherwise. It keeps what it runs across
+ * sessions, as a real one does.
+ */
 export class ScriptedAgent {
   /** What it runs, by replica id; ended replicas stay until they are forgotten. */
   readonly replicas = new Map<string, ReplicaReport>();
@@ -74,13 +77,20 @@ export class ScriptedAgent {
       highestEpoch: this.highestEpoch,
     });
     const overrides = create(HelloSchema, this.hello);
-    for (const key of Object.keys(this.hello) as (keyof typeof overrides)[]) Object.assign(hello, { [key]: overrides[key] });
+    for (const key of Object.keys(this.hello) as (keyof typeof overrides)[])
+      Object.assign(hello, { [key]: overrides[key] });
     this.send({ message: { case: 'hello', value: hello } });
-    const inventory = create(InventorySchema, { replicas: [...this.replicas.values()], last: true });
+    const inventory = create(InventorySchema, {
+      replicas: [...this.replicas.values()],
+      last: true,
+    });
     this.send({ message: { case: 'inventory', value: inventory } });
-    const answers = client.session(this.messages(outgoing, session.signal), { signal: session.signal })[Symbol.asyncIterator]();
+    const answers = client
+      .session(this.messages(outgoing, session.signal), { signal: session.signal })
+      [Symbol.asyncIterator]();
     const welcome = await answers.next();
-    if (welcome.done === true || welcome.value.message.case !== 'welcome') throw new Error('no welcome');
+    if (welcome.done === true || welcome.value.message.case !== 'welcome')
+      throw new Error('no welcome');
     this.hears(welcome.value.message.value.epoch);
     void this.obey(answers, session);
   }
@@ -141,7 +151,13 @@ export class ScriptedAgent {
     const { replicaId, workloadUid, orderRevision } = order;
     if (order.order.case === 'forget') {
       this.replicas.delete(replicaId);
-      const gone = create(ReplicaReportSchema, { replicaId, workloadUid, orderRevision, phase: Phase.STOPPED, forgotten: true });
+      const gone = create(ReplicaReportSchema, {
+        replicaId,
+        workloadUid,
+        orderRevision,
+        phase: Phase.STOPPED,
+        forgotten: true,
+      });
       this.send({ message: { case: 'report', value: gone } });
       return;
     }
@@ -151,9 +167,11 @@ export class ScriptedAgent {
     }
     if (order.order.case === 'start') {
       // What it has, it has: a replica never comes back, and what runs is not started twice.
-      if (held !== undefined) return this.report(Object.assign(clone(ReplicaReportSchema, held), { orderRevision }));
+      if (held !== undefined)
+        return this.report(Object.assign(clone(ReplicaReportSchema, held), { orderRevision }));
       this.started.push(order);
-      const behaviour = typeof this.onStart === 'function' ? this.onStart(order.order.value) : this.onStart;
+      const behaviour =
+        typeof this.onStart === 'function' ? this.onStart(order.order.value) : this.onStart;
       if (behaviour === 'nothing') return;
       this.report(
         create(ReplicaReportSchema, {
@@ -167,8 +185,13 @@ export class ScriptedAgent {
       );
     } else if (order.order.case === 'stop') {
       const known =
-        held === undefined ? create(ReplicaReportSchema, { replicaId, workloadUid }) : clone(ReplicaReportSchema, held);
-      const stopped = this.obeysStops || held === undefined ? { phase: Phase.STOPPED, ready: false } : { phase: Phase.STOPPING };
+        held === undefined
+          ? create(ReplicaReportSchema, { replicaId, workloadUid })
+          : clone(ReplicaReportSchema, held);
+      const stopped =
+        this.obeysStops || held === undefined
+          ? { phase: Phase.STOPPED, ready: false }
+          : { phase: Phase.STOPPING };
       this.report(Object.assign(known, { orderRevision }, stopped));
     }
   }
@@ -179,7 +202,10 @@ export class ScriptedAgent {
   }
 
   /** What one session sends: a newer session has its own, as it has its own connection. */
-  private async *messages(outgoing: AgentMessage[], signal: AbortSignal): AsyncGenerator<AgentMessage> {
+  private async *messages(
+    outgoing: AgentMessage[],
+    signal: AbortSignal,
+  ): AsyncGenerator<AgentMessage> {
     let wake = (): void => undefined;
     signal.addEventListener('abort', () => wake());
     while (!signal.aborted) {
@@ -201,10 +227,17 @@ export class ScriptedAgent {
 
 /** Where its ports would be reached. */
 function endpointsOf({ spec }: StartOrder): MessageInitShape<typeof EndpointSchema>[] {
-  return (spec?.ports ?? []).map(({ name, containerPort }) => ({ portName: name, ip: '192.0.2.1', port: containerPort }));
+  return (spec?.ports ?? []).map(({ name, containerPort }) => ({
+    portName: name,
+    ip: '192.0.2.1',
+    port: containerPort,
+  }));
 }
 
-const outcomes: Record<Exclude<StartBehaviour, 'nothing'>, MessageInitShape<typeof ReplicaReportSchema>> = {
+const outcomes: Record<
+  Exclude<StartBehaviour, 'nothing'>,
+  MessageInitShape<typeof ReplicaReportSchema>
+> = {
   ready: { phase: Phase.RUNNING, ready: true },
   unready: { phase: Phase.RUNNING, ready: false, reason: 'not listening yet' },
   fails: { phase: Phase.FAILED, ready: false, reason: 'exit code 1', lastExitCode: 1 },

@@ -1,7 +1,13 @@
 import { jest } from '@jest/globals';
 import { availableParallelism } from 'node:os';
 import { systemClock } from '@cloudless/system';
-import { describeFailure, replayCommand, runSeeds, seedsFrom, type SeedReport } from './run/run-seeds.js';
+import {
+  describeFailure,
+  replayCommand,
+  runSeeds,
+  seedsFrom,
+  type SeedReport,
+} from './run/run-seeds.js';
 
 /** Fewer for a quick look: `CLOUDLESS_SEEDS=50`. */
 const SEEDS = Number(process.env['CLOUDLESS_SEEDS'] ?? 500);
@@ -18,14 +24,23 @@ describe('a simulated cluster', () => {
     expect(failed.map(describeFailure).join('\n\n')).toBe('');
     expect(reports.size).toBe(SEEDS);
     const again = await run(SAMPLE);
-    const different = SAMPLE.filter((seed) => again.get(seed)?.digest !== reports.get(seed)?.digest);
-    expect(different.map((seed) => `two traces of seed ${seed} differ; compare: ${replayCommand(seed)}`)).toEqual([]);
+    const different = SAMPLE.filter(
+      (seed) => again.get(seed)?.digest !== reports.get(seed)?.digest,
+    );
+    expect(
+      different.map((seed) => `two traces of seed ${seed} differ; compare: ${replayCommand(seed)}`),
+    ).toEqual([]);
   });
 });
 
 async function run(seeds: readonly number[]): Promise<ReadonlyMap<number, SeedReport>> {
   const reports = new Map<number, SeedReport>();
   const workers = availableParallelism();
-  await runSeeds({ seeds, workers, clock: systemClock, onReport: (report) => reports.set(report.seed, report) });
+  await runSeeds({
+    seeds,
+    workers,
+    clock: systemClock,
+    onReport: (report) => reports.set(report.seed, report),
+  });
   return reports;
 }

@@ -53,16 +53,27 @@ describe('what a session says', () => {
     await cluster.advance(500);
     const [replica] = cluster.agents.get('node-1')!.replicas.values();
     const older = await openSession(cluster, 'node-1');
-    older.send({ case: 'report', value: { ...replica!, ready: false, reason: 'of the older session' } });
+    older.send({
+      case: 'report',
+      value: { ...replica!, ready: false, reason: 'of the older session' },
+    });
     await cluster.advance(100);
-    expect((await readWeb(cluster)).status?.replicas[0]).toMatchObject({ ready: false, reason: 'of the older session' });
+    expect((await readWeb(cluster)).status?.replicas[0]).toMatchObject({
+      ready: false,
+      reason: 'of the older session',
+    });
     const newer = await openSession(cluster, 'node-1');
     newer.send({ case: 'report', value: replica! });
     await cluster.advance(100);
-    older.send({ case: 'report', value: { ...replica!, phase: Phase.FAILED, ready: false, reason: 'late' } });
+    older.send({
+      case: 'report',
+      value: { ...replica!, phase: Phase.FAILED, ready: false, reason: 'late' },
+    });
     await cluster.advance(500);
     const { status } = await readWeb(cluster);
-    expect(status?.replicas.map(({ id, ready }) => [id, ready])).toEqual([[replica!.replicaId, true]]);
+    expect(status?.replicas.map(({ id, ready }) => [id, ready])).toEqual([
+      [replica!.replicaId, true],
+    ]);
   });
 });
 
@@ -71,27 +82,38 @@ describe('an inventory', () => {
     { name: 'has ended meanwhile', phase: Phase.SUCCEEDED },
     { name: 'has failed meanwhile', phase: Phase.FAILED },
     { name: 'the agent does not have any more', phase: undefined },
-  ])('is written before orders are computed, so a replica that $name is not started again', async ({ phase }) => {
-    let commitDelayMs = 0;
-    const cluster = await clusterOf(1, { commitDelayMs: () => commitDelayMs });
-    await createWeb(cluster, { replicas: 1, restart: { policy: RestartPolicy.NEVER } });
-    await cluster.advance(1_000);
-    const agent = cluster.agents.get('node-1')!;
-    const [replica] = agent.replicas.values();
-    agent.disconnect();
-    await cluster.advance(100);
-    // An agent that has lost its memory of orders, as after a new start of its machine.
-    if (phase === undefined) agent.replicas.clear();
-    else agent.replicas.set(replica!.replicaId, { ...replica!, phase, ready: false, orderRevision: 0n });
-    commitDelayMs = 200;
-    const before = agent.taken;
-    await cluster.reconnect('node-1');
-    await cluster.advance(150);
-    expect(agent.taken).toBe(before);
-    commitDelayMs = 0;
-    await cluster.advance(3_000);
-    expect(agent.started.filter(({ replicaId }) => replicaId === replica!.replicaId)).toHaveLength(1);
-  });
+  ])(
+    'is written before orders are computed, so a replica that $name is not started again',
+    async ({ phase }) => {
+      let commitDelayMs = 0;
+      const cluster = await clusterOf(1, { commitDelayMs: () => commitDelayMs });
+      await createWeb(cluster, { replicas: 1, restart: { policy: RestartPolicy.NEVER } });
+      await cluster.advance(1_000);
+      const agent = cluster.agents.get('node-1')!;
+      const [replica] = agent.replicas.values();
+      agent.disconnect();
+      await cluster.advance(100);
+      // An agent that has lost its memory of orders, as after a new start of its machine.
+      if (phase === undefined) agent.replicas.clear();
+      else
+        agent.replicas.set(replica!.replicaId, {
+          ...replica!,
+          phase,
+          ready: false,
+          orderRevision: 0n,
+        });
+      commitDelayMs = 200;
+      const before = agent.taken;
+      await cluster.reconnect('node-1');
+      await cluster.advance(150);
+      expect(agent.taken).toBe(before);
+      commitDelayMs = 0;
+      await cluster.advance(3_000);
+      expect(
+        agent.started.filter(({ replicaId }) => replicaId === replica!.replicaId),
+      ).toHaveLength(1);
+    },
+  );
 
   it('of a heartbeat is written before orders are computed as well, also of a node that is alive', async () => {
     let commitDelayMs = 0;
@@ -102,9 +124,14 @@ describe('an inventory', () => {
     commitDelayMs = 50;
     const { hello } = cluster.state.view().node('node-1')!.value;
     const { orders } = await cluster.until(() =>
-      cluster.client.heartbeat({ hello: create(HelloSchema, hello), inventory: { replicas: [], last: true } }),
+      cluster.client.heartbeat({
+        hello: create(HelloSchema, hello),
+        inventory: { replicas: [], last: true },
+      }),
     );
-    const starts = orders.filter(({ order }) => order.case === 'start').map(({ replicaId }) => replicaId);
+    const starts = orders
+      .filter(({ order }) => order.case === 'start')
+      .map(({ replicaId }) => replicaId);
     expect(starts).not.toContain(replica!.replicaId);
   });
 });

@@ -5,7 +5,12 @@ import {
   type CoordinatorClient,
   type CoordinatorMessage,
 } from '@cloudless/api';
-import type { ControlRecord, NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type {
+  ControlRecord,
+  NodeRecord,
+  ReplicaRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
 import { silentLog, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import type { RecordChange } from '@cloudless/cluster-state';
@@ -18,7 +23,12 @@ import { HerdChecker } from './checks/herd-checker.js';
 import { Ledger } from './checks/ledger.js';
 import { falseLosses } from './checks/false-losses.js';
 import { StoreWatcher, WorkloadWatcher } from './checks/watch-checker.js';
-import { PATIENT_MS, remedyOf, rolloutsUnderWay, rolloutsUnfinished } from './checks/rollout-ends.js';
+import {
+  PATIENT_MS,
+  remedyOf,
+  rolloutsUnderWay,
+  rolloutsUnfinished,
+} from './checks/rollout-ends.js';
 import { unconverged, wrongBookings } from './checks/unconverged.js';
 import { planWorld, type FaultKind, type WorldPlan } from './faults/fault-plan.js';
 import { strike } from './faults/faults.js';
@@ -59,7 +69,10 @@ export interface SimOutcome {
 }
 
 const LEASE_MS = 3_000;
-/** With a quarter of them gone there is one for each of two replicas and of two that take their place. */
+/**
+ * With a quarter of them gone there is one for each of two replicas and of two that take their
+ * place.
+ */
 const NODES_FOR_HOST_PORTS = 5;
 /** How long a world may take until all is as it should be, once everything is healed. */
 const CONVERGE_MS = 60_000;
@@ -73,8 +86,8 @@ const RESTART_MS = [30, 1_500] as const;
 const MAX_VIOLATIONS = 5;
 
 /**
- * A whole cluster on virtual time: the real coordinator and real agents, joined by a simulated network, on disks and machines that
- * outlive them. What happens follows from the seed.
+ * A whole cluster on virtual time: the real coordinator and real agents, joined by a simulated
+ * network, on disks and machines that outlive them. What happens follows from the seed.
  */
 export class SimCluster {
   readonly time = new ManualClock();
@@ -118,7 +131,8 @@ export class SimCluster {
     const drawn = planWorld(this.random.fork());
     // Not drawn, so that worlds without are as they were.
     const hostPorts = seed % 3 === 0 && drawn.nodes >= NODES_FOR_HOST_PORTS;
-    this.plan = options.plan === undefined ? { ...drawn, hostPorts } : { ...drawn, ...options.plan };
+    this.plan =
+      options.plan === undefined ? { ...drawn, hostPorts } : { ...drawn, ...options.plan };
     this.log = options.log ?? silentLog;
     const violation = (text: string): void => this.violation(text);
     this.disk = new SimDisk(this.time, this.random.fork(), this.plan.historyLimit, (transactions) =>
@@ -136,7 +150,10 @@ export class SimCluster {
     this.herds = new HerdChecker({ now: () => this.time.now(), nodes: living, violation });
     this.checkers = [...COMMIT_CHECKERS, ...ROLLOUT_CHECKERS, falseLosses(this, LEASE_MS)];
     const watching = { time: this.time, random: this.random.fork(), disk: this.disk, violation };
-    this.storeWatcher = new StoreWatcher({ ...watching, trace: (what) => this.trace.add('watcher', what) });
+    this.storeWatcher = new StoreWatcher({
+      ...watching,
+      trace: (what) => this.trace.add('watcher', what),
+    });
     this.workloadWatcher = new WorkloadWatcher(watching);
   }
 
@@ -151,7 +168,9 @@ export class SimCluster {
 
   /** When the coordinator last stood still; what it missed then it could not hear. */
   get lastPause(): number {
-    return this.process?.isRunning === false && this.process.isDead === false ? this.time.now() : this.pausedUntil;
+    return this.process?.isRunning === false && this.process.isDead === false
+      ? this.time.now()
+      : this.pausedUntil;
   }
 
   /** Runs the world from its beginning to its end. */
@@ -173,7 +192,10 @@ export class SimCluster {
     };
   }
 
-  /** Starts its processes. For a test that says itself what users do, with {@link ask} and {@link settle}, in place of {@link run}. */
+  /**
+   * Starts its processes. For a test that says itself what users do, with {@link ask} and {@link
+   * settle}, in place of {@link run}.
+   */
   async begin(): Promise<void> {
     const { plan } = this;
     this.startCoordinator();
@@ -195,7 +217,9 @@ export class SimCluster {
     return this.settleRollouts('8: not converged', false);
   }
 
-  /** Lets time pass, looking at everything after each event. Ends early when something is broken. */
+  /**
+   * Lets time pass, looking at everything after each event. Ends early when something is broken.
+   */
   async advance(durationMs: number): Promise<void> {
     const until = this.time.now() + durationMs;
     await settle();
@@ -308,12 +332,19 @@ export class SimCluster {
 
   private drift(maxOffsetMs: number): Drift {
     if (!this.plan.drift) return { rate: 1, offsetMs: 0 };
-    return { rate: this.random.between(0.9, 1.1), offsetMs: Math.round(this.random.between(-maxOffsetMs, maxOffsetMs)) };
+    return {
+      rate: this.random.between(0.9, 1.1),
+      offsetMs: Math.round(this.random.between(-maxOffsetMs, maxOffsetMs)),
+    };
   }
 
   private startCoordinator(): void {
     const { time, random, disk, log, options, trace } = this;
-    const process = new SimProcess(`coordinator#${(this.incarnation += 1)}`, time, this.drift(600_000));
+    const process = new SimProcess(
+      `coordinator#${(this.incarnation += 1)}`,
+      time,
+      this.drift(600_000),
+    );
     this.process = process;
     trace.add('coordinator', 'starts');
     process.onDeath(() => {
@@ -365,7 +396,10 @@ export class SimCluster {
     processOf()?.onDeath(() => {
       this.trace.add(node.id, 'agent is dead');
       const isLong = this.inTurmoil && this.random.chance(0.2);
-      this.later(isLong ? this.random.between(2_000, 6_000) : this.random.between(...RESTART_MS), () => this.startAgent(node));
+      this.later(
+        isLong ? this.random.between(2_000, 6_000) : this.random.between(...RESTART_MS),
+        () => this.startAgent(node),
+      );
     });
   }
 
@@ -383,7 +417,8 @@ export class SimCluster {
 
   /** Takes in what was committed, and lets every checker look at it. */
   private look(): void {
-    if (this.process?.isRunning === false && !this.process.isDead) this.pausedUntil = this.time.now();
+    if (this.process?.isRunning === false && !this.process.isDead)
+      this.pausedUntil = this.time.now();
     if (this.uncheckedCommits.length > 0) {
       for (const transaction of this.uncheckedCommits.splice(0)) this.check(transaction);
     }
@@ -398,7 +433,8 @@ export class SimCluster {
     this.evidence.delete(revision);
     this.noteCommit(revision, changes);
     const commit = { view: this.records, changes, evidence };
-    // A transaction whose answer was lost with its process leaves no evidence: what needs it is not judged.
+    // A transaction whose answer was lost with its process leaves no evidence: what needs it is not
+    // judged.
     if (evidence !== UNKNOWN) {
       for (const check of this.checkers) for (const text of check(commit)) this.violation(text);
     }
@@ -413,10 +449,17 @@ export class SimCluster {
     }
   }
 
-  private noteMessage(nodeId: string, direction: 'up' | 'down', { message }: AgentMessage | CoordinatorMessage): void {
+  private noteMessage(
+    nodeId: string,
+    direction: 'up' | 'down',
+    { message }: AgentMessage | CoordinatorMessage,
+  ): void {
     if (message?.case === 'order') {
       const { order, replicaId, orderRevision, epoch } = message.value;
-      this.trace.add('network', `order ${orderRevision}/${epoch} to ${order.case ?? '?'} ${replicaId} for ${nodeId}`);
+      this.trace.add(
+        'network',
+        `order ${orderRevision}/${epoch} to ${order.case ?? '?'} ${replicaId} for ${nodeId}`,
+      );
     } else if (message?.case === 'report') {
       const { replicaId, phase, ready, restarts, orderRevision } = message.value;
       const state = `phase ${phase}${ready ? ' ready' : ''} restarts ${restarts} order ${orderRevision}`;
@@ -432,7 +475,9 @@ export class SimCluster {
     } else if (message?.case === 'welcome') this.trace.add('network', `welcome for ${nodeId}`);
   }
 
-  /** Ends every fault, then waits. @returns How long it took, or undefined when it did not converge. */
+  /**
+   * Ends every fault, then waits. @returns How long it took, or undefined when it did not converge.
+   */
   private async healAndConverge(): Promise<number | undefined> {
     this.heal();
     const began = this.time.now();
@@ -450,35 +495,57 @@ export class SimCluster {
     return this.isBroken ? undefined : this.time.now() - began;
   }
 
-  /** Somebody sees to every rollout that was paused or has failed; then all is to become as it should be. */
+  /**
+   * Somebody sees to every rollout that was paused or has failed; then all is to become as it
+   * should be.
+   */
   private settleRollouts(what: string, deadAreKept: boolean): Promise<void> {
     return this.converge(this.time.now(), what, () => {
-      if (this.tidying === 0) for (const workload of this.records.workloads()) this.seeTo(workload.value);
+      if (this.tidying === 0)
+        for (const workload of this.records.workloads()) this.seeTo(workload.value);
       return [...this.problems(deadAreKept), ...rolloutsUnfinished(this.records)];
     });
   }
 
-  /** What an operator does with a rollout that does not go on by itself, by what its status says. */
+  /**
+   * What an operator does with a rollout that does not go on by itself, by what its status says.
+   */
   private seeTo(workload: WorkloadRecord): void {
     const { uid, name, deletionRequestedAt } = workload;
     const control = this.records.control(uid)?.value;
     if (control === undefined || deletionRequestedAt !== undefined) return;
     const act = remedyOf(control, workload);
-    if (act === 'resume') this.operate('resume', name, (client, requestId) => client.resumeRollout({ name, requestId }));
-    else if (act === 'promote') this.operate('promote', name, (client, requestId) => client.promoteRollout({ name, requestId }));
+    if (act === 'resume')
+      this.operate('resume', name, (client, requestId) =>
+        client.resumeRollout({ name, requestId }),
+      );
+    else if (act === 'promote')
+      this.operate('promote', name, (client, requestId) =>
+        client.promoteRollout({ name, requestId }),
+      );
     else if (act !== undefined) {
-      const spec = { rollout: act === 'giveTime' ? { progressDeadline: durationFromMs(PATIENT_MS) } : { maxSurge: 1 } };
-      this.operate('update', name, (client, requestId) => client.updateWorkload({ name, spec, requestId }));
+      const spec = {
+        rollout:
+          act === 'giveTime' ? { progressDeadline: durationFromMs(PATIENT_MS) } : { maxSurge: 1 },
+      };
+      this.operate('update', name, (client, requestId) =>
+        client.updateWorkload({ name, spec, requestId }),
+      );
     }
   }
 
   /** Waits until nothing is named any more. @param what - Said when it is not in time. */
-  private async converge(began: number, what: string, problemsOf: () => readonly string[]): Promise<void> {
+  private async converge(
+    began: number,
+    what: string,
+    problemsOf: () => readonly string[],
+  ): Promise<void> {
     while (!this.isBroken) {
       const problems = problemsOf();
       if (problems.length === 0) return;
       if (this.time.now() - began >= CONVERGE_MS) {
-        for (const problem of problems) this.violation(`${what} ${CONVERGE_MS / 1_000} s after the healing: ${problem}`);
+        for (const problem of problems)
+          this.violation(`${what} ${CONVERGE_MS / 1_000} s after the healing: ${problem}`);
         return;
       }
       await this.advance(LOOK_MS);
@@ -528,7 +595,11 @@ export class SimCluster {
     const [operator] = this.users;
     this.tidying += 1;
     void operator
-      ?.perform(`${what} ${name}`, (client, requestId) => call(client, requestId).then(() => undefined), isFinal)
+      ?.perform(
+        `${what} ${name}`,
+        (client, requestId) => call(client, requestId).then(() => undefined),
+        isFinal,
+      )
       .finally(() => (this.tidying -= 1));
   }
 
@@ -536,13 +607,18 @@ export class SimCluster {
   private problems(deadAreKept: boolean): readonly string[] {
     const { serving, records, containers, nodes } = this;
     if (serving === undefined) return ['no coordinator serves'];
-    const busy = this.tidying > 0 || this.users.some(({ isDone }) => !isDone) ? ['a user still waits for an outcome'] : [];
+    const busy =
+      this.tidying > 0 || this.users.some(({ isDone }) => !isDone)
+        ? ['a user still waits for an outcome']
+        : [];
     const away = nodes.flatMap(({ id, isGone }) =>
       isGone || serving.controllers.nodes.isAlive(id) ? [] : [`${id} is not connected`],
     );
     const view = this.workloadWatcher.view;
     const shown = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
-      view?.get(uid) === generation ? [] : [`a watch shows generation ${view?.get(uid)} of ${name}, not ${generation}`],
+      view?.get(uid) === generation
+        ? []
+        : [`a watch shows generation ${view?.get(uid)} of ${name}, not ${generation}`],
     );
     return [
       ...busy,
@@ -568,10 +644,14 @@ export class SimCluster {
     const after = this.atRest();
     for (const [replicaId, was] of before) {
       const is = after.get(replicaId);
-      if (is !== was) this.violation(`17: ${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`);
+      if (is !== was)
+        this.violation(
+          `17: ${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`,
+        );
     }
     for (const replicaId of after.keys())
-      if (!before.has(replicaId)) this.violation(`17: ${replicaId} is new after everything was restarted`);
+      if (!before.has(replicaId))
+        this.violation(`17: ${replicaId} is new after everything was restarted`);
   }
 
   private atRest(): ReadonlyMap<string, string> {
@@ -595,13 +675,16 @@ function describeChange({ kind, id, before, after }: RecordChange): string | und
   if (kind === 'replica') {
     const [change] = replicaChanges([{ kind, id, before, after } as RecordChange]);
     const record = change?.after;
-    return record === undefined ? `replica ${change?.before?.id} is removed` : describeReplica(record);
+    return record === undefined
+      ? `replica ${change?.before?.id} is removed`
+      : describeReplica(record);
   }
   if (kind === 'workload') {
     const record = after as WorkloadRecord | undefined;
     if (record === undefined) return `workload ${(before as WorkloadRecord).name} is removed`;
     const { name, uid, generation, version, spec, deletionRequestedAt } = record;
-    const what = deletionRequestedAt === undefined ? `${spec?.replicas} replicas` : 'is being deleted';
+    const what =
+      deletionRequestedAt === undefined ? `${spec?.replicas} replicas` : 'is being deleted';
     return `workload ${name} (${uid}) generation ${generation} version ${version}: ${what}`;
   }
   if (kind === 'control') return describeControl(after as ControlRecord | undefined);
@@ -610,7 +693,11 @@ function describeChange({ kind, id, before, after }: RecordChange): string | und
     if (record === undefined) return `node ${id} is removed`;
     const { deadline, force = false } = record.drain ?? {};
     const drain = `draining${force ? ' by force' : ''}${deadline === undefined ? '' : ` until ${timestampMs(deadline)}`}`;
-    const marks = [record.lost ? 'lost' : '', record.cordoned ? 'cordoned' : '', record.draining ? drain : ''];
+    const marks = [
+      record.lost ? 'lost' : '',
+      record.cordoned ? 'cordoned' : '',
+      record.draining ? drain : '',
+    ];
     return `node ${id} ${marks.filter((mark) => mark !== '').join(' ') || 'is well'}`;
   }
   return undefined;
@@ -626,7 +713,19 @@ function describeControl(record: ControlRecord | undefined): string | undefined 
 }
 
 function describeReplica(record: ReplicaRecord): string {
-  const { id, version, nodeId, phase, ready, desiredRunning, lost, restarts, orderRevision, containerId, slot } = record;
+  const {
+    id,
+    version,
+    nodeId,
+    phase,
+    ready,
+    desiredRunning,
+    lost,
+    restarts,
+    orderRevision,
+    containerId,
+    slot,
+  } = record;
   const marks = `${ready ? ' ready' : ''}${desiredRunning ? '' : ' unwanted'}${lost ? ' lost' : ''}`;
   const where = nodeId === '' ? 'nowhere' : nodeId;
   return `replica ${id} v${version} slot ${slot} ${where} phase ${phase}${marks} restarts ${restarts} order ${orderRevision} ${containerId.slice(0, 8)}`;

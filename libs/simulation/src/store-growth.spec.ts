@@ -10,11 +10,16 @@ const DAY_MS = 24 * 3_600_000;
 jest.setTimeout(60_000);
 
 /** Keys and bytes of the store by kind of record, as in `event`. */
-async function usageByKind(cluster: TestCluster): Promise<Map<string, { keys: number; bytes: number }>> {
+async function usageByKind(
+  cluster: TestCluster,
+): Promise<Map<string, { keys: number; bytes: number }>> {
   const usage = new Map<string, { keys: number; bytes: number }>();
   let after: string | undefined;
   do {
-    const page = await cluster.store.range({ prefix: '/', ...(after === undefined ? {} : { after }) });
+    const page = await cluster.store.range({
+      prefix: '/',
+      ...(after === undefined ? {} : { after }),
+    });
     for (const { key, value } of page.entries) {
       const kind = key.split('/')[1] ?? '';
       const { keys, bytes } = usage.get(kind) ?? { keys: 0, bytes: 0 };
@@ -29,11 +34,15 @@ async function usageByKind(cluster: TestCluster): Promise<Map<string, { keys: nu
 async function createAndDelete(cluster: TestCluster, name: string): Promise<void> {
   const requestId = `${name}-${cluster.clock.now()}`;
   const spec = { command: ['serve'], replicas: 2 };
-  await cluster.until(() => cluster.client.createWorkload({ name, spec, requestId: `create-${requestId}` }));
+  await cluster.until(() =>
+    cluster.client.createWorkload({ name, spec, requestId: `create-${requestId}` }),
+  );
   await cluster.advance(600, 100);
   const running = [...cluster.agents.values()].flatMap(({ replicas }) => [...replicas.values()]);
   expect(running.filter(({ phase }) => phase === Phase.RUNNING)).toHaveLength(2);
-  await cluster.until(() => cluster.client.deleteWorkload({ name, requestId: `delete-${requestId}` }));
+  await cluster.until(() =>
+    cluster.client.deleteWorkload({ name, requestId: `delete-${requestId}` }),
+  );
   for (let turn = 0; turn < 100; turn += 1) {
     if (cluster.state.view().workloadByName('default', name) === undefined) return;
     await cluster.advance(100, 100);
@@ -52,7 +61,9 @@ describe('a workload that was created and deleted', () => {
     const cluster = await clusterOf(2);
     const before = await usageByKind(cluster);
     await createAndDelete(cluster, 'web');
-    const grown = [...(await usageByKind(cluster))].filter(([kind, { keys }]) => keys !== before.get(kind)?.keys);
+    const grown = [...(await usageByKind(cluster))].filter(
+      ([kind, { keys }]) => keys !== before.get(kind)?.keys,
+    );
     expect(grown.map(([kind]) => kind).sort()).toEqual(['event', 'request']);
     await cluster.until(() => cluster.stopCoordinator());
   });
@@ -60,7 +71,13 @@ describe('a workload that was created and deleted', () => {
 
 describe('the store over weeks of create-and-delete cycles', () => {
   const CYCLES = 40;
-  const limits = { eventBytes: 20_000, auditBytes: 12_000, requestBytes: 10_000, eventMs: 10 * DAY_MS, auditMs: 20 * DAY_MS };
+  const limits = {
+    eventBytes: 20_000,
+    auditBytes: 12_000,
+    requestBytes: 10_000,
+    eventMs: 10 * DAY_MS,
+    auditMs: 20 * DAY_MS,
+  };
   /**
    * A sweep begins when a bound is exceeded by an eighth, and the newest records come before it
    * ends.
@@ -73,7 +90,9 @@ describe('the store over weeks of create-and-delete cycles', () => {
       await createAndDelete(cluster, 'web');
       if (cycle % 20 !== 19) continue;
       const usage = await usageByKind(cluster);
-      expect(usage.get('event')!.bytes).toBeLessThan((limits.eventBytes + limits.auditBytes) * SLACK);
+      expect(usage.get('event')!.bytes).toBeLessThan(
+        (limits.eventBytes + limits.auditBytes) * SLACK,
+      );
       expect(usage.get('request')!.bytes).toBeLessThan(limits.requestBytes * SLACK);
     }
     expect(auditOf(cluster).length).toBeGreaterThan(10);
@@ -81,9 +100,16 @@ describe('the store over weeks of create-and-delete cycles', () => {
   });
 
   it('keeps no event longer than its time, and the newest ones for that long', async () => {
-    const cluster = await TestCluster.start({ retention: { eventMs: 10 * DAY_MS, auditMs: 20 * DAY_MS } });
+    const cluster = await TestCluster.start({
+      retention: { eventMs: 10 * DAY_MS, auditMs: 20 * DAY_MS },
+    });
     for (let day = 0; day < 30; day += 1) {
-      await cluster.until(() => cluster.client.createWorkload({ name: `w${day}`, spec: { command: ['serve'], replicas: 0 } }));
+      await cluster.until(() =>
+        cluster.client.createWorkload({
+          name: `w${day}`,
+          spec: { command: ['serve'], replicas: 0 },
+        }),
+      );
       await cluster.stopCoordinator(); // days of its timers would take minutes
       await cluster.clock.advance(DAY_MS);
       await cluster.startCoordinator();
@@ -94,9 +120,13 @@ describe('the store over weeks of create-and-delete cycles', () => {
       cluster.state
         .view()
         .events()
-        .filter(({ category, reason }) => (category === Category.AUDIT) === audit && /create/i.test(reason))
+        .filter(
+          ({ category, reason }) =>
+            (category === Category.AUDIT) === audit && /create/i.test(reason),
+        )
         .map(({ time }) => Math.round((now - timestampMs(time!)) / DAY_MS));
-    const upTo = (days: number): readonly number[] => Array.from({ length: days }, (_, index) => days - index);
+    const upTo = (days: number): readonly number[] =>
+      Array.from({ length: days }, (_, index) => days - index);
     // Ages are whole days, so one that is due now may have been removed already.
     expect([upTo(10), upTo(9)]).toContainEqual(agesInDays(false));
     expect([upTo(20), upTo(19)]).toContainEqual(agesInDays(true));
@@ -107,10 +137,16 @@ describe('the store over weeks of create-and-delete cycles', () => {
 describe('a client that makes very many calls', () => {
   it('pushes out neither the audit records of other callers nor its own of other calls', async () => {
     let callerAddress = '10.0.0.1';
-    const cluster = await clusterOf(1, { retention: { auditBytes: 12_000 }, callerAddress: () => callerAddress });
+    const cluster = await clusterOf(1, {
+      retention: { auditBytes: 12_000 },
+      callerAddress: () => callerAddress,
+    });
     const { client } = cluster;
-    const scale = (replicas: number) => cluster.until(() => client.scaleWorkload({ name: 'web', replicas }));
-    await cluster.until(() => client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }));
+    const scale = (replicas: number) =>
+      cluster.until(() => client.scaleWorkload({ name: 'web', replicas }));
+    await cluster.until(() =>
+      client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }),
+    );
     await scale(1);
     callerAddress = '10.0.0.2';
     await cluster.until(() => client.cordonNode({ nodeId: 'node-1' }));
@@ -135,7 +171,9 @@ describe('a client that makes very many calls', () => {
   it('pushes out no events of nodes by changing workloads', async () => {
     const cluster = await clusterOf(1, { retention: { eventBytes: 10_000, auditBytes: 10_000 } });
     const { client } = cluster;
-    await cluster.until(() => client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }));
+    await cluster.until(() =>
+      client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }),
+    );
     for (let turn = 0; turn < 100; turn += 1) {
       await cluster.until(() => client.scaleWorkload({ name: 'web', replicas: turn % 2 }));
     }
@@ -155,7 +193,9 @@ describe('a watch of events after an id', () => {
   it('is refused with OUT_OF_RANGE when events after that id were removed, and begins when none was', async () => {
     const cluster = await clusterOf(1, { retention: { eventBytes: 10_000 } });
     const { client } = cluster;
-    await cluster.until(() => client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }));
+    await cluster.until(() =>
+      client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }),
+    );
     const first = (await cluster.until(() => client.listEvents({ pageSize: 1 }))).events[0]!.id;
     for (let turn = 0; turn < 60; turn += 1) {
       await cluster.until(() => client.scaleWorkload({ name: 'web', replicas: turn % 2 }));
@@ -163,7 +203,8 @@ describe('a watch of events after an id', () => {
     await cluster.advance(1_000, 100);
     const next = (request: { afterId: string; categories?: Category[] }): Promise<string> =>
       cluster.until(async () => {
-        for await (const { event } of client.watchEvents(request)) return event?.reason ?? 'bookmark';
+        for await (const { event } of client.watchEvents(request))
+          return event?.reason ?? 'bookmark';
         return 'end';
       });
     await expect(next({ afterId: first })).rejects.toMatchObject({
@@ -173,7 +214,9 @@ describe('a watch of events after an id', () => {
       ) as string,
     });
     expect(await next({ afterId: first, categories: [Category.MEMBERSHIP] })).toBe('NodeEnrolled');
-    const { events } = await cluster.until(() => client.listEvents({ pageSize: 2, newestFirst: true }));
+    const { events } = await cluster.until(() =>
+      client.listEvents({ pageSize: 2, newestFirst: true }),
+    );
     expect(await next({ afterId: events[1]!.id })).toBe(events[0]!.reason);
     await cluster.until(() => cluster.stopCoordinator());
   });

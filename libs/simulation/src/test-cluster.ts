@@ -9,10 +9,23 @@ import {
   type HelloSchema,
 } from '@cloudless/api';
 import { createApiServer, type ApiServer } from '@cloudless/api-server';
-import { createSeededRandom, noMeter, silentLog, sleep, type Log, type Meter, type Random } from '@cloudless/base';
+import {
+  createSeededRandom,
+  noMeter,
+  silentLog,
+  sleep,
+  type Log,
+  type Meter,
+  type Random,
+} from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
-import { impossibleLimitsOf, startControllers, type Controllers, type RetentionLimits } from '@cloudless/controllers';
+import {
+  impossibleLimitsOf,
+  startControllers,
+  type Controllers,
+  type RetentionLimits,
+} from '@cloudless/controllers';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { createContextKey, createRouterTransport, type Transport } from '@connectrpc/connect';
 import { ScriptedAgent } from './scripted-agent.js';
@@ -35,15 +48,18 @@ export interface TestClusterOptions {
 }
 
 /**
- * A cluster in one process on virtual time: the real API, controllers and in-memory store. Agents are scripted: a test
- * says what their replicas do. Nothing happens until the test moves the clock.
+ * A cluster in one process on virtual time: the real API, controllers and in-memory store. Agents
+ * are scripted: a test says what their replicas do. Nothing happens until the test moves the clock.
  */
 export class TestCluster {
   readonly clock = new ManualClock();
   /** What the next coordinator starts on; another one when a test puts it there. */
   store: StateStore;
   readonly agents = new Map<string, ScriptedAgent>();
-  /** One for the whole life of the cluster: a new coordinator must not draw the ids of the old one again. */
+  /**
+   * One for the whole life of the cluster: a new coordinator must not draw the ids of the old one
+   * again.
+   */
   private readonly random: Random;
   private constructor(
     private readonly options: TestClusterOptions,
@@ -67,13 +83,21 @@ export class TestCluster {
   attempts = 0;
 
   private running:
-    | { readonly state: ClusterState; readonly controllers: Controllers; readonly api: ApiServer; readonly transport: Transport }
+    | {
+        readonly state: ClusterState;
+        readonly controllers: Controllers;
+        readonly api: ApiServer;
+        readonly transport: Transport;
+      }
     | undefined;
 
   static async start(options: TestClusterOptions = {}): Promise<TestCluster> {
     const clock = new ManualClock();
     const { historyLimit } = options;
-    const store = createMemoryStateStore({ clock, ...(historyLimit === undefined ? {} : { historyLimit }) });
+    const store = createMemoryStateStore({
+      clock,
+      ...(historyLimit === undefined ? {} : { historyLimit }),
+    });
     const cluster = new TestCluster(options, store, clock);
     await cluster.startCoordinator();
     return cluster;
@@ -101,7 +125,14 @@ export class TestCluster {
     const { clock, random } = this;
     const log = this.options.log ?? silentLog;
     const { leaseMs = 3_000, meter = noMeter, retention = {} } = this.options;
-    const state = await openClusterState({ store: this.store, clock, random, log, holder: 'simulated', meter });
+    const state = await openClusterState({
+      store: this.store,
+      clock,
+      random,
+      log,
+      holder: 'simulated',
+      meter,
+    });
     const controllers = startControllers({ state, clock, random, log, leaseMs, meter, retention });
     const api = createApiServer({
       state,
@@ -113,7 +144,8 @@ export class TestCluster {
       planning: controllers.planner,
       placements: controllers.placements,
       impossibleLimitsOf,
-      connectionOf: (context) => context.values.get(agentConnection) ?? callerAt(this.options.callerAddress),
+      connectionOf: (context) =>
+        context.values.get(agentConnection) ?? callerAt(this.options.callerAddress),
       meter,
       version: 'simulated',
       timings: { leaseMs, pingMs: leaseMs / 3, usageMs: 10_000 },
@@ -121,7 +153,9 @@ export class TestCluster {
     const transport = createRouterTransport(api.routes, {
       router: {
         interceptors: [
-          createErrorInterceptor((rpc, reason) => log.error('call failed inside', { rpc, reason: String(reason) })),
+          createErrorInterceptor((rpc, reason) =>
+            log.error('call failed inside', { rpc, reason: String(reason) }),
+          ),
           createValidationInterceptor(),
         ],
       },
@@ -146,7 +180,10 @@ export class TestCluster {
   }
 
   /** Adds a node whose agent connects at once. Default: 4 cores, 8 GiB, the process runtime. */
-  async addNode(nodeId: string, hello: MessageInitShape<typeof HelloSchema> = {}): Promise<ScriptedAgent> {
+  async addNode(
+    nodeId: string,
+    hello: MessageInitShape<typeof HelloSchema> = {},
+  ): Promise<ScriptedAgent> {
     const agent = new ScriptedAgent(nodeId, hello, this.clock);
     this.agents.set(nodeId, agent);
     await this.until(() => agent.connect(this.parts.transport));
@@ -176,7 +213,8 @@ export class TestCluster {
       (value) => (outcome = { value }),
       (reason: unknown) => (outcome = { reason }),
     );
-    for (let turn = 0; outcome === undefined && turn < MAX_TURNS; turn += 1) await this.clock.advance(1);
+    for (let turn = 0; outcome === undefined && turn < MAX_TURNS; turn += 1)
+      await this.clock.advance(1);
     if (outcome === undefined) throw new Error('the call did not end');
     if ('reason' in outcome) throw outcome.reason;
     return outcome.value;
@@ -188,7 +226,10 @@ export class TestCluster {
   }
 }
 
-/** A call that does not end within so many virtual milliseconds waits for something that will not come. */
+/**
+ * A call that does not end within so many virtual milliseconds waits for something that will not
+ * come.
+ */
 const MAX_TURNS = 30_000;
 
 /** Scripted agents have no connection of their own: their sessions end with their stream. */
@@ -197,5 +238,9 @@ const agentConnection = createContextKey<undefined>(undefined);
 function callerAt(address: TestClusterOptions['callerAddress']) {
   const never = () => () => undefined;
   if (address === undefined) return undefined;
-  return { remoteAddress: typeof address === 'string' ? address : address(), onPing: never, onClose: never };
+  return {
+    remoteAddress: typeof address === 'string' ? address : address(),
+    onPing: never,
+    onClose: never,
+  };
 }

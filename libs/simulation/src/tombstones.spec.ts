@@ -6,7 +6,10 @@ import type { TestCluster } from './test-cluster.js';
 
 const DAY_MS = 24 * 3_600_000;
 
-/** Two nodes with a replica each; `node-2` falls silent until its replica is replaced. @returns the id of the lost one. */
+/**
+ * Two nodes with a replica each; `node-2` falls silent until its replica is replaced. @returns the
+ * id of the lost one.
+ */
 async function withTombstone(cluster: TestCluster): Promise<string> {
   await createWeb(cluster, { replicas: 2 });
   await cluster.advance(1_000);
@@ -14,7 +17,11 @@ async function withTombstone(cluster: TestCluster): Promise<string> {
   cluster.agents.get('node-2')!.isHeard = false;
   await cluster.advance(6_000);
   expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
-  expect(cluster.state.view().replica(lost!)?.value).toMatchObject({ lost: true, desiredRunning: false, nodeId: 'node-2' });
+  expect(cluster.state.view().replica(lost!)?.value).toMatchObject({
+    lost: true,
+    desiredRunning: false,
+    nodeId: 'node-2',
+  });
   return lost!;
 }
 
@@ -30,7 +37,9 @@ async function lostFor(cluster: TestCluster, id: string, days: number): Promise<
   const stored = cluster.state.view().replica(id)!;
   const lostAt = timestampFromMs(cluster.clock.wallTime() - days * DAY_MS);
   const older = copyReplica(stored.value, { lostAt });
-  await cluster.until(() => cluster.state.commit(cluster.state.transaction().updateReplica(stored, older)));
+  await cluster.until(() =>
+    cluster.state.commit(cluster.state.transaction().updateReplica(stored, older)),
+  );
   await cluster.advance(61_000, 100);
 }
 

@@ -1,8 +1,15 @@
-import { WatchWorkloadsResponse_Kind as Kind, type WatchEventsResponse, type WatchWorkloadsResponse } from '@cloudless/api';
+import {
+  WatchWorkloadsResponse_Kind as Kind,
+  type WatchEventsResponse,
+  type WatchWorkloadsResponse,
+} from '@cloudless/api';
 import { clusterOf, createWeb } from './support.js';
 
 /** The items of a stream as they come, until the test stops it. */
-function collect<Item>(open: (signal: AbortSignal) => AsyncIterable<Item>): { readonly items: Item[]; stop(): void } {
+function collect<Item>(open: (signal: AbortSignal) => AsyncIterable<Item>): {
+  readonly items: Item[];
+  stop(): void;
+} {
   const items: Item[] = [];
   const call = new AbortController();
   const read = async (): Promise<void> => {
@@ -17,21 +24,35 @@ it('a resumed watch of workloads shows the newest state once, and a watch of eve
   const { client } = cluster;
   await createWeb(cluster, { replicas: 0 });
   const { revision } = await cluster.until(() => client.listWorkloads({}));
-  for (let replicas = 1; replicas <= 5; replicas += 1) await cluster.until(() => client.scaleWorkload({ name: 'web', replicas }));
+  for (let replicas = 1; replicas <= 5; replicas += 1)
+    await cluster.until(() => client.scaleWorkload({ name: 'web', replicas }));
   await cluster.advance(1_000);
 
-  const states = collect<WatchWorkloadsResponse>((signal) => client.watchWorkloads({ afterRevision: revision }, { signal }));
+  const states = collect<WatchWorkloadsResponse>((signal) =>
+    client.watchWorkloads({ afterRevision: revision }, { signal }),
+  );
   const events = collect<WatchEventsResponse>((signal) =>
     client.watchEvents({ workload: 'web', afterRevision: revision }, { signal }),
   );
   await cluster.advance(100);
-  expect(states.items.map(({ kind, workload }) => [kind, workload?.generation, workload?.spec?.replicas])).toEqual([
+  expect(
+    states.items.map(({ kind, workload }) => [
+      kind,
+      workload?.generation,
+      workload?.spec?.replicas,
+    ]),
+  ).toEqual([
     [Kind.PUT, 6n, 5],
     [Kind.BOOKMARK, undefined, undefined],
   ]);
-  const scaled = events.items.flatMap(({ event }) => (event?.reason === 'WorkloadScaled' ? [event.message] : []));
+  const scaled = events.items.flatMap(({ event }) =>
+    event?.reason === 'WorkloadScaled' ? [event.message] : [],
+  );
   expect(scaled).toEqual(
-    [1, 2, 3, 4, 5].map((replicas) => `workload default/web wants ${replicas} replicas now (generation ${replicas + 1})`),
+    [1, 2, 3, 4, 5].map(
+      (replicas) =>
+        `workload default/web wants ${replicas} replicas now (generation ${replicas + 1})`,
+    ),
   );
   states.stop();
   events.stop();

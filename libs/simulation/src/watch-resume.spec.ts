@@ -20,23 +20,30 @@ import type { TestCluster } from './test-cluster.js';
 /** A whole cluster runs in each test, however busy the machine is. */
 jest.setTimeout(60_000);
 
-const workloads = (cluster: TestCluster, request: object = {}): WatchKind<WatchWorkloadsResponse> => ({
+const workloads = (
+  cluster: TestCluster,
+  request: object = {},
+): WatchKind<WatchWorkloadsResponse> => ({
   name: `workloads ${JSON.stringify(request)}`,
-  open: (afterRevision, signal) => cluster.client.watchWorkloads({ ...request, afterRevision }, { signal }),
+  open: (afterRevision, signal) =>
+    cluster.client.watchWorkloads({ ...request, afterRevision }, { signal }),
   take: (picture, { kind, workload }) => {
     if (workload === undefined) return;
-    if (kind === WorkloadKind.PUT) picture.set(workload.uid, toJsonString(WorkloadSchema, workload));
+    if (kind === WorkloadKind.PUT)
+      picture.set(workload.uid, toJsonString(WorkloadSchema, workload));
     else picture.delete(workload.uid);
   },
 });
 
 const nodes = (cluster: TestCluster, request: object = {}): WatchKind<WatchNodesResponse> => ({
   name: `nodes ${JSON.stringify(request)}`,
-  open: (afterRevision, signal) => cluster.client.watchNodes({ ...request, afterRevision }, { signal }),
+  open: (afterRevision, signal) =>
+    cluster.client.watchNodes({ ...request, afterRevision }, { signal }),
   take: (picture, { kind, node }) => {
     if (node === undefined) return;
     // As of the item, by their description.
-    if (node.status !== undefined) Object.assign(node.status, { reliability: 0, lastSeen: undefined });
+    if (node.status !== undefined)
+      Object.assign(node.status, { reliability: 0, lastSeen: undefined });
     if (kind === NodeKind.PUT) picture.set(node.id, toJsonString(NodeSchema, node));
     else picture.delete(node.id);
   },
@@ -44,9 +51,11 @@ const nodes = (cluster: TestCluster, request: object = {}): WatchKind<WatchNodes
 
 const endpoints = (cluster: TestCluster, name: string): WatchKind<EndpointSet> => ({
   name: `endpoints of ${name}`,
-  open: (afterRevision, signal) => cluster.client.watchEndpoints({ name, afterRevision }, { signal }),
+  open: (afterRevision, signal) =>
+    cluster.client.watchEndpoints({ name, afterRevision }, { signal }),
   take: (picture, set) => {
-    if (!set.bookmark) picture.set(name, toJsonString(EndpointSetSchema, Object.assign(set, { revision: 0n })));
+    if (!set.bookmark)
+      picture.set(name, toJsonString(EndpointSetSchema, Object.assign(set, { revision: 0n })));
   },
 });
 
@@ -54,7 +63,10 @@ const endpoints = (cluster: TestCluster, name: string): WatchKind<EndpointSet> =
 const events = (cluster: TestCluster): WatchKind<WatchEventsResponse> => ({
   name: 'events',
   open: (afterRevision, signal) =>
-    cluster.client.watchEvents({ afterRevision, afterId: afterRevision === 0n ? '0' : '' }, { signal }),
+    cluster.client.watchEvents(
+      { afterRevision, afterId: afterRevision === 0n ? '0' : '' },
+      { signal },
+    ),
   take: (picture, { event }) => {
     if (event !== undefined) picture.set(event.id, event.reason);
   },
@@ -72,19 +84,31 @@ const kindsOf = (cluster: TestCluster) =>
   ] as readonly WatchKind<{ readonly revision: bigint }>[];
 
 /** Things that a world does not do by itself and that watches show. */
-function moreActs(cluster: TestCluster, pick: <Item>(items: readonly Item[]) => Item): readonly (() => Promise<unknown>)[] {
+function moreActs(
+  cluster: TestCluster,
+  pick: <Item>(items: readonly Item[]) => Item,
+): readonly (() => Promise<unknown>)[] {
   const { client } = cluster;
   const name = pick(['one', 'two', 'three']);
   const nodeId = pick([...cluster.agents.keys()]);
   return [
-    () => client.updateWorkload({ name, spec: { labels: pick([{ tier: 'web' }, { tier: 'db' }]) } }),
-    () => client.updateNode({ nodeId, ...pick([{ setLabels: { disk: pick(['ssd', 'hdd']) } }, { removeLabels: ['disk'] }]) }),
+    () =>
+      client.updateWorkload({ name, spec: { labels: pick([{ tier: 'web' }, { tier: 'db' }]) } }),
+    () =>
+      client.updateNode({
+        nodeId,
+        ...pick([{ setLabels: { disk: pick(['ssd', 'hdd']) } }, { removeLabels: ['disk'] }]),
+      }),
     () => client.updateNode({ nodeId, zone: pick(['zone-a', 'zone-b']) }),
     () => client.removeNode({ nodeId, force: true }),
     async () =>
       cluster.state.view().node(nodeId) === undefined
         ? undefined
-        : cluster.controllers.nodes.report(nodeId, [], create(NodeUsageSchema, { cpuMillis: pick([1, 2, 3]) })),
+        : cluster.controllers.nodes.report(
+            nodeId,
+            [],
+            create(NodeUsageSchema, { cpuMillis: pick([1, 2, 3]) }),
+          ),
   ];
 }
 
@@ -107,14 +131,20 @@ async function freshPicture(
 describe('a watch that breaks off and is resumed', () => {
   const counts = { resumed: 0, refused: 0 };
 
-  it.each(Array.from({ length: 16 }, (_, index) => [index + 1, index % 2 === 0 ? 100_000 : 60] as const))(
+  it.each(
+    Array.from({ length: 16 }, (_, index) => [index + 1, index % 2 === 0 ? 100_000 : 60] as const),
+  )(
     'shows what a new one shows, seed %i, with a history of %i changes',
     async (seed, historyLimit) => {
       const world = await RandomWorld.start(seed, 'fast', { historyLimit });
       const { cluster } = world;
       const random = createSeededRandom(seed + 1_000);
-      const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(random.next() * items.length)] as Item;
-      const watchers = kindsOf(cluster).map((kind) => ({ kind, watcher: new ResumingWatcher(kind) }));
+      const pick = <Item>(items: readonly Item[]): Item =>
+        items[Math.floor(random.next() * items.length)] as Item;
+      const watchers = kindsOf(cluster).map((kind) => ({
+        kind,
+        watcher: new ResumingWatcher(kind),
+      }));
       for (let step = 0; step < 60; step += 1) {
         for (const { watcher } of watchers) {
           const turn = random.next();
@@ -134,18 +164,24 @@ describe('a watch that breaks off and is resumed', () => {
         watcher.connect();
       }
       await quiet(cluster);
-      for (const { watcher } of watchers) watcher.connect(); // those whose revision had been compacted
+      // those whose revision had been compacted
+      for (const { watcher } of watchers) watcher.connect();
       await quiet(cluster);
       for (const { kind, watcher } of watchers) {
         const fresh = await freshPicture(cluster, kind);
-        expect({ name: kind.name, faults: watcher.faults, picture: sorted(watcher.picture) }).toEqual({
+        expect({
+          name: kind.name,
+          faults: watcher.faults,
+          picture: sorted(watcher.picture),
+        }).toEqual({
           name: kind.name,
           faults: [],
           picture: sorted(fresh),
         });
         counts.resumed += watcher.resumed;
         counts.refused += watcher.refusals.length;
-        for (const message of watcher.refusals) expect(message).toMatch(/^what changed after revision \d+ is no longer kept; /);
+        for (const message of watcher.refusals)
+          expect(message).toMatch(/^what changed after revision \d+ is no longer kept; /);
       }
       await cluster.stopCoordinator();
     },

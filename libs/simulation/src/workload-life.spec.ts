@@ -8,14 +8,22 @@ import { TestCluster } from './index.js';
 
 async function threeZones(): Promise<TestCluster> {
   const cluster = await TestCluster.start();
-  for (const zone of ['a', 'b', 'c']) await cluster.addNode(`node-${zone}`, { zone: `zone-${zone}` });
+  for (const zone of ['a', 'b', 'c'])
+    await cluster.addNode(`node-${zone}`, { zone: `zone-${zone}` });
   return cluster;
 }
 
-const read = (cluster: TestCluster, name = 'web'): Promise<Workload> => cluster.until(() => cluster.client.getWorkload({ name }));
+const read = (cluster: TestCluster, name = 'web'): Promise<Workload> =>
+  cluster.until(() => cluster.client.getWorkload({ name }));
 const createWeb = (cluster: TestCluster, spec: object = {}): Promise<Workload> =>
-  cluster.until(() => cluster.client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 3, ...spec } }));
-const idsOf = ({ status }: Workload): string[] => (status?.replicas ?? []).filter(({ leaving }) => !leaving).map(({ id }) => id);
+  cluster.until(() =>
+    cluster.client.createWorkload({
+      name: 'web',
+      spec: { command: ['serve'], replicas: 3, ...spec },
+    }),
+  );
+const idsOf = ({ status }: Workload): string[] =>
+  (status?.replicas ?? []).filter(({ leaving }) => !leaving).map(({ id }) => id);
 
 function zonesOf({ status }: Workload): number[] {
   const counts: Record<string, number> = {};
@@ -50,7 +58,12 @@ describe('the life of a workload', () => {
     await cluster.advance(5_000);
     const empty = await read(cluster);
     expect(empty.spec?.replicas).toBe(0);
-    expect(empty.status).toMatchObject({ totalReplicas: 0, phase: Phase.RUNNING, version: 1, observedGeneration: 3n });
+    expect(empty.status).toMatchObject({
+      totalReplicas: 0,
+      phase: Phase.RUNNING,
+      version: 1,
+      observedGeneration: 3n,
+    });
     expect(cluster.agents.get('node-a')?.replicas.size).toBe(0);
   });
 
@@ -59,7 +72,9 @@ describe('the life of a workload', () => {
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(3_000);
     const before = idsOf(await read(cluster));
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
+    );
     let lowest = 5;
     let highest = 0;
     for (let step = 0; step < 300; step += 1) {
@@ -86,14 +101,23 @@ describe('the life of a workload', () => {
     await cluster.advance(3_000);
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
     await cluster.advance(100);
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
+    );
     let lowest = 5;
     for (let step = 0; step < 300; step += 1) {
       await cluster.advance(50);
-      lowest = Math.min(lowest, (await cluster.until(() => cluster.client.listEndpoints({ name: 'web' }))).readyReplicas);
+      lowest = Math.min(
+        lowest,
+        (await cluster.until(() => cluster.client.listEndpoints({ name: 'web' }))).readyReplicas,
+      );
     }
     expect(lowest).toBeGreaterThanOrEqual(4);
-    expect((await read(cluster)).status).toMatchObject({ updatedReplicas: 5, readyReplicas: 5, totalReplicas: 5 });
+    expect((await read(cluster)).status).toMatchObject({
+      updatedReplicas: 5,
+      readyReplicas: 5,
+      totalReplicas: 5,
+    });
   });
 
   it('stops rolling when the new version never becomes ready', async () => {
@@ -101,7 +125,9 @@ describe('the life of a workload', () => {
     await createWeb(cluster);
     await cluster.advance(3_000);
     for (const agent of cluster.agents.values()) agent.onStart = 'unready';
-    await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args: ['broken'] } }));
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { args: ['broken'] } }),
+    );
     await cluster.advance(30_000);
     const { status } = await read(cluster);
     expect(status).toMatchObject({
@@ -127,7 +153,9 @@ describe('the life of a workload', () => {
     }
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(8_000);
-    const gaps = starts.slice(1).map((at, index) => Math.round((at - (starts[index] ?? 0)) / 1_000));
+    const gaps = starts
+      .slice(1)
+      .map((at, index) => Math.round((at - (starts[index] ?? 0)) / 1_000));
     expect(gaps).toEqual([0, 1, 2, 4]);
     const { status } = await read(cluster);
     expect(status?.reason).toContain('exit code 1');
@@ -139,7 +167,11 @@ describe('the life of a workload', () => {
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createWeb(cluster, { restart: { policy: Restart.ON_FAILURE } });
     await cluster.advance(1_000);
-    expect((await read(cluster)).status).toMatchObject({ phase: Phase.SUCCEEDED, succeededReplicas: 3, totalReplicas: 0 });
+    expect((await read(cluster)).status).toMatchObject({
+      phase: Phase.SUCCEEDED,
+      succeededReplicas: 3,
+      totalReplicas: 0,
+    });
   });
 
   it('does not run again what may run only once, and says why it failed', async () => {
@@ -162,7 +194,9 @@ describe('the life of a workload', () => {
     const doomed = await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
     expect(doomed.status?.phase).toBe(Phase.TERMINATING);
     await cluster.advance(2_000);
-    await expect(createWeb(cluster)).rejects.toThrow('workload "default/web" is being deleted; wait until it is gone');
+    await expect(createWeb(cluster)).rejects.toThrow(
+      'workload "default/web" is being deleted; wait until it is gone',
+    );
     expect((await read(cluster)).status?.replicas.map(({ nodeId }) => nodeId)).toEqual(['node-b']);
     const [left] = stubborn!.replicas.keys();
     stubborn!.change(left!, { phase: ReplicaPhase.STOPPED, ready: false });
@@ -179,7 +213,9 @@ describe('placement', () => {
     await cluster.advance(100);
     const waiting = await read(cluster);
     expect(waiting.status?.phase).toBe(Phase.PENDING);
-    expect(waiting.status?.reason).toBe('3 of 3 replicas without a node: no node fits: zone: 3 of 3 nodes');
+    expect(waiting.status?.reason).toBe(
+      '3 of 3 replicas without a node: no node fits: zone: 3 of 3 nodes',
+    );
     await cluster.addNode('node-x', { zone: 'zone-x' });
     await cluster.advance(1_000);
     expect((await read(cluster)).status?.readyReplicas).toBe(3);
@@ -190,9 +226,15 @@ describe('placement', () => {
     await createWeb(cluster, { placement: { nodeSelector: { disk: 'ssd' } } });
     await cluster.advance(100);
     expect((await read(cluster)).status?.reason).toContain('node selector disk=ssd: 3 of 3 nodes');
-    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-b', setLabels: { disk: 'ssd' } }));
+    await cluster.until(() =>
+      cluster.client.updateNode({ nodeId: 'node-b', setLabels: { disk: 'ssd' } }),
+    );
     await cluster.advance(1_000);
-    expect((await read(cluster)).status?.replicas.map(({ nodeId }) => nodeId)).toEqual(['node-b', 'node-b', 'node-b']);
+    expect((await read(cluster)).status?.replicas.map(({ nodeId }) => nodeId)).toEqual([
+      'node-b',
+      'node-b',
+      'node-b',
+    ]);
   });
 
   it('names the capability that no node has', async () => {
@@ -261,7 +303,9 @@ describe('nodes', () => {
     const before = await read(cluster);
     cluster.agents.get('node-a')!.disconnect();
     await cluster.advance(1_500);
-    expect((await read(cluster)).status?.replicas.find(({ nodeId }) => nodeId === 'node-a')?.stale).toBe(true);
+    expect(
+      (await read(cluster)).status?.replicas.find(({ nodeId }) => nodeId === 'node-a')?.stale,
+    ).toBe(true);
     await cluster.reconnect('node-a');
     await cluster.advance(5_000);
     expect(idsOf(await read(cluster))).toEqual(idsOf(before));
@@ -283,7 +327,9 @@ describe('nodes', () => {
     await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-a' }));
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
     await cluster.advance(500);
-    expect((await read(cluster)).status?.replicas.some(({ nodeId }) => nodeId === 'node-a')).toBe(true);
+    expect((await read(cluster)).status?.replicas.some(({ nodeId }) => nodeId === 'node-a')).toBe(
+      true,
+    );
   });
 
   it('an orphan is stopped, and one that has ended is forgotten', async () => {
@@ -293,7 +339,11 @@ describe('nodes', () => {
     const holder = [...cluster.agents.values()].find(({ replicas }) => replicas.size === 1)!;
     const [real] = holder.replicas.values();
     holder.disconnect();
-    holder.replicas.set('ffffffffffffffff-1', { ...real!, replicaId: 'ffffffffffffffff-1', orderRevision: 1n });
+    holder.replicas.set('ffffffffffffffff-1', {
+      ...real!,
+      replicaId: 'ffffffffffffffff-1',
+      orderRevision: 1n,
+    });
     await cluster.advance(200);
     await cluster.reconnect(holder.nodeId);
     await cluster.advance(500);
@@ -307,7 +357,10 @@ describe('the coordinator', () => {
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(3_000);
     const before = await read(cluster);
-    const starts = [...cluster.agents.values()].reduce((sum, agent) => sum + agent.started.length, 0);
+    const starts = [...cluster.agents.values()].reduce(
+      (sum, agent) => sum + agent.started.length,
+      0,
+    );
     await cluster.stopCoordinator();
     for (const agent of cluster.agents.values()) agent.disconnect();
     await cluster.clock.advance(700);
@@ -320,6 +373,8 @@ describe('the coordinator', () => {
     expect(after.status?.replicas.map(({ containerId }) => containerId)).toEqual(
       before.status?.replicas.map(({ containerId }) => containerId),
     );
-    expect([...cluster.agents.values()].reduce((sum, agent) => sum + agent.started.length, 0)).toBe(starts);
+    expect([...cluster.agents.values()].reduce((sum, agent) => sum + agent.started.length, 0)).toBe(
+      starts,
+    );
   });
 });

@@ -12,19 +12,29 @@ describe('ByteWriter', () => {
       bytes: fc.uint8Array({ maxLength: 200 }),
     });
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 100 }), arbFields, (capacity, { number, big, fraction, text, bytes }) => {
-        const writer = new ByteWriter(capacity).uint32(1).clear();
-        writer.uint8(number % 256).uint16(number).uint32(number).uint64(big).float64(fraction).text(text).uint16(bytes.length).bytes(bytes); // prettier-ignore
-        const reader = new ByteReader(Buffer.from(writer.view()));
-        expect([reader.uint8(), reader.uint16(), reader.uint32(), reader.uint64()]).toEqual([number % 256, number, number, big]);
-        expect([reader.float64(), reader.text(), reader.bytes(reader.uint16()), reader.atEnd]).toEqual([
-          fraction,
-          text,
-          bytes,
-          true,
-        ]);
-        expect(() => reader.uint8()).toThrow(RangeError);
-      }),
+      fc.property(
+        fc.integer({ min: 1, max: 100 }),
+        arbFields,
+        (capacity, { number, big, fraction, text, bytes }) => {
+          const writer = new ByteWriter(capacity).uint32(1).clear();
+          // prettier-ignore
+          writer.uint8(number % 256).uint16(number).uint32(number).uint64(big).float64(fraction).text(text).uint16(bytes.length).bytes(bytes);
+          const reader = new ByteReader(Buffer.from(writer.view()));
+          expect([reader.uint8(), reader.uint16(), reader.uint32(), reader.uint64()]).toEqual([
+            number % 256,
+            number,
+            number,
+            big,
+          ]);
+          expect([
+            reader.float64(),
+            reader.text(),
+            reader.bytes(reader.uint16()),
+            reader.atEnd,
+          ]).toEqual([fraction, text, bytes, true]);
+          expect(() => reader.uint8()).toThrow(RangeError);
+        },
+      ),
     );
   });
 });

@@ -1,4 +1,7 @@
-/** Appends numbers, text and bytes to a buffer that grows. Numbers are big-endian, so that bytes sort as numbers do. */
+/**
+ * Appends numbers, text and bytes to a buffer that grows. Numbers are big-endian, so that bytes
+ * sort as numbers do.
+ */
 export class ByteWriter {
   private buffer: Buffer;
   private length = 0;

@@ -2,13 +2,20 @@ import { errorMessageOf } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
 import { leasedKey } from './leased-key.js';
 import { damagedFile } from './page-file.js';
-import { addProofs, decodeEntry, decodeLease, decodeSegment, decodeSegmentKey, proofOf } from './records.js';
+import {
+  addProofs,
+  decodeEntry,
+  decodeLease,
+  decodeSegment,
+  decodeSegmentKey,
+  proofOf,
+} from './records.js';
 import { readHead } from './table-reads.js';
 import type { Tables } from './tables.js';
 
 /**
- * Reads every record once, so that what was altered, is missing, of an older state or twice there is found at the start and not
- * when it is needed. A few seconds per GiB.
+ * Reads every record once, so that what was altered, is missing, of an older state or twice there
+ * is found at the start and not when it is needed. A few seconds per GiB.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
 export function checkRecords(tables: Tables, file: string): void {
@@ -37,14 +44,19 @@ function proveEntries({ entries, leases, leasedKeys }: Tables, newest: Revision)
   let onLeases = 0;
   for (const { key, value } of entries.getRange()) {
     const { modRevision, lease } = decodeEntry(key.toString('utf8'), value);
-    if (modRevision > newest) throw new Error(`an entry is of revision ${modRevision}, after ${newest}`);
+    if (modRevision > newest)
+      throw new Error(`an entry is of revision ${modRevision}, after ${newest}`);
     proof = addProofs(proof, proofOf(key, value));
     if (lease === undefined) continue;
     onLeases += 1;
-    if (!leases.doesExist(Buffer.from(lease)) || !leasedKeys.doesExist(leasedKey(lease, key.toString('utf8'))))
+    if (
+      !leases.doesExist(Buffer.from(lease)) ||
+      !leasedKeys.doesExist(leasedKey(lease, key.toString('utf8')))
+    )
       throw new Error('an entry is on a lease that does not know it');
   }
-  if (leasedKeys.getKeysCount() !== onLeases) throw new Error('a lease has a key that is not there');
+  if (leasedKeys.getKeysCount() !== onLeases)
+    throw new Error('a lease has a key that is not there');
   return proof;
 }
 
@@ -54,9 +66,11 @@ function checkHistory({ history }: Tables, compacted: Revision, newest: Revision
   for (const { key, value } of history.getRange()) {
     const segment = decodeSegmentKey(key);
     let changes = 0;
-    if (segment.first !== expected) throw new Error(`revision ${expected} is missing in the history`);
+    if (segment.first !== expected)
+      throw new Error(`revision ${expected} is missing in the history`);
     for (const transaction of decodeSegment(value, 0n)) {
-      if (transaction.revision !== expected) throw new Error(`revision ${expected} is missing in the history`);
+      if (transaction.revision !== expected)
+        throw new Error(`revision ${expected} is missing in the history`);
       changes += transaction.changes.length;
       expected += 1n;
     }

@@ -1,6 +1,7 @@
 import type { PageFile } from './page-file.js';
 
-// @see mdb.c: MDB_page, MDB_db, MDB_node; midl.h for the lists of free pages, where -n means "n pages from the next number on"
+// @see mdb.c: MDB_page, MDB_db, MDB_node; midl.h for the lists of free pages, where -n means "n
+//   pages from the next number on"
 export const PAGE_HEADER_BYTES = 24;
 export const DATABASE_BYTES = 48;
 const NO_PAGE = 0xffff_ffff_ffff_ffffn;
@@ -31,7 +32,10 @@ export interface TreeFound {
   readonly tables: readonly string[];
 }
 
-/** Walks the tree of one database, and of those inside it: every page, every record, the order of all keys. */
+/**
+ * Walks the tree of one database, and of those inside it: every page, every record, the order of
+ * all keys.
+ */
 export class TreeCheck {
   private readonly found: Totals = { branch: 0n, leaf: 0n, overflow: 0n, records: 0n };
   private readonly tables: string[] = [];
@@ -48,9 +52,15 @@ export class TreeCheck {
    * @param database - The database's own record.
    * @param transaction - Nothing in it may be newer.
    * @param listsFreePages - Its records are lists of free pages, by the number of a transaction.
-   * @returns The transaction that wrote its root, 0 for an empty one; and the names of the databases inside it.
+   * @returns The transaction that wrote its root, 0 for an empty one; and the names of the
+   *   databases inside it.
    */
-  static run(pages: PageFile, database: Buffer, transaction: bigint, listsFreePages = false): TreeFound {
+  static run(
+    pages: PageFile,
+    database: Buffer,
+    transaction: bigint,
+    listsFreePages = false,
+  ): TreeFound {
     const root = database.readBigUInt64LE(40);
     const check = new TreeCheck(pages, listsFreePages);
     const rootTransaction = root === NO_PAGE ? 0n : check.walk(root, transaction, 1);
@@ -61,8 +71,10 @@ export class TreeCheck {
       records: database.readBigUInt64LE(32),
     };
     for (const key of ['branch', 'leaf', 'overflow', 'records'] as const)
-      if (said[key] !== check.found[key]) pages.damaged(`a table has ${check.found[key]} ${key} for ${said[key]}`);
-    if (!listsFreePages && database.readUInt16LE(4) !== 0) pages.damaged('a table is of another sort');
+      if (said[key] !== check.found[key])
+        pages.damaged(`a table has ${check.found[key]} ${key} for ${said[key]}`);
+    if (!listsFreePages && database.readUInt16LE(4) !== 0)
+      pages.damaged('a table is of another sort');
     return { written: rootTransaction, tables: check.tables };
   }
 
@@ -73,7 +85,11 @@ export class TreeCheck {
     const page = this.pages.readPage(number);
     const kind = page.readUInt16LE(18) & PAGE_KINDS;
     const transaction = page.readBigUInt64LE(8);
-    if (page.readBigUInt64LE(0) !== number || transaction > newest || (kind !== PAGE_BRANCH && kind !== PAGE_LEAF))
+    if (
+      page.readBigUInt64LE(0) !== number ||
+      transaction > newest ||
+      (kind !== PAGE_BRANCH && kind !== PAGE_LEAF)
+    )
       this.pages.damaged(`page ${number} is not the one expected`);
     const nodes = this.nodesOf(page, number);
     this.found[kind === PAGE_BRANCH ? 'branch' : 'leaf'] += 1n;
@@ -85,19 +101,39 @@ export class TreeCheck {
     return transaction;
   }
 
-  /** Between two children stands a key that is greater than all of the first, and not greater than any of the second. */
-  private descend(page: Buffer, node: number, separator: Buffer | undefined, transaction: bigint, depth: number): void {
+  /**
+   * Between two children stands a key that is greater than all of the first, and not greater than
+   * any of the second.
+   */
+  private descend(
+    page: Buffer,
+    node: number,
+    separator: Buffer | undefined,
+    transaction: bigint,
+    depth: number,
+  ): void {
     if (separator !== undefined) {
-      if (this.previous !== undefined && this.compare(separator, this.previous) <= 0) this.pages.damaged('keys are out of order');
+      if (this.previous !== undefined && this.compare(separator, this.previous) <= 0)
+        this.pages.damaged('keys are out of order');
       this.atLeast = separator;
     }
-    this.walk(BigInt(page.readUInt32LE(node)) + (BigInt(page.readUInt16LE(node + 4)) << 32n), transaction, depth + 1);
+    this.walk(
+      BigInt(page.readUInt32LE(node)) + (BigInt(page.readUInt16LE(node + 4)) << 32n),
+      transaction,
+      depth + 1,
+    );
   }
 
   private nodesOf(page: Buffer, number: bigint): readonly number[] {
-    const lower = page.readUInt16LE(20); // counted from the end of the header, as are the offsets of nodes
+    // counted from the end of the header, as are the offsets of nodes
+    const lower = page.readUInt16LE(20);
     const upper = page.readUInt16LE(22);
-    if (lower > upper || upper + PAGE_HEADER_BYTES > this.pages.pageBytes || lower % 2 !== 0 || lower === 0)
+    if (
+      lower > upper ||
+      upper + PAGE_HEADER_BYTES > this.pages.pageBytes ||
+      lower % 2 !== 0 ||
+      lower === 0
+    )
       this.pages.damaged(`page ${number} has a garbled header`);
     return Array.from({ length: lower / 2 }, (_, index) => {
       const offset = page.readUInt16LE(PAGE_HEADER_BYTES + 2 * index);
@@ -111,11 +147,19 @@ export class TreeCheck {
   private keyOf(page: Buffer, node: number, number: bigint): Buffer {
     const start = node + NODE_HEADER_BYTES;
     const end = start + page.readUInt16LE(node + 6);
-    if (end > this.pages.pageBytes) this.pages.damaged(`page ${number} holds a key that is too long`);
+    if (end > this.pages.pageBytes)
+      this.pages.damaged(`page ${number} holds a key that is too long`);
     return page.subarray(start, end);
   }
 
-  private checkRecord(page: Buffer, node: number, key: Buffer, number: bigint, transaction: bigint, depth: number): void {
+  private checkRecord(
+    page: Buffer,
+    node: number,
+    key: Buffer,
+    number: bigint,
+    transaction: bigint,
+    depth: number,
+  ): void {
     this.checkOrder(key, number);
     this.found.records += 1n;
     const flags = page.readUInt16LE(node + 4);
@@ -131,7 +175,13 @@ export class TreeCheck {
     if (this.listsFreePages) this.takeFree(data);
   }
 
-  private checkDatabase(record: Buffer, flags: number, transaction: bigint, depth: number, number: bigint): void {
+  private checkDatabase(
+    record: Buffer,
+    flags: number,
+    transaction: bigint,
+    depth: number,
+    number: bigint,
+  ): void {
     if (flags !== NODE_DATABASE || record.length !== DATABASE_BYTES || depth > MAX_DEPTH)
       this.pages.damaged(`page ${number} holds a garbled table`);
     TreeCheck.run(this.pages, record, transaction);
@@ -143,7 +193,8 @@ export class TreeCheck {
     const transaction = reference.readBigUInt64LE(8);
     const count = reference.readBigUInt64LE(16);
     const room = count * BigInt(this.pages.pageBytes) - BigInt(PAGE_HEADER_BYTES);
-    if (transaction > newest || BigInt(bytes) > room) this.pages.damaged(`a record on page ${first} is cut off`);
+    if (transaction > newest || BigInt(bytes) > room)
+      this.pages.damaged(`a record on page ${first} is cut off`);
     this.pages.take(first, count);
     this.found.overflow += count;
     const position = Number(first) * this.pages.pageBytes;
@@ -155,13 +206,15 @@ export class TreeCheck {
       BigInt(header.readUInt32LE(20)) === count;
     if (!expected) this.pages.damaged(`page ${first} is not the one expected`);
     const wanted = this.listsFreePages ? bytes : 0;
-    if (!this.listsFreePages) this.pages.read(position + PAGE_HEADER_BYTES + bytes, 0, `the end of page ${first}`);
+    if (!this.listsFreePages)
+      this.pages.read(position + PAGE_HEADER_BYTES + bytes, 0, `the end of page ${first}`);
     return this.pages.read(position + PAGE_HEADER_BYTES, wanted, `page ${first}`);
   }
 
   private takeFree(list: Buffer): void {
     const count = list.length < NUMBER_BYTES ? -1 : Number(list.readBigUInt64LE(0));
-    if (count < 0 || (count + 1) * NUMBER_BYTES > list.length) this.pages.damaged('a list of free pages is cut off');
+    if (count < 0 || (count + 1) * NUMBER_BYTES > list.length)
+      this.pages.damaged('a list of free pages is cut off');
     for (let index = 1; index <= count; index += 1) {
       const number = list.readBigInt64LE(index * NUMBER_BYTES);
       if (number > 0n) this.pages.take(number, 1n);
@@ -174,8 +227,10 @@ export class TreeCheck {
 
   private checkOrder(key: Buffer, number: bigint): void {
     const { previous, atLeast } = this;
-    if (previous !== undefined && this.compare(key, previous) <= 0) this.pages.damaged(`keys on page ${number} are out of order`);
-    if (atLeast !== undefined && this.compare(key, atLeast) < 0) this.pages.damaged(`keys on page ${number} are out of order`);
+    if (previous !== undefined && this.compare(key, previous) <= 0)
+      this.pages.damaged(`keys on page ${number} are out of order`);
+    if (atLeast !== undefined && this.compare(key, atLeast) < 0)
+      this.pages.damaged(`keys on page ${number} are out of order`);
     this.previous = key;
     this.atLeast = undefined;
   }
@@ -183,7 +238,8 @@ export class TreeCheck {
   /** Lists of free pages go by a number in the machine's order, all others by their bytes. */
   private compare(a: Buffer, b: Buffer): number {
     if (!this.listsFreePages) return Buffer.compare(a, b);
-    if (a.length !== NUMBER_BYTES || b.length !== NUMBER_BYTES) this.pages.damaged('a list of free pages has no number');
+    if (a.length !== NUMBER_BYTES || b.length !== NUMBER_BYTES)
+      this.pages.damaged('a list of free pages has no number');
     const [left, right] = [a.readBigUInt64LE(), b.readBigUInt64LE()];
     return left < right ? -1 : left > right ? 1 : 0;
   }

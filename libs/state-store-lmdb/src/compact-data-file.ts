@@ -22,7 +22,12 @@ const BATCH_BYTES = 4 * 1024 * 1024;
  *   power loss.
  * @returns True: another file has the name now, and `tables` are those of the old one.
  */
-export async function compactDataFile(tables: Tables, file: string, use: FileUse, log: Log): Promise<boolean> {
+export async function compactDataFile(
+  tables: Tables,
+  file: string,
+  use: FileUse,
+  log: Log,
+): Promise<boolean> {
   const { bytes, freeBytes } = use;
   if (bytes < MIN_BYTES || freeBytes * 2 < bytes) return false;
   const { ino } = await stat(file);
@@ -32,7 +37,8 @@ export async function compactDataFile(tables: Tables, file: string, use: FileUse
       checkRecords(copy, draft);
     });
   } catch (reason) {
-    if ((await stat(file)).ino !== ino) throw reason; // what is written to the old file would be lost
+    // what is written to the old file would be lost
+    if ((await stat(file)).ino !== ino) throw reason;
     log.warn('data file not compacted', { file, bytes, freeBytes, ...errorFields(reason) });
     return false;
   }
@@ -44,7 +50,8 @@ async function copyTables(source: Tables, copy: Tables): Promise<void> {
   for (const name of ['meta', 'entries', 'history', 'leases', 'leasedKeys'] as const) {
     for (const batch of batchesOf(source[name])) {
       await copy.root.childTransaction(() => {
-        for (const { key, value } of batch) if (!isFormat(name, key)) void copy[name].put(key, value);
+        for (const { key, value } of batch)
+          if (!isFormat(name, key)) void copy[name].put(key, value);
       });
     }
   }
@@ -56,11 +63,15 @@ function isFormat(table: keyof Tables, key: Buffer): boolean {
 }
 
 /** All records of a table in the order of their keys, in pieces of some megabytes. */
-function* batchesOf(table: Table): Iterable<readonly { readonly key: Buffer; readonly value: Buffer }[]> {
+function* batchesOf(
+  table: Table,
+): Iterable<readonly { readonly key: Buffer; readonly value: Buffer }[]> {
   for (let after: Buffer | undefined; ;) {
     const batch: { key: Buffer; value: Buffer }[] = [];
     let bytes = 0;
-    for (const { key, value } of table.getRange(after === undefined ? {} : { start: after, exclusiveStart: true })) {
+    for (const { key, value } of table.getRange(
+      after === undefined ? {} : { start: after, exclusiveStart: true },
+    )) {
       batch.push({ key: Buffer.from(key), value: Buffer.from(value) });
       bytes += key.length + value.length;
       if (bytes >= BATCH_BYTES) break;

@@ -19,15 +19,22 @@ function recordingLog(messages: string[]): Log {
 }
 
 function open(directory: string, messages: string[] = []): Promise<StateStore> {
-  return openLmdbStateStore({ directory, clock: new ManualClock(), historyLimit: 20, log: recordingLog(messages) });
+  return openLmdbStateStore({
+    directory,
+    clock: new ManualClock(),
+    historyLimit: 20,
+    log: recordingLog(messages),
+  });
 }
 
 /** Writes 3 MB, and deletes all but each `keep`th key. */
 async function fillAndDelete(directory: string, keep: number): Promise<void> {
   const store = await open(directory);
   for (let key = 0; key < KEYS; key += 1) await store.txn([], [{ put: `key-${key}`, value }]);
-  for (let key = 0; key < KEYS; key += 1) if (key % keep !== 0) await store.txn([], [{ delete: `key-${key}` }]);
-  for (let turn = 0; turn < 30; turn += 1) await store.txn([], [{ put: 'small', value: Buffer.from(`${turn}`) }]);
+  for (let key = 0; key < KEYS; key += 1)
+    if (key % keep !== 0) await store.txn([], [{ delete: `key-${key}` }]);
+  for (let turn = 0; turn < 30; turn += 1)
+    await store.txn([], [{ put: 'small', value: Buffer.from(`${turn}`) }]);
   await store.grantLease(1_000);
   await store.close();
 }

@@ -10,10 +10,15 @@ export const DRAFT_FILES = [`new-${DATA_FILE}`, `new-${DATA_FILE}-lock`] as cons
 export const FORMAT_KEY = Buffer.from('format');
 
 /**
- * Makes a data file under another name first, so that a file under its own name is complete or damaged, never new.
- * @param fill - Puts in what is to be there from the beginning; when it throws, no data file was made.
+ * Makes a data file under another name first, so that a file under its own name is complete or
+ * damaged, never new.
+ * @param fill - Puts in what is to be there from the beginning; when it throws, no data file was
+ *   made.
  */
-export async function createDataFile<T>(directory: string, fill: (draft: string, tables: Tables) => Promise<T>): Promise<T> {
+export async function createDataFile<T>(
+  directory: string,
+  fill: (draft: string, tables: Tables) => Promise<T>,
+): Promise<T> {
   const draft = join(directory, DRAFT_FILES[0]);
   await removeDrafts(directory);
   const result = await fillDraft(draft, fill).catch(async (reason: unknown) => {
@@ -36,7 +41,10 @@ export function formatRecord(): Buffer {
   return record;
 }
 
-async function fillDraft<T>(draft: string, fill: (draft: string, tables: Tables) => Promise<T>): Promise<T> {
+async function fillDraft<T>(
+  draft: string,
+  fill: (draft: string, tables: Tables) => Promise<T>,
+): Promise<T> {
   const tables = await openTables(draft, true);
   try {
     await tables.root.childTransaction(() => void tables.meta.put(FORMAT_KEY, formatRecord()));

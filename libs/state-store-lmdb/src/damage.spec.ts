@@ -25,7 +25,8 @@ async function contentOf(store: StateStore): Promise<string> {
     history.push(batch);
     if (batch.revision === revision) break;
   }
-  const toText = (_key: string, value: unknown): unknown => (typeof value === 'bigint' ? String(value) : value);
+  const toText = (_key: string, value: unknown): unknown =>
+    typeof value === 'bigint' ? String(value) : value;
   return JSON.stringify([entries.filter(({ key }) => !key.startsWith('later')), history], toText);
 }
 
@@ -57,27 +58,39 @@ beforeAll(async () => {
 });
 afterAll(removeTemporaryDirectories);
 
-/** @returns `refused`, or `whole` when the file gives all it should, and still does after some writes. */
+/**
+ * @returns `refused`, or `whole` when the file gives all it should, and still does after some
+ * writes.
+ */
 async function judge(file: Buffer): Promise<string> {
   const directory = join(await temporaryDirectory(), 'data');
   await mkdir(directory, { mode: 0o700 });
   await writeFile(join(directory, 'store.mdb'), file);
   const store = await open(directory).catch((reason: unknown) => {
-    if (errorKindOf(reason) !== 'precondition' || !/data file is damaged|has store format/.test(errorMessageOf(reason)))
+    if (
+      errorKindOf(reason) !== 'precondition' ||
+      !/data file is damaged|has store format/.test(errorMessageOf(reason))
+    )
       throw reason;
   });
   if (store === undefined) return 'refused';
   const found = await contentOf(store);
   const entriesOnly = (text: string): unknown => (JSON.parse(text) as readonly unknown[])[0];
-  for (let round = 0; round < 4; round += 1) await store.txn([], [{ put: `later-${round}`, value: Buffer.alloc(6_000) }]);
+  for (let round = 0; round < 4; round += 1)
+    await store.txn([], [{ put: `later-${round}`, value: Buffer.alloc(6_000) }]);
   const later = await contentOf(store);
   await store.close();
   await (await open(directory)).close();
   if (found !== whole) return 'other than it was';
-  return JSON.stringify(entriesOnly(later)) === JSON.stringify(entriesOnly(whole)) ? 'whole' : 'broken by later writes';
+  return JSON.stringify(entriesOnly(later)) === JSON.stringify(entriesOnly(whole))
+    ? 'whole'
+    : 'broken by later writes';
 }
 
-async function judgeAll(count: number, damage: (file: Buffer, index: number) => void): Promise<Record<string, number>> {
+async function judgeAll(
+  count: number,
+  damage: (file: Buffer, index: number) => void,
+): Promise<Record<string, number>> {
   const verdicts: Record<string, number> = {};
   for (let index = 0; index < count; index += 1) {
     const file = Buffer.from(newer);
@@ -126,25 +139,42 @@ describe('a damaged data file is refused, or gives what it should', () => {
 });
 
 it.each([
-  { name: 'an entry is missing', change: 'entries', says: 'the entries are not those that were written last' },
-  { name: 'a part of the history is missing', change: 'history', says: 'is missing in the history' },
+  {
+    name: 'an entry is missing',
+    change: 'entries',
+    says: 'the entries are not those that were written last',
+  },
+  {
+    name: 'a part of the history is missing',
+    change: 'history',
+    says: 'is missing in the history',
+  },
   {
     name: 'a lease is missing',
     change: 'leases',
     says: 'the entries are not those that were written last|an entry is on a lease',
   },
-  { name: "a lease's key is missing", change: 'leasedKeys', says: 'an entry is on a lease that does not know it' },
-] as const)('a data file in which $name is refused, although each page is in order', async ({ change, says }) => {
-  const directory = await temporaryDirectory();
-  await write(directory, 30);
-  const tables = await openTables(join(directory, 'store.mdb'), true);
-  const [first] = [...tables[change].getKeys({ limit: 1 })];
-  await tables[change].remove(first ?? Buffer.alloc(0));
-  await tables.root.close();
-  await expect(open(directory)).rejects.toMatchObject({
-    kind: 'precondition',
-    message: expect.stringMatching(
-      new RegExp(`^data file is damaged: .*store.mdb: its records do not fit together \\(.*(${says}).*\\); restore a backup`),
-    ) as string,
-  });
-});
+  {
+    name: "a lease's key is missing",
+    change: 'leasedKeys',
+    says: 'an entry is on a lease that does not know it',
+  },
+] as const)(
+  'a data file in which $name is refused, although each page is in order',
+  async ({ change, says }) => {
+    const directory = await temporaryDirectory();
+    await write(directory, 30);
+    const tables = await openTables(join(directory, 'store.mdb'), true);
+    const [first] = [...tables[change].getKeys({ limit: 1 })];
+    await tables[change].remove(first ?? Buffer.alloc(0));
+    await tables.root.close();
+    await expect(open(directory)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringMatching(
+        new RegExp(
+          `^data file is damaged: .*store.mdb: its records do not fit together \\(.*(${says}).*\\); restore a backup`,
+        ),
+      ) as string,
+    });
+  },
+);

@@ -16,8 +16,8 @@ export interface DataDirectory {
 
 /**
  * Creates the directory with mode 0700, or checks the one there is.
- * @throws kind `precondition` when it is no directory, or users other than ours may enter it; `denied` when we may not read and
- *   write it. The message names the path and what to do.
+ * @throws kind `precondition` when it is no directory, or users other than ours may enter it;
+ *   `denied` when we may not read and write it. The message names the path and what to do.
  */
 export async function prepareDataDirectory(directory: string): Promise<DataDirectory> {
   await create(directory);
@@ -53,10 +53,18 @@ async function create(directory: string): Promise<void> {
   } catch (cause) {
     const found = await stat(directory).catch(() => undefined);
     if (found !== undefined && !found.isDirectory()) {
-      throw new CloudlessError('precondition', `${directory} is not a directory; name one for the data, or move this file away`, {
-        cause,
-      });
+      throw new CloudlessError(
+        'precondition',
+        `${directory} is not a directory; name one for the data, or move this file away`,
+        {
+          cause,
+        },
+      );
     }
-    throw new CloudlessError('denied', `data directory ${directory} cannot be created (${errorMessageOf(cause)})`, { cause });
+    throw new CloudlessError(
+      'denied',
+      `data directory ${directory} cannot be created (${errorMessageOf(cause)})`,
+      { cause },
+    );
   }
 }

@@ -38,11 +38,14 @@ export async function lockDirectory(directory: DataDirectory): Promise<Directory
 }
 
 /**
- * The name of an abstract socket exists once per network namespace and cannot be deleted: it keeps out a second process of the
- * same namespace even after the lock in the directory was deleted.
+ * The name of an abstract socket exists once per network namespace and cannot be deleted: it keeps
+ * out a second process of the same namespace even after the lock in the directory was deleted.
  * @see unix(7), "Abstract sockets"
  */
-async function acquireAbstractSocket({ path, identity }: DataDirectory): Promise<Pick<DirectoryLock, 'release'>> {
+async function acquireAbstractSocket({
+  path,
+  identity,
+}: DataDirectory): Promise<Pick<DirectoryLock, 'release'>> {
   const server = createServer((connection) => connection.destroy());
   try {
     await listen(server, `\0cloudless/state-store/${identity}`);
@@ -60,10 +63,13 @@ async function inUse(path: string): Promise<CloudlessError> {
   return heldBy(path, host === hostname() ? pid : `${pid} of host ${host}`);
 }
 
-/** The process id is that of the holder's own PID namespace; the host's name tells containers apart. */
+/**
+ * The process id is that of the holder's own PID namespace; the host's name tells containers apart.
+ */
 async function sayHolder(path: string): Promise<void> {
   const text = `${process.pid}\n${hostname()}\n`;
-  await writeFile(join(path, HOLDER_FILE), text, { mode: 0o600 }).catch(() => undefined); // a full disk must not keep us from starting
+  // a full disk must not keep us from starting
+  await writeFile(join(path, HOLDER_FILE), text, { mode: 0o600 }).catch(() => undefined);
 }
 
 function listen(server: Server, path: string): Promise<void> {

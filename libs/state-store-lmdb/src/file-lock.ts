@@ -8,28 +8,39 @@ import { heldBy, type DirectoryLock } from './lock-holder.js';
 
 const run = promisify(execFile);
 
-/** How often a lock of a dead process is cleared away before we give up: each time another process was quicker. */
+/**
+ * How often a lock of a dead process is cleared away before we give up: each time another process
+ * was quicker.
+ */
 const MAX_ATTEMPTS = 5;
 
 /**
- * A lock file with process id, start time and boot id, for systems without abstract sockets. A lock whose process is gone, or
- * whose process id was taken by a later process, or which is from before a reboot, is taken over.
+ * A lock file with process id, start time and boot id, for systems without abstract sockets. A lock
+ * whose process is gone, or whose process id was taken by a later process, or which is from before
+ * a reboot, is taken over.
  * @throws kind `unavailable`, naming the directory and the process that holds it.
  */
 export async function acquireFileLock(directory: string): Promise<DirectoryLock> {
   const file = join(directory, 'lock');
   const ours = await describeProcess(process.pid);
   if (ours === undefined)
-    throw new CloudlessError('unavailable', `data directory ${directory} cannot be locked: ps does not know this process`);
+    throw new CloudlessError(
+      'unavailable',
+      `data directory ${directory} cannot be locked: ps does not know this process`,
+    );
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
-    if (await createWhole(file, ours)) return { release: () => rm(file, { force: true }), isHeld: () => holds(file, ours) };
+    if (await createWhole(file, ours))
+      return { release: () => rm(file, { force: true }), isHeld: () => holds(file, ours) };
     const found = await readFile(file, 'utf8').catch(() => undefined);
     if (found === undefined) continue; // released meanwhile
     const pid = found.split('\n')[0] ?? '';
     if (found === (await describeProcess(Number(pid)))) throw heldBy(directory, pid);
     await clearAway(file, found);
   }
-  throw new CloudlessError('unavailable', `data directory ${directory} could not be locked: others keep taking the lock`);
+  throw new CloudlessError(
+    'unavailable',
+    `data directory ${directory} could not be locked: others keep taking the lock`,
+  );
 }
 
 function holds(file: string, ours: string): boolean {
@@ -63,7 +74,9 @@ async function createWhole(file: string, content: string): Promise<boolean> {
   }
 }
 
-/** Removes a stale lock. If another process replaced it since it was read, the new one is put back. */
+/**
+ * Removes a stale lock. If another process replaced it since it was read, the new one is put back.
+ */
 async function clearAway(file: string, stale: string): Promise<void> {
   const aside = asideOf(file);
   try {
@@ -79,8 +92,12 @@ async function clearAway(file: string, stale: string): Promise<void> {
 /** `pid`, start time and boot id in a line each; undefined when there is no such process. */
 async function describeProcess(pid: number): Promise<string | undefined> {
   if (!Number.isSafeInteger(pid) || pid < 1) return undefined;
-  const started = await run('ps', ['-o', 'lstart=', '-p', String(pid)], { env: { ...SAME_FORMAT } }).catch(() => undefined);
-  return started === undefined ? undefined : `${pid}\n${started.stdout.trim()}\n${await bootId()}\n`;
+  const started = await run('ps', ['-o', 'lstart=', '-p', String(pid)], {
+    env: { ...SAME_FORMAT },
+  }).catch(() => undefined);
+  return started === undefined
+    ? undefined
+    : `${pid}\n${started.stdout.trim()}\n${await bootId()}\n`;
 }
 
 /** The start time is compared as text. */

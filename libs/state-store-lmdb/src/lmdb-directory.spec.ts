@@ -21,19 +21,24 @@ describe('data directory', () => {
   it('is made with mode 0700, and the data file with 0600', async () => {
     const directory = join(await temporaryDirectory(), 'a', 'b');
     await (await open(directory)).close();
-    expect([await modeOf(directory), await modeOf(join(directory, 'store.mdb'))]).toEqual([0o700, 0o600]);
+    expect([await modeOf(directory), await modeOf(join(directory, 'store.mdb'))]).toEqual([
+      0o700, 0o600,
+    ]);
   });
 
-  it.each([0o755, 0o750, 0o701, 0o770, 0o704])('with mode %o is refused, and the message says what to run', async (mode) => {
-    const directory = await temporaryDirectory();
-    await chmod(directory, mode);
-    await expect(open(directory)).rejects.toMatchObject({
-      kind: 'precondition',
-      message: `data directory ${directory} has mode 0${mode.toString(8)}, so that other users can read it; run: chmod 700 '${directory}'`,
-    });
-    await chmod(directory, 0o700);
-    await (await open(directory)).close();
-  });
+  it.each([0o755, 0o750, 0o701, 0o770, 0o704])(
+    'with mode %o is refused, and the message says what to run',
+    async (mode) => {
+      const directory = await temporaryDirectory();
+      await chmod(directory, mode);
+      await expect(open(directory)).rejects.toMatchObject({
+        kind: 'precondition',
+        message: `data directory ${directory} has mode 0${mode.toString(8)}, so that other users can read it; run: chmod 700 '${directory}'`,
+      });
+      await chmod(directory, 0o700);
+      await (await open(directory)).close();
+    },
+  );
 
   it('is refused when it is a file', async () => {
     const file = join(await temporaryDirectory(), 'file');
@@ -45,7 +50,8 @@ describe('data directory', () => {
     await expect(open(join(file, 'below'))).rejects.toMatchObject({ kind: 'denied' });
   });
 
-  // Linux: the kernel answers mkdir in /proc with ENOENT although /proc exists, as autofs and some FUSE file systems do.
+  // Linux: the kernel answers mkdir in /proc with ENOENT although /proc exists, as autofs and some
+  // FUSE file systems do.
   it.each(process.platform === 'linux' ? ['/proc/cloudless', '/proc/cloudless/a/b'] : [])(
     'is refused where the file system makes no directories (%s)',
     async (directory) => {
@@ -82,7 +88,9 @@ describe('lock of the data directory', () => {
     await holder.hears('open');
     await expect(open(directory)).rejects.toMatchObject({
       kind: 'unavailable',
-      message: expect.stringContaining(`${directory} is in use by process ${holder.pid};`) as string,
+      message: expect.stringContaining(
+        `${directory} is in use by process ${holder.pid};`,
+      ) as string,
     });
     await holder.kill();
     const store = await open(directory);
@@ -115,9 +123,13 @@ describe('lock file', () => {
 
   it('lets exactly one of many take it', async () => {
     const directory = await temporaryDirectory();
-    const results = await Promise.allSettled(Array.from({ length: 5 }, () => acquireFileLock(directory)));
+    const results = await Promise.allSettled(
+      Array.from({ length: 5 }, () => acquireFileLock(directory)),
+    );
     expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
-    const refused = results.filter((result) => result.status === 'rejected').map(({ reason }) => errorKindOf(reason));
+    const refused = results
+      .filter((result) => result.status === 'rejected')
+      .map(({ reason }) => errorKindOf(reason));
     expect(refused).toEqual(Array.from({ length: 4 }, () => 'unavailable'));
   });
 
@@ -140,7 +152,11 @@ describe('full disk', () => {
     const said = await StoreChild.start('fill', directory, 1_024).end();
     const count = said.filter((line) => line.startsWith('ack')).length;
     expect(count).toBeGreaterThan(10);
-    expect(said.slice(count)).toEqual(['full exhausted', `readable ${count}`, `revision ${count + 6}`]);
+    expect(said.slice(count)).toEqual([
+      'full exhausted',
+      `readable ${count}`,
+      `revision ${count + 6}`,
+    ]);
     const store = await open(directory);
     expect((await store.range({ prefix: 'key-' })).entries).toHaveLength(count - 5);
     expect((await store.get('after'))?.value).toHaveLength(20_000);

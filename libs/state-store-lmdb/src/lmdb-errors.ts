@@ -11,13 +11,17 @@ const NO_SPACE: readonly unknown[] = [MDB_MAP_FULL, ENOSPC, EDQUOT, EFBIG];
 
 /** More than any group commit writes, with all its pages. */
 const GROUP_ROOM_BYTES = 64 * 1024 * 1024;
-/** A full disk is left alone until so much is free: else each small write that fits would be followed by one that does not. */
+/**
+ * A full disk is left alone until so much is free: else each small write that fits would be
+ * followed by one that does not.
+ */
 const REOPEN_BYTES = 4 * 1024 * 1024;
 const CHUNK_BYTES = 1024 * 1024;
 
 /**
- * Whether LMDB gave up a transaction because there was no room for it, so that nothing of it was committed.
- * LMDB reports a write that the disk took in part as EIO, so the room there is decides what that means.
+ * Whether LMDB gave up a transaction because there was no room for it, so that nothing of it was
+ * committed. LMDB reports a write that the disk took in part as EIO, so the room there is decides
+ * what that means.
  * @param reason - What LMDB rejected with.
  * @param file - The data file; need not exist.
  * @see mdb.c, mdb_page_flush, "short write, filesystem full?"
@@ -28,10 +32,14 @@ export async function isOutOfSpace(reason: unknown, file: string): Promise<boole
   if (code !== EIO) return false;
   const { bavail, bsize } = await statfs(dirname(file));
   const answer = await tryToWrite(file);
-  return answer === 'refused' || (answer === 'taken' && bavail * bsize < GROUP_ROOM_BYTES); // somebody may have made room meanwhile
+  // somebody may have made room meanwhile
+  return answer === 'refused' || (answer === 'taken' && bavail * bsize < GROUP_ROOM_BYTES);
 }
 
-/** Whether a disk that was full has room for some commits again. Where statfs does not show why it was full: perhaps. */
+/**
+ * Whether a disk that was full has room for some commits again. Where statfs does not show why it
+ * was full: perhaps.
+ */
 export async function mayHaveRoom(file: string): Promise<boolean> {
   const { bavail, bsize } = await statfs(dirname(file));
   return bavail * bsize >= REOPEN_BYTES;
@@ -47,7 +55,8 @@ export function noRoomFor(file: string, cause: unknown): CloudlessError {
 }
 
 /**
- * Writes a file beside the data file where the data file ends. Finds quotas and limits that statfs does not show.
+ * Writes a file beside the data file where the data file ends. Finds quotas and limits that statfs
+ * does not show.
  * @returns `refused` for want of room, `failed` when the disk fails for another reason.
  */
 async function tryToWrite(file: string): Promise<'taken' | 'refused' | 'failed'> {
@@ -79,7 +88,10 @@ function numberOf(reason: unknown): number {
   return Math.abs(Number(propertyOf(reason, 'errno')));
 }
 
-/** LMDB's binding hides the error of a commit behind a promise that has rejected, or is about to in the same turn. */
+/**
+ * LMDB's binding hides the error of a commit behind a promise that has rejected, or is about to in
+ * the same turn.
+ */
 async function rootCauseOf(reason: unknown): Promise<unknown> {
   const hidden = propertyOf(reason, 'commitError');
   if (!(hidden instanceof Promise)) return reason;
@@ -90,5 +102,7 @@ async function rootCauseOf(reason: unknown): Promise<unknown> {
 }
 
 function propertyOf(reason: unknown, name: string): unknown {
-  return typeof reason === 'object' && reason !== null ? (reason as Record<string, unknown>)[name] : undefined;
+  return typeof reason === 'object' && reason !== null
+    ? (reason as Record<string, unknown>)[name]
+    : undefined;
 }

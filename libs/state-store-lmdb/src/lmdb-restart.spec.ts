@@ -12,12 +12,26 @@ function put(key: string, value: string) {
   return { put: key, value: Buffer.from(value) };
 }
 
-async function contentOf(store: StateStore, revision?: bigint): Promise<[string, string, bigint][]> {
-  const { entries } = await store.range({ prefix: '', ...(revision === undefined ? {} : { revision }) });
-  return entries.map(({ key, value, modRevision }) => [key, Buffer.from(value).toString(), modRevision]);
+async function contentOf(
+  store: StateStore,
+  revision?: bigint,
+): Promise<[string, string, bigint][]> {
+  const { entries } = await store.range({
+    prefix: '',
+    ...(revision === undefined ? {} : { revision }),
+  });
+  return entries.map(({ key, value, modRevision }) => [
+    key,
+    Buffer.from(value).toString(),
+    modRevision,
+  ]);
 }
 
-async function batchesAfter(store: StateStore, after: bigint, count: number): Promise<ChangeBatch[]> {
+async function batchesAfter(
+  store: StateStore,
+  after: bigint,
+  count: number,
+): Promise<ChangeBatch[]> {
   const batches: ChangeBatch[] = [];
   for await (const batch of store.watch({ prefix: '', after })) {
     batches.push(batch);
@@ -31,9 +45,15 @@ describe('LMDB store after a restart', () => {
     const directory = await temporaryDirectory();
     const first = await openLmdbStateStore({ directory, clock: new ManualClock() });
     await first.txn([], [put('a', '1'), put('b', '1')]);
-    await Promise.all(Array.from({ length: 50 }, (_, index) => first.txn([], [put(`k${index}`, 'many')])));
+    await Promise.all(
+      Array.from({ length: 50 }, (_, index) => first.txn([], [put(`k${index}`, 'many')])),
+    );
     await first.txn([], [put('a', '2'), { delete: 'b' }]);
-    const [content, older, changes] = [await contentOf(first), await contentOf(first, 1n), await batchesAfter(first, 0n, 52)];
+    const [content, older, changes] = [
+      await contentOf(first),
+      await contentOf(first, 1n),
+      await batchesAfter(first, 0n, 52),
+    ];
     await first.close();
 
     const second = await openLmdbStateStore({ directory, clock: new ManualClock() });
@@ -92,7 +112,10 @@ describe('LMDB store after a restart', () => {
     expect([lease, ended]).not.toContain(await second.grantLease(1_000_000));
     await clock.advance(1_000);
     const [batch] = await batchesAfter(second, 2n, 1);
-    expect(batch).toEqual({ revision: 3n, changes: [{ kind: 'delete', key: 'held', modRevision: 3n }] });
+    expect(batch).toEqual({
+      revision: 3n,
+      changes: [{ kind: 'delete', key: 'held', modRevision: 3n }],
+    });
     await second.close();
   });
 
@@ -111,13 +134,15 @@ describe('LMDB store after a restart', () => {
         const entry = await store.get(key);
         const lost = entry === undefined || entry.modRevision < revision;
         expect({ key, lost }).toEqual({ key, lost: false });
-        if (entry?.modRevision === revision) expect(Buffer.from(entry.value).toString()).toBe(value);
+        if (entry?.modRevision === revision)
+          expect(Buffer.from(entry.value).toString()).toBe(value);
       }
       const newest = await store.revision();
       const changes = await batchesAfter(store, 0n, Number(newest));
       expect(changes.at(-1)?.revision).toBe(newest);
       const keys = (await store.range({ prefix: '' })).entries;
-      for (const { key, modRevision } of keys) await store.txn([{ key, is: modRevision }], [{ delete: key }]);
+      for (const { key, modRevision } of keys)
+        await store.txn([{ key, is: modRevision }], [{ delete: key }]);
       await store.close();
     }
   });
@@ -126,16 +151,26 @@ describe('LMDB store after a restart', () => {
     { name: 'empty', damage: (file) => truncate(file, 0) },
     { name: 'cut within the first page', damage: (file) => truncate(file, 100) },
     { name: 'cut after the first page', damage: (file) => truncate(file, 4_096) },
-    { name: 'cut in the middle', damage: async (file) => truncate(file, Math.floor((await stat(file)).size / 2)) },
-    { name: 'garbage', damage: async (file) => writeFile(file, Buffer.alloc((await stat(file)).size, 0x5a)) },
+    {
+      name: 'cut in the middle',
+      damage: async (file) => truncate(file, Math.floor((await stat(file)).size / 2)),
+    },
+    {
+      name: 'garbage',
+      damage: async (file) => writeFile(file, Buffer.alloc((await stat(file)).size, 0x5a)),
+    },
     { name: 'zeros after the first two pages', damage: (file) => overwrite(file, 2 * 4_096, 0) },
-    { name: 'garbage after the first two pages', damage: (file) => overwrite(file, 2 * 4_096, 0xa7) },
+    {
+      name: 'garbage after the first two pages',
+      damage: (file) => overwrite(file, 2 * 4_096, 0xa7),
+    },
     { name: 'changed in one byte of each value', damage: changeValues },
   ])('is refused when its data file is $name, and left as it is', async ({ damage }) => {
     const directory = await temporaryDirectory();
     const file = join(directory, 'store.mdb');
     const store = await openLmdbStateStore({ directory, clock: new ManualClock() });
-    for (let round = 0; round < 300; round += 1) await store.txn([], [put(`k${round}`, 'value'.repeat(round * 4))]);
+    for (let round = 0; round < 300; round += 1)
+      await store.txn([], [put(`k${round}`, 'value'.repeat(round * 4))]);
     await store.close();
     await damage(file);
     const damaged = await readFile(file);
@@ -163,9 +198,13 @@ describe('LMDB store after a restart', () => {
     await tables.meta.put(Buffer.from('format'), Buffer.from([0, 0, 0, 9]));
     await tables.root.close();
     for (let attempt = 0; attempt < 2; attempt += 1) {
-      await expect(openLmdbStateStore({ directory, clock: new ManualClock() })).rejects.toMatchObject({
+      await expect(
+        openLmdbStateStore({ directory, clock: new ManualClock() }),
+      ).rejects.toMatchObject({
         kind: 'precondition',
-        message: expect.stringMatching(/has store format 9, this program knows format 2/u) as string,
+        message: expect.stringMatching(
+          /has store format 9, this program knows format 2/u,
+        ) as string,
       });
     }
   });

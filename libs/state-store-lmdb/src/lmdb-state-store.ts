@@ -30,15 +30,21 @@ export interface LmdbStateStoreOptions {
   readonly directory: string;
   /** Measures leases. */
   readonly clock: Clock;
-  /** Changes retained for watches and older revisions, 1 or more: the oldest beyond it are compacted. Default 100 000. */
+  /**
+   * Changes retained for watches and older revisions, 1 or more: the oldest beyond it are
+   * compacted. Default 100 000.
+   */
   readonly historyLimit?: number;
-  /** Bytes of the data file that these changes take at most, 1 or more: beyond it fewer are retained. Default 64 MiB. */
+  /**
+   * Bytes of the data file that these changes take at most, 1 or more: beyond it fewer are
+   * retained. Default 64 MiB.
+   */
   readonly historyBytes?: number;
   /** Default: none. */
   readonly log?: Log;
   /**
-   * Told when the disk turns out to be full, with false, and some seconds after it takes all writes again, with true. Meanwhile
-   * writes are refused and reads go on.
+   * Told when the disk turns out to be full, with false, and some seconds after it takes all writes
+   * again, with true. Meanwhile writes are refused and reads go on.
    */
   readonly onRoom?: (hasRoom: boolean) => void;
   /**
@@ -46,17 +52,24 @@ export interface LmdbStateStoreOptions {
    * on writes are refused as `unavailable` and reads go on, until a store is opened again.
    */
   readonly onFault?: (fault: StorageFault) => void;
-  /** Interval, in milliseconds, at which data file and lock are also checked without writes. Default: none. */
+  /**
+   * Interval, in milliseconds, at which data file and lock are also checked without writes.
+   * Default: none.
+   */
   readonly lookEveryMs?: number;
-  /** Default true. False acknowledges before the flush: what was acknowledged survives the process, but not a power loss. */
+  /**
+   * Default true. False acknowledges before the flush: what was acknowledged survives the process,
+   * but not a power loss.
+   */
   readonly sync?: boolean;
 }
 
 /**
  * Opens the store in a directory, or makes a new one. One process at a time.
- * @throws kind `unavailable` when the directory is in use, naming the process; `precondition` when other users can read it, it is
- *   no directory, the data file is damaged, or was written by another version; `denied` when we may not use it; `exhausted` when the
- *   disk is full. Nothing was changed then.
+ * @throws kind `unavailable` when the directory is in use, naming the process; `precondition` when
+ *   other users can read it, it is no directory, the data file is damaged, or was written by
+ *   another version; `denied` when we may not use it; `exhausted` when the disk is full. Nothing
+ *   was changed then.
  */
 export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promise<StateStore> {
   const { clock, log, onRoom, onFault, lookEveryMs, sync = true } = options;
@@ -75,7 +88,10 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
       checkDataFile(file);
       tables = await openChecked(file, sync);
     }
-    const window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes }, readSegments(tables));
+    const window = new HistoryWindow(
+      { changes: historyLimit, bytes: historyBytes },
+      readSegments(tables),
+    );
     const storage = new LmdbStorage(file, tables, window, { look, onClose: () => lock.release() });
     return createEngineStore({
       storage,

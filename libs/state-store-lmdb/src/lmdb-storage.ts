@@ -12,7 +12,13 @@ import {
 } from '@cloudless/state-store';
 import { LmdbWriter } from './lmdb-writer.js';
 import { isOutOfSpace, mayHaveRoom, noRoomFor } from './lmdb-errors.js';
-import { decodeEntry, decodeLease, decodeSegment, decodeSegmentKey, type HeadRecord } from './records.js';
+import {
+  decodeEntry,
+  decodeLease,
+  decodeSegment,
+  decodeSegmentKey,
+  type HeadRecord,
+} from './records.js';
 import { readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Tables } from './tables.js';
 
@@ -26,9 +32,15 @@ export interface StorageLifetime {
 
 /** The storage of a store on LMDB. LMDB's readers see durable commits only. */
 export class LmdbStorage implements Storage, StorageReader {
-  /** Why the last write found no room; every one is refused until there is some, and LMDB is not asked. */
+  /**
+   * Why the last write found no room; every one is refused until there is some, and LMDB is not
+   * asked.
+   */
   private fullBecause: unknown;
-  /** The counters of the last commit, and of an attempt since then whose end is not known: the file has one of them. */
+  /**
+   * The counters of the last commit, and of an attempt since then whose end is not known: the file
+   * has one of them.
+   */
   private expected: readonly HeadRecord[];
   private isWriting = false;
   private overwritten: StorageFault | undefined;
@@ -52,7 +64,8 @@ export class LmdbStorage implements Storage, StorageReader {
   }
 
   async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
-    if (this.fullBecause !== undefined && !(await mayHaveRoom(this.file))) throw noRoomFor(this.file, this.fullBecause);
+    if (this.fullBecause !== undefined && !(await mayHaveRoom(this.file)))
+      throw noRoomFor(this.file, this.fullBecause);
     const writer = new LmdbWriter(this.tables, this.window);
     this.isWriting = true;
     try {
@@ -77,12 +90,14 @@ export class LmdbStorage implements Storage, StorageReader {
   }
 
   *leases(): Iterable<readonly [LeaseId, number]> {
-    for (const { key, value } of this.tables.leases.getRange()) yield [key.toString('utf8'), decodeLease(value)];
+    for (const { key, value } of this.tables.leases.getRange())
+      yield [key.toString('utf8'), decodeLease(value)];
   }
 
   fault(): StorageFault | undefined {
     const fault = this.lifetime.look?.();
-    if (fault !== undefined || this.overwritten !== undefined || this.isWriting) return fault ?? this.overwritten;
+    if (fault !== undefined || this.overwritten !== undefined || this.isWriting)
+      return fault ?? this.overwritten;
     this.tables.root.resetReadTxn(); // a snapshot that is kept shows nothing new
     return this.faultOf(readHead(this.tables));
   }
@@ -106,12 +121,18 @@ export class LmdbStorage implements Storage, StorageReader {
     const start = Buffer.compare(next, first) > 0 ? next : first;
     const end = endOfPrefix(first);
     if (end !== undefined && Buffer.compare(start, end) >= 0) return;
-    const options = { ...(start.length > 0 ? { start } : {}), ...(end === undefined ? {} : { end }) };
-    for (const { key, value } of this.tables.entries.getRange(options)) yield decodeEntry(key.toString('utf8'), value);
+    const options = {
+      ...(start.length > 0 ? { start } : {}),
+      ...(end === undefined ? {} : { end }),
+    };
+    for (const { key, value } of this.tables.entries.getRange(options))
+      yield decodeEntry(key.toString('utf8'), value);
   }
 
   *history(after: Revision): Iterable<LoggedTransaction> {
-    for (const { key, value } of this.tables.history.getRange({ start: this.segmentStart(after) })) {
+    for (const { key, value } of this.tables.history.getRange({
+      start: this.segmentStart(after),
+    })) {
       if (decodeSegmentKey(key).last > after) yield* decodeSegment(value, after);
     }
   }
@@ -147,5 +168,9 @@ export class LmdbStorage implements Storage, StorageReader {
 }
 
 function isSameHead(one: HeadRecord, other: HeadRecord): boolean {
-  return one.revision === other.revision && one.proof === other.proof && one.leaseCount === other.leaseCount;
+  return (
+    one.revision === other.revision &&
+    one.proof === other.proof &&
+    one.leaseCount === other.leaseCount
+  );
 }

@@ -25,7 +25,10 @@ import { leasedKey } from './leased-key.js';
 import { HEAD_KEY, readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Table, type Tables } from './tables.js';
 
-/** Transactions of one group share records of the history up to this size; a larger record is slow to find room for. */
+/**
+ * Transactions of one group share records of the history up to this size; a larger record is slow
+ * to find room for.
+ */
 const SEGMENT_BYTES = 64 * 1024;
 
 const EMPTY = Buffer.alloc(0);
@@ -60,7 +63,8 @@ export class LmdbWriter implements StorageWriter {
   put(entry: StoredEntry, before: StoredEntry | undefined): void {
     if (before?.lease !== entry.lease) {
       this.detach(before);
-      if (entry.lease !== undefined) void this.tables.leasedKeys.put(leasedKey(entry.lease, entry.key), EMPTY);
+      if (entry.lease !== undefined)
+        void this.tables.leasedKeys.put(leasedKey(entry.lease, entry.key), EMPTY);
     }
     const key = Buffer.from(entry.key);
     if (before !== undefined) this.disprove(this.tables.entries, key);
@@ -96,15 +100,23 @@ export class LmdbWriter implements StorageWriter {
   leasedKeys(lease: LeaseId): readonly string[] {
     const start = leasedKey(lease, '');
     const end = endOfPrefix(start) ?? start;
-    return [...this.tables.leasedKeys.getKeys({ start, end })].map((key) => key.toString('utf8', start.length));
+    return [...this.tables.leasedKeys.getKeys({ start, end })].map((key) =>
+      key.toString('utf8', start.length),
+    );
   }
 
-  finish(transactions: readonly LoggedTransaction[], counters: Omit<StoreHead, 'compactedRevision'>): void {
+  finish(
+    transactions: readonly LoggedTransaction[],
+    counters: Omit<StoreHead, 'compactedRevision'>,
+  ): void {
     const { compactedRevision } = this.head();
     this.appendHistory(transactions);
     this.dropped = this.window.surplusWith(this.added);
     for (const segment of this.dropped) void this.tables.history.remove(encodeSegmentKey(segment));
-    this.putHead({ ...counters, compactedRevision: this.dropped.at(-1)?.last ?? compactedRevision });
+    this.putHead({
+      ...counters,
+      compactedRevision: this.dropped.at(-1)?.last ?? compactedRevision,
+    });
   }
 
   beginAt(revision: Revision): void {
@@ -113,7 +125,10 @@ export class LmdbWriter implements StorageWriter {
 
   private putHead(head: StoreHead): void {
     const { proof } = readHead(this.tables);
-    void this.tables.meta.put(HEAD_KEY, encodeHead({ ...head, proof: addProofs(proof, this.proof) }));
+    void this.tables.meta.put(
+      HEAD_KEY,
+      encodeHead({ ...head, proof: addProofs(proof, this.proof) }),
+    );
   }
 
   private disprove(table: Table, key: Buffer): void {
@@ -144,6 +159,7 @@ export class LmdbWriter implements StorageWriter {
   }
 
   private detach(before: StoredEntry | undefined): void {
-    if (before?.lease !== undefined) void this.tables.leasedKeys.remove(leasedKey(before.lease, before.key));
+    if (before?.lease !== undefined)
+      void this.tables.leasedKeys.remove(leasedKey(before.lease, before.key));
   }
 }

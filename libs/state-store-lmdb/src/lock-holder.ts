@@ -3,7 +3,9 @@ import { CloudlessError } from '@cloudless/base';
 /** The right to be the only one who uses a data directory. */
 export interface DirectoryLock {
   release(): Promise<void>;
-  /** False once the lock was deleted or taken by another process. Costs one call of the file system. */
+  /**
+   * False once the lock was deleted or taken by another process. Costs one call of the file system.
+   */
   isHeld(): boolean;
 }
 

@@ -4,7 +4,9 @@ import { CloudlessError } from '@cloudless/base';
 /** Pages at the end that were given out and became free before they were ever written. */
 const MAX_UNWRITTEN_PAGES = 1_000_000;
 
-/** The file of an LMDB environment, read in pieces and never mapped, and an account of its pages. */
+/**
+ * The file of an LMDB environment, read in pieces and never mapped, and an account of its pages.
+ */
 export class PageFile {
   /** Size of a page; known once the first one was read. */
   pageBytes = 0;
@@ -39,7 +41,8 @@ export class PageFile {
   read(position: number, length: number, what: string): Buffer {
     if (position + length > this.size) this.damaged(`it ends before ${what}`);
     const buffer = Buffer.allocUnsafe(length);
-    if (readSync(this.descriptor, buffer, 0, length, position) < length) this.damaged(`it ends before ${what}`);
+    if (readSync(this.descriptor, buffer, 0, length, position) < length)
+      this.damaged(`it ends before ${what}`);
     return buffer;
   }
 
@@ -49,13 +52,16 @@ export class PageFile {
 
   /** Starts the account. @param lastPage - The last page that may hold anything. */
   expectPages(lastPage: bigint): void {
-    if (lastPage > BigInt(Math.ceil(this.size / this.pageBytes) + MAX_UNWRITTEN_PAGES)) this.damaged(`a last page ${lastPage}`);
-    this.taken = new Uint8Array(Number(lastPage) + 1).fill(1, 0, 2); // the first two are for the meta data
+    if (lastPage > BigInt(Math.ceil(this.size / this.pageBytes) + MAX_UNWRITTEN_PAGES))
+      this.damaged(`a last page ${lastPage}`);
+    // the first two are for the meta data
+    this.taken = new Uint8Array(Number(lastPage) + 1).fill(1, 0, 2);
   }
 
   /** Enters pages into the account: each page is used once, or free once. */
   take(first: bigint, count: bigint): void {
-    if (first < 0n || count < 1n || first + count > BigInt(this.taken.length)) this.damaged(`page ${first} is none of its pages`);
+    if (first < 0n || count < 1n || first + count > BigInt(this.taken.length))
+      this.damaged(`page ${first} is none of its pages`);
     const [from, to] = [Number(first), Number(first + count)];
     const twice = this.taken.subarray(from, to).indexOf(1);
     if (twice >= 0) this.damaged(`page ${from + twice} is used twice`);

@@ -12,7 +12,10 @@ it('does what the README shows', async () => {
   const clock = new ManualClock();
   // <example>
   const store = await openLmdbStateStore({ directory, clock });
-  const { revision } = await store.txn([], [{ put: '/workloads/web', value: bytes('three replicas') }]);
+  const { revision } = await store.txn(
+    [],
+    [{ put: '/workloads/web', value: bytes('three replicas') }],
+  );
   await store.close();
 
   const reopened = await openLmdbStateStore({ directory, clock });
@@ -27,6 +30,8 @@ it('does what the README shows', async () => {
 
 it('is what the README shows', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
-  const example = /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ?? 'no example';
+  const example =
+    /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??
+    'no example';
   expect(await readFile(new URL('../README.md', import.meta.url), 'utf8')).toContain(example);
 });

@@ -1,6 +1,13 @@
 import { crc32 } from 'node:zlib';
 import { CloudlessError } from '@cloudless/base';
-import type { HistorySegment, LeaseId, LoggedChange, LoggedTransaction, StoredEntry, StoreHead } from '@cloudless/state-store';
+import type {
+  HistorySegment,
+  LeaseId,
+  LoggedChange,
+  LoggedTransaction,
+  StoredEntry,
+  StoreHead,
+} from '@cloudless/state-store';
 import { ByteReader } from './byte-reader.js';
 import { ByteWriter } from './byte-writer.js';
 
@@ -30,7 +37,10 @@ export function sealRecord(writer: ByteWriter): Buffer {
 export function openRecord(record: Buffer): ByteReader {
   const content = record.subarray(CHECKSUM_BYTES);
   if (record.length < CHECKSUM_BYTES || crc32(content) !== record.readUInt32BE(0)) {
-    throw new CloudlessError('internal', 'data file is damaged: the checksum of a record does not fit');
+    throw new CloudlessError(
+      'internal',
+      'data file is damaged: the checksum of a record does not fit',
+    );
   }
   return new ByteReader(content);
 }
@@ -50,7 +60,10 @@ export function decodeEntry(key: string, record: Buffer): StoredEntry {
   return { key, modRevision: reader.uint64(), lease: leaseOf(reader.text()), value: reader.rest() };
 }
 
-/** The counters, with the {@link proofOf} all entries and leases together: so one that is missing, old or twice there is noticed. */
+/**
+ * The counters, with the {@link proofOf} all entries and leases together: so one that is missing,
+ * old or twice there is noticed.
+ */
 export interface HeadRecord extends StoreHead {
   /** Sum of the proofs, modulo 2^32. */
   readonly proof: number;
@@ -58,7 +71,10 @@ export interface HeadRecord extends StoreHead {
 
 /** `revision compactedRevision leaseCount proof`. Valid until the next record is made. */
 export function encodeHead({ revision, compactedRevision, leaseCount, proof }: HeadRecord): Buffer {
-  const writer = startRecord(scratch).uint64(revision).uint64(compactedRevision).uint64(BigInt(leaseCount));
+  const writer = startRecord(scratch)
+    .uint64(revision)
+    .uint64(compactedRevision)
+    .uint64(BigInt(leaseCount));
   return sealRecord(writer.uint32(proof));
 }
 
@@ -77,7 +93,10 @@ export function addProofs(a: number, b: number): number {
   return (a + b) >>> 0;
 }
 
-/** A number for a record under its key; another for every other record, and for the same one under another key. */
+/**
+ * A number for a record under its key; another for every other record, and for the same one under
+ * another key.
+ */
 export function proofOf(key: Buffer, record: Buffer): number {
   return crc32(key, record.readUInt32BE(0));
 }
@@ -92,10 +111,15 @@ export function decodeSegmentKey(key: Buffer): Omit<HistorySegment, 'bytes'> {
   return { first: reader.uint64(), last: reader.uint64(), changes: reader.uint32() };
 }
 
-/** Room that a record of the history takes in the data file: with its key in a page of many, or in pages of its own. */
+/**
+ * Room that a record of the history takes in the data file: with its key in a page of many, or in
+ * pages of its own.
+ */
 export function roomOf(recordBytes: number): number {
   const withKey = recordBytes + SEGMENT_KEY_BYTES;
-  return withKey <= PAGE_BYTES / 2 ? withKey : Math.ceil((withKey + PAGE_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES;
+  return withKey <= PAGE_BYTES / 2
+    ? withKey
+    : Math.ceil((withKey + PAGE_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES;
 }
 
 /** Size of LMDB's pages on common machines. A record above half a page has pages of its own. */
@@ -104,10 +128,15 @@ const PAGE_HEADER_BYTES = 24;
 const SEGMENT_KEY_BYTES = 28;
 
 /** Adds `revision count (flags key [before] [after])*` to a segment. */
-export function encodeTransaction(writer: ByteWriter, { revision, changes }: LoggedTransaction): void {
+export function encodeTransaction(
+  writer: ByteWriter,
+  { revision, changes }: LoggedTransaction,
+): void {
   writer.uint64(revision).uint32(changes.length);
   for (const { key, before, after } of changes) {
-    writer.uint8((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER)).text(key);
+    writer
+      .uint8((before === undefined ? 0 : HAS_BEFORE) | (after === undefined ? 0 : HAS_AFTER))
+      .text(key);
     if (before !== undefined) encodeInline(writer, before);
     if (after !== undefined) encodeInline(writer, after);
   }
@@ -142,7 +171,12 @@ function encodeInline(writer: ByteWriter, entry: StoredEntry): void {
 }
 
 function decodeInline(reader: ByteReader, key: string): StoredEntry {
-  return { key, modRevision: reader.uint64(), lease: leaseOf(reader.text()), value: reader.bytes(reader.uint32()) };
+  return {
+    key,
+    modRevision: reader.uint64(),
+    lease: leaseOf(reader.text()),
+    value: reader.bytes(reader.uint32()),
+  };
 }
 
 /** The time of a lease. Valid until the next record is made. */

@@ -7,14 +7,16 @@ import { removeTemporaryDirectories, StoreChild, temporaryDirectory } from './te
 
 afterAll(removeTemporaryDirectories);
 
-const open = (directory: string): Promise<StateStore> => openLmdbStateStore({ directory, clock: new ManualClock() });
+const open = (directory: string): Promise<StateStore> =>
+  openLmdbStateStore({ directory, clock: new ManualClock() });
 
 async function snapshot(): Promise<Buffer> {
   const store = createMemoryStateStore({ clock: new ManualClock() });
   for (let index = 0; index < 3_000; index += 1)
     await store.txn([], [{ put: `k${index}`, value: Buffer.from(`value ${index} `.repeat(50)) }]);
   const parts: Uint8Array[] = [];
-  for await (const chunk of exportSnapshot(store, { clusterId: 'cluster-1', schemaVersion: 1 })) parts.push(chunk);
+  for await (const chunk of exportSnapshot(store, { clusterId: 'cluster-1', schemaVersion: 1 }))
+    parts.push(chunk);
   return Buffer.concat(parts);
 }
 
@@ -26,34 +28,57 @@ describe('a store restored from a snapshot', () => {
   it('has a data directory and file that only we may read, and is locked and found whole like any other', async () => {
     const directory = join(await temporaryDirectory(), 'a', 'b');
     const summary = await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
-    expect(summary).toMatchObject({ clusterId: 'cluster-1', schemaVersion: 1, revision: 3_000n, entries: 3_000 });
+    expect(summary).toMatchObject({
+      clusterId: 'cluster-1',
+      schemaVersion: 1,
+      revision: 3_000n,
+      entries: 3_000,
+    });
     expect((await readdir(directory)).sort()).toEqual(['holder', 'lock-1', 'store.mdb']);
     const modeOf = async (path: string): Promise<number> => (await stat(path)).mode & 0o777;
-    expect([await modeOf(directory), await modeOf(join(directory, 'store.mdb'))]).toEqual([0o700, 0o600]);
+    expect([await modeOf(directory), await modeOf(join(directory, 'store.mdb'))]).toEqual([
+      0o700, 0o600,
+    ]);
     for (let round = 1n; round <= 2n; round += 1n) {
       const store = await open(directory);
-      expect(await store.txn([], [{ put: 'more', value: new Uint8Array() }])).toEqual({ revision: 3_000n + round });
+      expect(await store.txn([], [{ put: 'more', value: new Uint8Array() }])).toEqual({
+        revision: 3_000n + round,
+      });
       await store.close();
     }
   });
 
   it.each([
-    { name: 'cut off', damage: (bytes: Buffer) => bytes.subarray(0, bytes.length - 1), says: 'it is cut off after' },
-    { name: 'altered', damage: (bytes: Buffer) => bytes.fill('X', 1_000_000, 1_000_001), says: 'its SHA-256 does not fit' },
-  ])('is not there when the snapshot is $name, and a good one still can be', async ({ damage, says }) => {
-    const directory = await temporaryDirectory();
-    await expect(restoreLmdbStateStore({ directory, chunks: whole(damage(await snapshot())) })).rejects.toMatchObject({
-      kind: 'precondition',
-      message: expect.stringContaining(says) as string,
-    });
-    expect(await readdir(directory)).toEqual(['holder', 'lock-1']);
-    await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
-    await (await open(directory)).close();
-  });
+    {
+      name: 'cut off',
+      damage: (bytes: Buffer) => bytes.subarray(0, bytes.length - 1),
+      says: 'it is cut off after',
+    },
+    {
+      name: 'altered',
+      damage: (bytes: Buffer) => bytes.fill('X', 1_000_000, 1_000_001),
+      says: 'its SHA-256 does not fit',
+    },
+  ])(
+    'is not there when the snapshot is $name, and a good one still can be',
+    async ({ damage, says }) => {
+      const directory = await temporaryDirectory();
+      await expect(
+        restoreLmdbStateStore({ directory, chunks: whole(damage(await snapshot())) }),
+      ).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringContaining(says) as string,
+      });
+      expect(await readdir(directory)).toEqual(['holder', 'lock-1']);
+      await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
+      await (await open(directory)).close();
+    },
+  );
 
   it('takes the place of a restore that was killed', async () => {
     const directory = await temporaryDirectory();
-    for (const name of ['new-store.mdb', 'new-store.mdb-lock', 'holder']) await writeFile(join(directory, name), 'half');
+    for (const name of ['new-store.mdb', 'new-store.mdb-lock', 'holder'])
+      await writeFile(join(directory, name), 'half');
     await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
     expect((await readdir(directory)).sort()).toEqual(['holder', 'lock-1', 'store.mdb']);
   });
@@ -81,15 +106,21 @@ describe('a store restored from a snapshot', () => {
     };
     const directory = await temporaryDirectory();
     await chmod(directory, 0o755);
-    await expect(restoreLmdbStateStore({ directory, chunks: chunks() })).rejects.toThrow(`run: chmod 700 '${directory}'`);
+    await expect(restoreLmdbStateStore({ directory, chunks: chunks() })).rejects.toThrow(
+      `run: chmod 700 '${directory}'`,
+    );
     const file = join(await temporaryDirectory(), 'file');
     await writeFile(file, '');
-    await expect(restoreLmdbStateStore({ directory: file, chunks: chunks() })).rejects.toThrow(`${file} is not a directory`);
+    await expect(restoreLmdbStateStore({ directory: file, chunks: chunks() })).rejects.toThrow(
+      `${file} is not a directory`,
+    );
     const held = await temporaryDirectory();
     const holder = StoreChild.start('hold', held);
     await holder.hears('open');
     for (const name of ['store.mdb', 'store.mdb-lock']) await rm(join(held, name));
-    await expect(restoreLmdbStateStore({ directory: held, chunks: chunks() })).rejects.toMatchObject({
+    await expect(
+      restoreLmdbStateStore({ directory: held, chunks: chunks() }),
+    ).rejects.toMatchObject({
       kind: 'unavailable',
       message: expect.stringContaining(`is in use by process ${holder.pid};`) as string,
     });

@@ -21,19 +21,26 @@ export interface LmdbRestoreOptions {
 const LEFTOVERS: ReadonlySet<string> = new Set([...DRAFT_FILES, HOLDER_FILE]);
 
 /**
- * Makes a new data directory of a snapshot; `openLmdbStateStore` then opens it. The store is there under its name only once all
- * of the snapshot was read, compared and flushed.
- * @throws kind `precondition` when the directory holds anything, others can read it, or the snapshot is no good; `unavailable`
- *   when it is in use; `exhausted` when the disk is full. There is no store in it then.
+ * Makes a new data directory of a snapshot; `openLmdbStateStore` then opens it. The store is there
+ * under its name only once all of the snapshot was read, compared and flushed.
+ * @throws kind `precondition` when the directory holds anything, others can read it, or the
+ *   snapshot is no good; `unavailable` when it is in use; `exhausted` when the disk is full. There
+ *   is no store in it then.
  */
-export async function restoreLmdbStateStore({ directory, chunks }: LmdbRestoreOptions): Promise<SnapshotSummary> {
+export async function restoreLmdbStateStore({
+  directory,
+  chunks,
+}: LmdbRestoreOptions): Promise<SnapshotSummary> {
   await checkEmpty(directory);
   const prepared = await prepareDataDirectory(directory);
   const lock = await lockDirectory(prepared);
   try {
     await checkEmpty(prepared.path); // another restore may have ended just before we had the lock
     return await createDataFile(prepared.path, (draft, tables) =>
-      importSnapshot(new LmdbStorage(draft, tables, new HistoryWindow({ changes: 1, bytes: 1 })), chunks),
+      importSnapshot(
+        new LmdbStorage(draft, tables, new HistoryWindow({ changes: 1, bytes: 1 })),
+        chunks,
+      ),
     );
   } catch (reason) {
     const file = join(prepared.path, DATA_FILE);

@@ -23,7 +23,9 @@ describeOnLinux('lock socket in a directory', () => {
   it('is taken by exactly one of many processes, also after a release', async () => {
     const directory = await temporaryDirectory();
     for (let round = 0; round < 5; round += 1) {
-      const locks = await Promise.all(Array.from({ length: 8 }, () => acquireSocketLock(directory)));
+      const locks = await Promise.all(
+        Array.from({ length: 8 }, () => acquireSocketLock(directory)),
+      );
       const held = locks.filter((lock) => lock !== undefined);
       expect(held).toHaveLength(1);
       expect(held[0]?.isHeld()).toBe(true);

@@ -11,23 +11,27 @@ import type { DirectoryLock } from './lock-holder.js';
 const LOCK_NAME = /^lock-([1-9]\d{0,14})$/;
 const DRAFT_NAME = /^draft-[0-9a-f]{16}\.lock$/;
 const DRAFT_BYTES = 8;
-/** Each attempt that fails without a holder was lost to another process that took the lock meanwhile. */
+/**
+ * Each attempt that fails without a holder was lost to another process that took the lock
+ * meanwhile.
+ */
 const MAX_ATTEMPTS = 10;
 
 /**
  * Takes a lock that is a Unix socket in the directory and listens as long as its process lives.
  *
  * The kernel knows whether a process listens: across network, PID and mount namespaces, while the
- * holder is stopped, and at once after it was killed. Process ids and start times, which mean nothing
- * in another namespace, play no part.
+ * holder is stopped, and at once after it was killed. Process ids and start times, which mean
+ * nothing in another namespace, play no part.
  *
- * The socket with the highest number counts. To take over from a socket without a listener, a process
- * links its own socket, which already listens, under the next number (`link` is atomic and fails when
- * the name exists), and only then removes lower numbers. So no two processes can take over from the
- * same holder, and a slow process finds a higher number and steps back. The highest number is never
- * removed, so that numbers never start again.
+ * The socket with the highest number counts. To take over from a socket without a listener, a
+ * process links its own socket, which already listens, under the next number (`link` is atomic and
+ * fails when the name exists), and only then removes lower numbers. So no two processes can take
+ * over from the same holder, and a slow process finds a higher number and steps back. The highest
+ * number is never removed, so that numbers never start again.
  * @returns Undefined when a live process holds the lock.
- * @throws kind `unavailable` when the file system cannot hold such a lock, `exhausted` when it is full.
+ * @throws kind `unavailable` when the file system cannot hold such a lock, `exhausted` when it is
+ *   full.
  * @see unix(7), "Pathname sockets"
  */
 export async function acquireSocketLock(directory: string): Promise<DirectoryLock | undefined> {
@@ -37,7 +41,9 @@ export async function acquireSocketLock(directory: string): Promise<DirectoryLoc
   const draft = `draft-${randomBytes(DRAFT_BYTES).toString('hex')}.lock`;
   let server: Server | undefined;
   const letGo = async (): Promise<void> => {
-    await new Promise<void>((resolve) => (server === undefined ? resolve() : server.close(() => resolve())));
+    await new Promise<void>((resolve) =>
+      server === undefined ? resolve() : server.close(() => resolve()),
+    );
     await rm(within(draft), { force: true });
     await descriptor.close();
   };
@@ -87,11 +93,15 @@ async function numbersIn(within: Within): Promise<readonly number[]> {
   return numbers.map(Number).sort((a, b) => a - b);
 }
 
-/** Removes lower numbers and drafts: a process that still uses one of these finds that the lock is held. */
+/**
+ * Removes lower numbers and drafts: a process that still uses one of these finds that the lock is
+ * held.
+ */
 async function removeOthers(within: Within, ours: number): Promise<void> {
   for (const name of await readdir(within('.'))) {
     const number = LOCK_NAME.exec(name)?.[1];
-    if (DRAFT_NAME.test(name) || (number !== undefined && Number(number) < ours)) await rm(within(name), { force: true });
+    if (DRAFT_NAME.test(name) || (number !== undefined && Number(number) < ours))
+      await rm(within(name), { force: true });
   }
 }
 
@@ -118,14 +128,19 @@ function listen(path: string): Promise<Server> {
   });
 }
 
-/** @returns False only when no process listens: a process that cannot be reached for another reason may be alive. */
+/**
+ * @returns False only when no process listens: a process that cannot be reached for another reason
+ * may be alive.
+ */
 function isListening(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path, () => {
       socket.destroy();
       resolve(true);
     });
-    socket.once('error', (reason) => resolve(!['ECONNREFUSED', 'ENOENT'].includes(String(errorCodeOf(reason)))));
+    socket.once('error', (reason) =>
+      resolve(!['ECONNREFUSED', 'ENOENT'].includes(String(errorCodeOf(reason)))),
+    );
   });
 }
 

@@ -8,7 +8,9 @@ export const HEAD_KEY = Buffer.from('head');
 /** The counters as they are in the current view. */
 export function readHead({ meta }: Tables): HeadRecord {
   const record = meta.get(HEAD_KEY);
-  return record === undefined ? { revision: 0n, compactedRevision: 0n, leaseCount: 0, proof: 0 } : decodeHead(record);
+  return record === undefined
+    ? { revision: 0n, compactedRevision: 0n, leaseCount: 0, proof: 0 }
+    : decodeHead(record);
 }
 
 /** An entry as it is in the current view. */
@@ -19,5 +21,9 @@ export function readEntry({ entries }: Tables, key: string): StoredEntry | undef
 
 /** The pieces of the history that are kept, oldest first. */
 export function readSegments({ history }: Tables): HistorySegment[] {
-  return [...history.getRange().map(({ key, value }) => ({ ...decodeSegmentKey(key), bytes: roomOf(value.length) }))];
+  return [
+    ...history
+      .getRange()
+      .map(({ key, value }) => ({ ...decodeSegmentKey(key), bytes: roomOf(value.length) })),
+  ];
 }

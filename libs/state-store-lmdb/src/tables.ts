@@ -24,12 +24,14 @@ export const TABLE_NAMES = ['meta', 'entries', 'history', 'leases', 'leasedKeys'
 const BINARY = { encoding: 'binary', keyEncoding: 'binary' } as const;
 
 /**
- * Opens or creates the data file. Loads LMDB at the first call only: a program that may never open a store starts without it.
+ * Opens or creates the data file. Loads LMDB at the first call only: a program that may never open
+ * a store starts without it.
  * @param sync - False only where nothing is to outlive the machine: commits are then not flushed.
  */
 export async function openTables(file: string, sync: boolean): Promise<Tables> {
   const { open } = await import('lmdb');
-  // Without overlapping sync the promise of a commit is its durable acknowledgement: pages, flush, then the meta page.
+  // Without overlapping sync the promise of a commit is its durable acknowledgement: pages, flush,
+  // then the meta page.
   const root = open<Buffer, Buffer>({
     path: file,
     noSubdir: true,
@@ -39,7 +41,8 @@ export async function openTables(file: string, sync: boolean): Promise<Tables> {
     eventTurnBatching: false,
     ...BINARY,
   });
-  const table = (name: (typeof TABLE_NAMES)[number]): Table => root.openDB<Buffer, Buffer>(name, { ...BINARY });
+  const table = (name: (typeof TABLE_NAMES)[number]): Table =>
+    root.openDB<Buffer, Buffer>(name, { ...BINARY });
   return {
     root,
     meta: table('meta'),
@@ -50,7 +53,10 @@ export async function openTables(file: string, sync: boolean): Promise<Tables> {
   };
 }
 
-/** The first key in byte order after every key that starts with `prefix`; undefined when there is none. */
+/**
+ * The first key in byte order after every key that starts with `prefix`; undefined when there is
+ * none.
+ */
 export function endOfPrefix(prefix: Buffer): Buffer | undefined {
   const end = Buffer.from(prefix);
   while (end.length > 0) {

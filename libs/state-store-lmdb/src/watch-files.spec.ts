@@ -11,7 +11,12 @@ async function aStore() {
   const directory = join(await temporaryDirectory(), 'data');
   const clock = new ManualClock();
   const faults: StorageFault[] = [];
-  const store = await openLmdbStateStore({ directory, clock, lookEveryMs: 1_000, onFault: (fault) => faults.push(fault) });
+  const store = await openLmdbStateStore({
+    directory,
+    clock,
+    lookEveryMs: 1_000,
+    onFault: (fault) => faults.push(fault),
+  });
   await store.txn([], [{ put: 'before', value: new Uint8Array() }]);
   return { directory, file: join(directory, 'store.mdb'), clock, store, faults };
 }
@@ -21,8 +26,16 @@ const losses: readonly {
   readonly lost: StorageFault['lost'];
   readonly act: (directory: string, file: string) => Promise<unknown>;
 }[] = [
-  { how: 'its directory is deleted', lost: 'dataFile', act: (directory) => rm(directory, { recursive: true }) },
-  { how: 'its directory is moved', lost: 'dataFile', act: (directory) => rename(directory, `${directory}-moved`) },
+  {
+    how: 'its directory is deleted',
+    lost: 'dataFile',
+    act: (directory) => rm(directory, { recursive: true }),
+  },
+  {
+    how: 'its directory is moved',
+    lost: 'dataFile',
+    act: (directory) => rename(directory, `${directory}-moved`),
+  },
   {
     how: 'its directory is replaced by an empty one',
     lost: 'dataFile',
@@ -41,7 +54,13 @@ const losses: readonly {
     },
   },
   ...(process.platform === 'linux'
-    ? [{ how: 'its lock is deleted', lost: 'lock' as const, act: (directory: string) => rm(join(directory, 'lock-1')) }]
+    ? [
+        {
+          how: 'its lock is deleted',
+          lost: 'lock' as const,
+          act: (directory: string) => rm(join(directory, 'lock-1')),
+        },
+      ]
     : []),
 ];
 
@@ -81,9 +100,13 @@ describe('a store in use, once', () => {
 
     it('acknowledges no write, and is opened again as the copy was', async () => {
       const { directory, clock, file, store, faults } = await anOverwrittenStore();
-      await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({
+      await expect(
+        store.txn([], [{ put: 'after', value: new Uint8Array() }]),
+      ).rejects.toMatchObject({
         kind: 'unavailable',
-        message: expect.stringContaining(`${file} is no longer as this process has written it`) as string,
+        message: expect.stringContaining(
+          `${file} is no longer as this process has written it`,
+        ) as string,
       });
       expect(faults.map((fault) => fault.lost)).toEqual(['content']);
       await store.close();
@@ -105,7 +128,9 @@ describe('a store in use, once', () => {
     await rename(directory, `${directory}-moved`);
     await clock.advance(1_000);
     await rename(`${directory}-moved`, directory);
-    await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
     await store.close();
     const again = await openLmdbStateStore({ directory, clock });
     expect((await again.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);

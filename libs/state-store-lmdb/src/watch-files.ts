@@ -5,10 +5,14 @@ import type { DirectoryLock } from './lock-holder.js';
 /**
  * Remembers device and inode of a file. Call this before the file is opened: the inode number of an
  * open file is not given to another file.
- * @returns Checks that the file is still at its path and the lock is held. Takes two calls of stat(2),
- *   some microseconds; synchronous, so that nothing comes between the check and the acknowledgement.
+ * @returns Checks that the file is still at its path and the lock is held. Takes two calls of
+ *   stat(2), some microseconds; synchronous, so that nothing comes between the check and the
+ *   acknowledgement.
  */
-export function watchFiles(file: string, lock: Pick<DirectoryLock, 'isHeld'>): () => StorageFault | undefined {
+export function watchFiles(
+  file: string,
+  lock: Pick<DirectoryLock, 'isHeld'>,
+): () => StorageFault | undefined {
   const opened = identityOf(file);
   return () => {
     const found = identityOf(file);

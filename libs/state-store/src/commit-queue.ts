@@ -2,12 +2,16 @@ import { CloudlessError } from '@cloudless/base';
 import { Draft } from './draft.js';
 import type { LoggedTransaction, Storage } from './storage.js';
 
-/** Commands in one group. Bounds how long the event loop is held while they are evaluated: about 10 µs each. */
+/**
+ * Commands in one group. Bounds how long the event loop is held while they are evaluated: about 10
+ * µs each.
+ */
 const MAX_GROUP_COMMANDS = 4_096;
 /** Bytes of keys and values in one group. Bounds memory, and what one flush has to write. */
 const MAX_GROUP_BYTES = 8 * 1024 * 1024;
 
-type Outcome = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly reason: unknown };
+type Outcome =
+  { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly reason: unknown };
 
 interface Command {
   readonly bytes: number;
@@ -24,13 +28,16 @@ export interface CommitQueueOptions {
   readonly look: () => CloudlessError | undefined;
   /** Called when a write found no room. */
   readonly onExhausted: () => void;
-  /** Called when it is unknown what was committed. Everything queued is rejected with this error. */
+  /**
+   * Called when it is unknown what was committed. Everything queued is rejected with this error.
+   */
   readonly onFailed: (reason: CloudlessError) => void;
 }
 
 /**
- * Group commit: evaluates, in order and in one storage write, everything that was queued while the last write ran. No timers.
- * Refusals too are told only once all that was evaluated before them is durable.
+ * Group commit: evaluates, in order and in one storage write, everything that was queued while the
+ * last write ran. No timers. Refusals too are told only once all that was evaluated before them is
+ * durable.
  */
 export class CommitQueue {
   private waiting: Command[] = [];
@@ -39,11 +46,15 @@ export class CommitQueue {
 
   constructor(private readonly options: CommitQueueOptions) {}
 
-  /** @param bytes - Roughly what it writes. @returns What `evaluate` returned, once it is durable; rejects with what it threw. */
+  /**
+   * @param bytes - Roughly what it writes. @returns What `evaluate` returned, once it is durable;
+   * rejects with what it threw.
+   */
   submit<T>(bytes: number, evaluate: (draft: Draft) => T): Promise<T> {
     if (this.failure !== undefined) return Promise.reject(this.failure);
     return new Promise<T>((resolve, reject) => {
-      const settle = (outcome: Outcome): void => (outcome.ok ? resolve(outcome.value as T) : reject(outcome.reason));
+      const settle = (outcome: Outcome): void =>
+        outcome.ok ? resolve(outcome.value as T) : reject(outcome.reason);
       this.waiting.push({ bytes, evaluate, settle });
       this.running ??= this.run();
     });
@@ -63,10 +74,14 @@ export class CommitQueue {
   private async commit(group: readonly Command[]): Promise<void> {
     if (this.refuse(group)) return;
     try {
-      const { outcomes, transactions } = await this.options.storage.write((writer) => evaluateGroup(new Draft(writer), group));
+      const { outcomes, transactions } = await this.options.storage.write((writer) =>
+        evaluateGroup(new Draft(writer), group),
+      );
       if (this.refuse(group)) return; // what was flushed is not where the next start looks for it
       if (transactions.length > 0) this.options.onCommitted(transactions);
-      group.forEach(({ settle }, index) => settle(outcomes[index] ?? { ok: false, reason: this.failure }));
+      group.forEach(({ settle }, index) =>
+        settle(outcomes[index] ?? { ok: false, reason: this.failure }),
+      );
     } catch (reason) {
       if (this.refuse(group)) return;
       const known = reason instanceof CloudlessError && reason.kind === 'exhausted';

@@ -11,8 +11,8 @@ import type { LoggedChange, LoggedTransaction, StorageWriter, StoredEntry } from
 import { keyOf } from './validate.js';
 
 /**
- * The store as the commands of one group commit see and change it, one after the other. Each command checks before it
- * writes, so that one that is refused leaves no trace.
+ * The store as the commands of one group commit see and change it, one after the other. Each
+ * command checks before it writes, so that one that is refused leaves no trace.
  */
 export class Draft {
   /** What was changed so far, oldest first. */
@@ -50,7 +50,10 @@ export class Draft {
     return lease;
   }
 
-  /** Deletes the lease and its keys in one transaction, however many. A lease that does not exist is no error. */
+  /**
+   * Deletes the lease and its keys in one transaction, however many. A lease that does not exist is
+   * no error.
+   */
   endLease(lease: LeaseId): void {
     if (!this.isLease(lease)) return;
     this.apply(
@@ -68,17 +71,29 @@ export class Draft {
 
   /** To be called once, after the last command. */
   finish(): void {
-    if (this.touched) this.writer.finish(this.transactions, { revision: this.revision, leaseCount: this.leaseCount });
+    if (this.touched)
+      this.writer.finish(this.transactions, {
+        revision: this.revision,
+        leaseCount: this.leaseCount,
+      });
   }
 
-  private apply(operations: readonly Operation[], seen: Map<string, StoredEntry | undefined>): Committed {
+  private apply(
+    operations: readonly Operation[],
+    seen: Map<string, StoredEntry | undefined>,
+  ): Committed {
     const revision = this.revision + 1n;
     const changes: LoggedChange[] = [];
     for (const operation of operations) {
       const key = keyOf(operation);
       const before = this.read(key, seen);
       if ('put' in operation) {
-        const after = { key, value: operation.value, modRevision: revision, lease: operation.lease };
+        const after = {
+          key,
+          value: operation.value,
+          modRevision: revision,
+          lease: operation.lease,
+        };
         this.writer.put(after, before);
         changes.push({ key, before, after });
       } else if (before !== undefined) {
@@ -102,7 +117,8 @@ export class Draft {
   }
 
   private checkLease(lease: LeaseId): void {
-    if (!this.isLease(lease)) throw new CloudlessError('notFound', `lease ${lease} does not exist or has ended`);
+    if (!this.isLease(lease))
+      throw new CloudlessError('notFound', `lease ${lease} does not exist or has ended`);
   }
 
   /** Engines are not asked about text that was never an id: it may be longer than their keys. */

@@ -24,14 +24,26 @@ class TestStorage extends MemoryStorage {
   }
 }
 
-function aStore(options: Pick<EngineStoreOptions, 'log' | 'onRoom' | 'onFault' | 'lookEveryMs'> = {}) {
+function aStore(
+  options: Pick<EngineStoreOptions, 'log' | 'onRoom' | 'onFault' | 'lookEveryMs'> = {},
+) {
   const [storage, clock] = [new TestStorage(1_000), new ManualClock()];
-  return { storage, clock, store: createEngineStore({ storage, clock, historyLimit: 1_000, ...options }) };
+  return {
+    storage,
+    clock,
+    store: createEngineStore({ storage, clock, historyLimit: 1_000, ...options }),
+  };
 }
 
 function recordingLog(lines: unknown[]): Log {
   const at = (level: string) => (message: string) => void lines.push(`${level} ${message}`);
-  const log: Log = { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug'), child: () => log };
+  const log: Log = {
+    error: at('error'),
+    warn: at('warn'),
+    info: at('info'),
+    debug: at('debug'),
+    child: () => log,
+  };
   return log;
 }
 
@@ -60,7 +72,9 @@ describe('engine store', () => {
   it('splits a group that is larger than memory should hold', async () => {
     const { store, storage } = aStore();
     await Promise.all(
-      Array.from({ length: 20 }, (_, index) => store.txn([], [{ put: `k${index}`, value: new Uint8Array(1_000_000) }])),
+      Array.from({ length: 20 }, (_, index) =>
+        store.txn([], [{ put: `k${index}`, value: new Uint8Array(1_000_000) }]),
+      ),
     );
     expect(storage.writes).toBe(3);
   });
@@ -80,7 +94,10 @@ describe('engine store', () => {
     const before = [...told];
     flush();
     await Promise.all(calls);
-    expect({ before, after: told.sort() }).toEqual({ before: [], after: ['committed', 'refused', 'watch'] });
+    expect({ before, after: told.sort() }).toEqual({
+      before: [],
+      after: ['committed', 'refused', 'watch'],
+    });
   });
 
   it('refuses writes while the disk is full, and goes on when there is room', async () => {
@@ -95,12 +112,19 @@ describe('engine store', () => {
 
   it('tells once that the disk is full, and once that there is room, which it finds out without a writer', async () => {
     const told: unknown[] = [];
-    const { store, storage, clock } = aStore({ onRoom: (hasRoom) => told.push(hasRoom), log: recordingLog(told) });
+    const { store, storage, clock } = aStore({
+      onRoom: (hasRoom) => told.push(hasRoom),
+      log: recordingLog(told),
+    });
     await store.txn([], [put('a')]);
     storage.failure = FULL;
-    for (let round = 0; round < 3; round += 1) await expect(store.txn([], [put('b')])).rejects.toBe(FULL);
+    for (let round = 0; round < 3; round += 1)
+      await expect(store.txn([], [put('b')])).rejects.toBe(FULL);
     await clock.advance(60_000);
-    expect(told).toEqual(['warn disk full: writes are refused until there is room, reads go on', false]);
+    expect(told).toEqual([
+      'warn disk full: writes are refused until there is room, reads go on',
+      false,
+    ]);
     storage.failure = undefined;
     await clock.advance(10_000);
     expect(told.slice(2)).toEqual(['info there is room again: writes go on', true]);
@@ -150,8 +174,13 @@ describe('engine store', () => {
     const waiting = watch.next();
     const cause = new Error('input/output error');
     storage.failure = cause;
-    const attempts = await Promise.allSettled([store.txn([], [put('a')]), store.txn([], [put('b')]), waiting]);
-    for (const attempt of attempts) expect(attempt).toMatchObject({ status: 'rejected', reason: { kind: 'unavailable', cause } });
+    const attempts = await Promise.allSettled([
+      store.txn([], [put('a')]),
+      store.txn([], [put('b')]),
+      waiting,
+    ]);
+    for (const attempt of attempts)
+      expect(attempt).toMatchObject({ status: 'rejected', reason: { kind: 'unavailable', cause } });
     storage.failure = undefined;
     await expect(store.txn([], [put('a')])).rejects.toMatchObject({ kind: 'unavailable', cause });
     await expect(store.get('a')).rejects.toMatchObject({ kind: 'unavailable', cause });
@@ -224,7 +253,10 @@ describe('engine store whose files are lost', () => {
     storage.lost = undefined;
     await clock.advance(10_000);
     await expect(store.txn([], [put('after')])).rejects.toBe(LOST);
-    expect({ told, lines }).toEqual({ told: [LOST], lines: ['error data file lost: writes are refused'] });
+    expect({ told, lines }).toEqual({
+      told: [LOST],
+      lines: ['error data file lost: writes are refused'],
+    });
     await store.close();
   });
 
@@ -234,7 +266,10 @@ describe('engine store whose files are lost', () => {
     await store.grantLease(5_000);
     storage.lost = LOST;
     await clock.advance(60_000);
-    expect({ lines, writes: storage.writes }).toEqual({ lines: ['error data file lost: writes are refused'], writes: 1 });
+    expect({ lines, writes: storage.writes }).toEqual({
+      lines: ['error data file lost: writes are refused'],
+      writes: 1,
+    });
     await store.close();
   });
 });

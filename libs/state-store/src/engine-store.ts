@@ -1,4 +1,11 @@
-import { CloudlessError, errorFields, errorKindOf, silentLog, type Clock, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  silentLog,
+  type Clock,
+  type Log,
+} from '@cloudless/base';
 import { CommitQueue } from './commit-queue.js';
 import { FaultWatch } from './fault-watch.js';
 import { LeaseClock } from './lease-clock.js';
@@ -18,7 +25,14 @@ import type {
 import type { Storage } from './storage.js';
 import type { StorageFault } from './storage-fault.js';
 import { RoomWatch } from './room-watch.js';
-import { checkHistoryLimit, checkKey, checkPrefix, checkRange, checkTransaction, checkTtl } from './validate.js';
+import {
+  checkHistoryLimit,
+  checkKey,
+  checkPrefix,
+  checkRange,
+  checkTransaction,
+  checkTtl,
+} from './validate.js';
 import { WatchHub } from './watch-hub.js';
 import { Watcher, type WatchRequest } from './watcher.js';
 
@@ -34,15 +48,26 @@ export interface EngineStoreOptions {
   readonly historyLimit: number;
   /** Default: none. */
   readonly log?: Log;
-  /** Told when the disk turns out to be full, with false, and some seconds after it takes all writes again, with true. */
+  /**
+   * Told when the disk turns out to be full, with false, and some seconds after it takes all writes
+   * again, with true.
+   */
   readonly onRoom?: (hasRoom: boolean) => void;
-  /** Interval, in milliseconds, at which the files are also checked without writes. Default: none. */
+  /**
+   * Interval, in milliseconds, at which the files are also checked without writes. Default: none.
+   */
   readonly lookEveryMs?: number;
-  /** Called once, when the files of the storage were lost. From then on writes are refused, and reads go on. */
+  /**
+   * Called once, when the files of the storage were lost. From then on writes are refused, and
+   * reads go on.
+   */
   readonly onFault?: (fault: StorageFault) => void;
 }
 
-/** Makes a store of an engine's storage: validation, group commit, watches and leases are here, alike for all engines. */
+/**
+ * Makes a store of an engine's storage: validation, group commit, watches and leases are here,
+ * alike for all engines.
+ */
 export function createEngineStore(options: EngineStoreOptions): StateStore {
   checkHistoryLimit(options.historyLimit);
   return new EngineStore(options);
@@ -98,7 +123,8 @@ class EngineStore implements StateStore {
   async txn(compares: readonly Compare[], operations: readonly Operation[]): Promise<Committed> {
     this.checkOpen();
     const bytes = checkTransaction(compares, operations);
-    const [checks, writes] = [compares.map((compare) => ({ ...compare })), operations.map(copyOf)]; // the caller may reuse its own
+    // the caller may reuse its own
+    const [checks, writes] = [compares.map((compare) => ({ ...compare })), operations.map(copyOf)];
     return this.queue.submit(bytes, (draft) => draft.transact(checks, writes));
   }
 
@@ -121,7 +147,8 @@ class EngineStore implements StateStore {
 
   async keepAlive(lease: LeaseId): Promise<void> {
     this.checkOpen();
-    if (!this.leases.renew(lease)) throw new CloudlessError('notFound', `lease ${lease} does not exist or has ended`);
+    if (!this.leases.renew(lease))
+      throw new CloudlessError('notFound', `lease ${lease} does not exist or has ended`);
   }
 
   async revokeLease(lease: LeaseId): Promise<void> {
@@ -181,7 +208,11 @@ class EngineStore implements StateStore {
       if (this.failure !== undefined || this.faults?.fault !== undefined) return;
       // A full disk has been told of already.
       if (errorKindOf(reason) !== 'exhausted')
-        this.log.warn('keys of an ended lease could not be deleted', { lease, retryMs: EXPIRY_RETRY_MS, ...errorFields(reason) });
+        this.log.warn('keys of an ended lease could not be deleted', {
+          lease,
+          retryMs: EXPIRY_RETRY_MS,
+          ...errorFields(reason),
+        });
       this.options.clock.setTimer(EXPIRY_RETRY_MS, () => void this.expire(lease));
     }
   }
@@ -205,5 +236,7 @@ class EngineStore implements StateStore {
 const LEASE_BYTES = 64;
 
 function copyOf(operation: Operation): Operation {
-  return 'put' in operation ? { ...operation, value: new Uint8Array(operation.value) } : { ...operation };
+  return 'put' in operation
+    ? { ...operation, value: new Uint8Array(operation.value) }
+    : { ...operation };
 }

@@ -12,9 +12,16 @@ export interface FaultWatchOptions {
   readonly onFault: (fault: StorageFault) => void;
 }
 
-const LOST = { dataFile: 'data file lost', lock: 'lock lost', content: 'data file overwritten' } as const;
+const LOST = {
+  dataFile: 'data file lost',
+  lock: 'lock lost',
+  content: 'data file overwritten',
+} as const;
 
-/** Checks at intervals, and at each call of `look`, whether a storage still has its files. Keeps the first fault. */
+/**
+ * Checks at intervals, and at each call of `look`, whether a storage still has its files. Keeps the
+ * first fault.
+ */
 export class FaultWatch {
   private found: StorageFault | undefined;
   private timer: Timer | undefined;

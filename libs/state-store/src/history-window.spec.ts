@@ -19,10 +19,16 @@ describe('HistoryWindow', () => {
           expect(kept.slice(0, dropped.length)).toEqual(dropped);
           kept = kept.slice(dropped.length);
           expect(kept.length).toBeGreaterThan(0);
-          expect(kept.slice(0, -1).reduce((sum, segment) => sum + segment.bytes, 0)).toBeLessThanOrEqual(limit);
-          // Nothing goes before the bytes are exceeded, and not more than an eighth below them and one segment.
+          expect(
+            kept.slice(0, -1).reduce((sum, segment) => sum + segment.bytes, 0),
+          ).toBeLessThanOrEqual(limit);
+          // Nothing goes before the bytes are exceeded, and not more than an eighth below them and
+          // one segment.
           if (dropped.length > 0) {
-            const total = kept.reduce((sum, segment) => sum + segment.bytes, dropped.at(-1)?.bytes ?? 0);
+            const total = kept.reduce(
+              (sum, segment) => sum + segment.bytes,
+              dropped.at(-1)?.bytes ?? 0,
+            );
             expect(total).toBeGreaterThan(limit - Math.floor(limit / 8));
           }
         }
@@ -53,8 +59,17 @@ describe('HistoryWindow', () => {
   });
 
   it('goes on from what was retained before', () => {
-    const retained = [1, 2, 3].map((revision) => ({ first: BigInt(revision), last: BigInt(revision), changes: 4, bytes: 10 }));
-    expect(new HistoryWindow({ changes: 4, bytes: AMPLE_BYTES }, retained).surplusWith([])).toEqual(retained.slice(0, 2));
-    expect(new HistoryWindow({ changes: 100, bytes: 25 }, retained).surplusWith([])).toEqual(retained.slice(0, 1));
+    const retained = [1, 2, 3].map((revision) => ({
+      first: BigInt(revision),
+      last: BigInt(revision),
+      changes: 4,
+      bytes: 10,
+    }));
+    expect(new HistoryWindow({ changes: 4, bytes: AMPLE_BYTES }, retained).surplusWith([])).toEqual(
+      retained.slice(0, 2),
+    );
+    expect(new HistoryWindow({ changes: 100, bytes: 25 }, retained).surplusWith([])).toEqual(
+      retained.slice(0, 1),
+    );
   });
 });

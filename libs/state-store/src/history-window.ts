@@ -48,7 +48,11 @@ export class HistoryWindow {
     const newest = added.at(-1) ?? this.segments.at(-1);
     const surplus: HistorySegment[] = [];
     for (const segment of concat(this.segments, added)) {
-      if (segment === newest || (bytes <= wantedBytes && changes - segment.changes < limits.changes)) break;
+      if (
+        segment === newest ||
+        (bytes <= wantedBytes && changes - segment.changes < limits.changes)
+      )
+        break;
       changes -= segment.changes;
       bytes -= segment.bytes;
       surplus.push(segment);

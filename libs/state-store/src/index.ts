@@ -1,6 +1,11 @@
 export { createMemoryStateStore } from './memory-state-store.js';
 export type { MemoryStateStoreOptions } from './memory-state-store.js';
-export { MAX_KEY_BYTES, MAX_TXN_BYTES, MAX_TXN_OPERATIONS, RevisionConflictError } from './state-store.js';
+export {
+  MAX_KEY_BYTES,
+  MAX_TXN_BYTES,
+  MAX_TXN_OPERATIONS,
+  RevisionConflictError,
+} from './state-store.js';
 export type {
   Change,
   ChangeBatch,

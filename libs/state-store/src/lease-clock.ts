@@ -10,7 +10,10 @@ interface Running {
   timer: Timer;
 }
 
-/** When which lease ends. In memory only: renewals are not written, so after a restart each lease starts with its full time. */
+/**
+ * When which lease ends. In memory only: renewals are not written, so after a restart each lease
+ * starts with its full time.
+ */
 export class LeaseClock {
   private readonly running = new Map<LeaseId, Running>();
 
@@ -23,10 +26,17 @@ export class LeaseClock {
   /** Starts or restarts a lease with its full time. */
   start(lease: LeaseId, ttlMs: number): void {
     this.stop(lease);
-    this.running.set(lease, { ttlMs, deadline: this.clock.now() + ttlMs, timer: this.setTimer(lease, ttlMs) });
+    this.running.set(lease, {
+      ttlMs,
+      deadline: this.clock.now() + ttlMs,
+      timer: this.setTimer(lease, ttlMs),
+    });
   }
 
-  /** Renews from now. @returns False when the lease does not exist or has ended, be it that its timer is late. */
+  /**
+   * Renews from now. @returns False when the lease does not exist or has ended, be it that its
+   * timer is late.
+   */
   renew(lease: LeaseId): boolean {
     const running = this.running.get(lease);
     if (running === undefined) return false;

@@ -1,4 +1,9 @@
-import { describeSnapshots, describeStateStore, type OpenStore, type RestoreStore } from './conformance/index.js';
+import {
+  describeSnapshots,
+  describeStateStore,
+  type OpenStore,
+  type RestoreStore,
+} from './conformance/index.js';
 import { createEngineStore } from './engine-store.js';
 import { createMemoryStateStore } from './index.js';
 import { MemoryStorage } from './memory-storage.js';

@@ -8,15 +8,31 @@ import { DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_LIMIT, checkHistoryLimit } from 
 export interface MemoryStateStoreOptions {
   /** Measures leases. */
   readonly clock: Clock;
-  /** Changes retained for watches and older revisions, 1 or more: the oldest beyond it are compacted. Default 100 000. */
+  /**
+   * Changes retained for watches and older revisions, 1 or more: the oldest beyond it are
+   * compacted. Default 100 000.
+   */
   readonly historyLimit?: number;
-  /** Bytes that these changes take at most, 1 or more: beyond it fewer are retained. Default 64 MiB. */
+  /**
+   * Bytes that these changes take at most, 1 or more: beyond it fewer are retained. Default 64 MiB.
+   */
   readonly historyBytes?: number;
 }
 
-/** A store in memory for tests and simulation: all of the contract, but nothing survives the process. */
+/**
+ * A store in memory for tests and simulation: all of the contract, but nothing survives the
+ * process.
+ */
 export function createMemoryStateStore(options: MemoryStateStoreOptions): StateStore {
-  const { clock, historyLimit = DEFAULT_HISTORY_LIMIT, historyBytes = DEFAULT_HISTORY_BYTES } = options;
+  const {
+    clock,
+    historyLimit = DEFAULT_HISTORY_LIMIT,
+    historyBytes = DEFAULT_HISTORY_BYTES,
+  } = options;
   checkHistoryLimit(historyLimit, historyBytes);
-  return createEngineStore({ storage: new MemoryStorage(historyLimit, historyBytes), clock, historyLimit });
+  return createEngineStore({
+    storage: new MemoryStorage(historyLimit, historyBytes),
+    clock,
+    historyLimit,
+  });
 }

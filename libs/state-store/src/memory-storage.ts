@@ -1,7 +1,14 @@
 import { HistoryWindow, type HistorySegment } from './history-window.js';
 import { SortedEntries } from './sorted-entries.js';
 import type { LeaseId, Revision } from './state-store.js';
-import type { LoggedTransaction, Storage, StorageReader, StorageWriter, StoredEntry, StoreHead } from './storage.js';
+import type {
+  LoggedTransaction,
+  Storage,
+  StorageReader,
+  StorageWriter,
+  StoredEntry,
+  StoreHead,
+} from './storage.js';
 import { compareKeys } from './utf8.js';
 import { DEFAULT_HISTORY_BYTES } from './validate.js';
 
@@ -50,7 +57,9 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
     for (const entry of this.entries.scan(prefix, after)) yield copyOf(entry);
   }
 
-  /** Every revision since the compacted one is in the log, so that positions follow from revisions. */
+  /**
+   * Every revision since the compacted one is in the log, so that positions follow from revisions.
+   */
   *history(after: Revision): Iterable<LoggedTransaction> {
     const from = Math.max(0, Number(after - this.counters.compactedRevision));
     for (let index = from; index < this.log.length; index += 1) {
@@ -86,13 +95,19 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
     return [...(this.leasesById.get(lease)?.keys ?? [])].sort(compareKeys);
   }
 
-  finish(transactions: readonly LoggedTransaction[], counters: Omit<StoreHead, 'compactedRevision'>): void {
+  finish(
+    transactions: readonly LoggedTransaction[],
+    counters: Omit<StoreHead, 'compactedRevision'>,
+  ): void {
     const added = transactions.map(toSegment);
     const dropped = this.window.surplusWith(added);
     this.window.advance(added, dropped);
     for (const transaction of transactions) this.log.push(transaction);
     if (dropped.length > 0) this.log = this.log.slice(dropped.length);
-    this.counters = { ...counters, compactedRevision: dropped.at(-1)?.last ?? this.counters.compactedRevision };
+    this.counters = {
+      ...counters,
+      compactedRevision: dropped.at(-1)?.last ?? this.counters.compactedRevision,
+    };
   }
 
   beginAt(revision: Revision): void {
@@ -105,7 +120,10 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
 }
 
 function toSegment({ revision, changes }: LoggedTransaction): HistorySegment {
-  const bytes = changes.reduce((sum, { key, before, after }) => sum + key.length + sizeOf(before) + sizeOf(after), 0);
+  const bytes = changes.reduce(
+    (sum, { key, before, after }) => sum + key.length + sizeOf(before) + sizeOf(after),
+    0,
+  );
   return { first: revision, last: revision, changes: changes.length, bytes };
 }
 

@@ -11,14 +11,22 @@ it('does what the README shows', async () => {
 
   // A leader is whoever creates the key; it goes with the lease.
   const lease = await store.grantLease(2_000);
-  const { revision } = await store.txn([{ key: '/leader', is: 'absent' }], [{ put: '/leader', value: bytes('one'), lease }]);
-  await expect(store.txn([{ key: '/leader', is: 'absent' }], [])).rejects.toMatchObject({ kind: 'conflict' });
+  const { revision } = await store.txn(
+    [{ key: '/leader', is: 'absent' }],
+    [{ put: '/leader', value: bytes('one'), lease }],
+  );
+  await expect(store.txn([{ key: '/leader', is: 'absent' }], [])).rejects.toMatchObject({
+    kind: 'conflict',
+  });
 
   // Whoever wants to follow reads a snapshot and watches from there.
   const snapshot = await store.range({ prefix: '/leader' });
   await clock.advance(2_000);
   for await (const batch of store.watch({ prefix: '/leader', after: snapshot.revision })) {
-    expect(batch).toEqual({ revision: revision + 1n, changes: [{ kind: 'delete', key: '/leader', modRevision: revision + 1n }] });
+    expect(batch).toEqual({
+      revision: revision + 1n,
+      changes: [{ kind: 'delete', key: '/leader', modRevision: revision + 1n }],
+    });
     break;
   }
   await store.close();
@@ -27,6 +35,8 @@ it('does what the README shows', async () => {
 
 it('is what the README shows', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
-  const example = /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ?? 'no example';
+  const example =
+    /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??
+    'no example';
   expect(await readFile(new URL('../README.md', import.meta.url), 'utf8')).toContain(example);
 });

@@ -7,14 +7,17 @@ const QUIET_MS = 5_000;
 export interface RoomWatchOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Writes a little. When nobody else writes, nothing else would find out that there is room again. */
+  /**
+   * Writes a little. When nobody else writes, nothing else would find out that there is room again.
+   */
   readonly probe: () => Promise<unknown>;
   readonly onRoom: (hasRoom: boolean) => void;
 }
 
 /**
- * Knows whether the disk is full, and tells at each change, once. On a disk that is almost full a small write goes through
- * between two large ones that do not: so it is full until nothing was refused for a while.
+ * Knows whether the disk is full, and tells at each change, once. On a disk that is almost full a
+ * small write goes through between two large ones that do not: so it is full until nothing was
+ * refused for a while.
  */
 export class RoomWatch {
   private isFull = false;
@@ -45,7 +48,8 @@ export class RoomWatch {
   }
 
   private async look(): Promise<void> {
-    if (!this.refusedLately) await this.options.probe().catch(() => undefined); // a refusal is told to us like any other
+    // a refusal is told to us like any other
+    if (!this.refusedLately) await this.options.probe().catch(() => undefined);
     if (this.stopped) return;
     if (this.refusedLately) return this.lookLater();
     this.isFull = false;

@@ -1,6 +1,9 @@
 import { CloudlessError, type StopSignal } from '@cloudless/base';
 
-/** The store's commit counter: grows by one with each committed transaction that changes something. Order, never time. */
+/**
+ * The store's commit counter: grows by one with each committed transaction that changes something.
+ * Order, never time.
+ */
 export type Revision = bigint;
 
 /** A key with its value, as of one revision. */
@@ -14,22 +17,30 @@ export interface StoreEntry {
   readonly lease?: LeaseId;
 }
 
-/** A condition on one key: its mod revision is this, or it does not exist. There is no condition over a prefix. */
+/**
+ * A condition on one key: its mod revision is this, or it does not exist. There is no condition
+ * over a prefix.
+ */
 export interface Compare {
   readonly key: string;
   readonly is: Revision | 'absent';
 }
 
 /**
- * One write of a transaction. A key may be written once in a transaction. Deleting what is absent is no error and no change.
- * A put without a lease takes the key off the lease it had; a put of the same value is a change.
+ * One write of a transaction. A key may be written once in a transaction. Deleting what is absent
+ * is no error and no change. A put without a lease takes the key off the lease it had; a put of the
+ * same value is a change.
  */
 export type Operation =
-  { readonly put: string; readonly value: Uint8Array; readonly lease?: LeaseId } | { readonly delete: string };
+  | { readonly put: string; readonly value: Uint8Array; readonly lease?: LeaseId }
+  | { readonly delete: string };
 
 /** What a committed transaction returns. */
 export interface Committed {
-  /** The revision all writes of this transaction carry. A transaction that changes nothing returns the current one. */
+  /**
+   * The revision all writes of this transaction carry. A transaction that changes nothing returns
+   * the current one.
+   */
   readonly revision: Revision;
 }
 
@@ -58,7 +69,10 @@ export type Change =
   | { readonly kind: 'put'; readonly entry: StoreEntry }
   | { readonly kind: 'delete'; readonly key: string; readonly modRevision: Revision };
 
-/** All changes under the watched prefix that one transaction made, in the order of its operations. Never split over two batches. */
+/**
+ * All changes under the watched prefix that one transaction made, in the order of its operations.
+ * Never split over two batches.
+ */
 export interface ChangeBatch {
   readonly revision: Revision;
   readonly changes: readonly Change[];
@@ -68,44 +82,59 @@ export interface ChangeBatch {
 export type LeaseId = string;
 
 /**
- * An ordered byte store after etcd's model. Keys are non-empty UTF-8 text (no lone surrogates) of at most
- * {@link MAX_KEY_BYTES} bytes. The history that {@link StateStore.range} and {@link StateStore.watch} reach back to holds at
- * least the newest `historyLimit` changes and, once older ones were dropped in batches, about a quarter more; fewer when they take
- * more than `historyBytes`. Operations are strict serializable. A promise that rejects with kind `unavailable` or `deadline` leaves it unknown
- * whether the write was committed; every other rejection means it was not.
+ * An ordered byte store after etcd's model. Keys are non-empty UTF-8 text (no lone surrogates) of
+ * at most {@link MAX_KEY_BYTES} bytes. The history that {@link StateStore.range} and {@link
+ * StateStore.watch} reach back to holds at least the newest `historyLimit` changes and, once older
+ * ones were dropped in batches, about a quarter more; fewer when they take more than
+ * `historyBytes`. Operations are strict serializable. A promise that rejects with kind
+ * `unavailable` or `deadline` leaves it unknown whether the write was committed; every other
+ * rejection means it was not.
  */
 export interface StateStore {
   /** The entry as of the newest revision, or undefined. */
   get(key: string): Promise<StoreEntry | undefined>;
-  /** @throws kind `compacted` when `revision` is older than the retained history, `invalid` when it is in the future. */
+  /**
+   * @throws kind `compacted` when `revision` is older than the retained history, `invalid` when it
+   * is in the future.
+   */
   range(request: RangeRequest): Promise<RangePage>;
   /**
    * Commits all operations if every compare holds, else none. Resolves once the commit is durable.
-   * @throws {@link RevisionConflictError} when a compare does not hold; kind `invalid` for more than {@link MAX_TXN_OPERATIONS}
-   *   compares or operations, more than {@link MAX_TXN_BYTES} of keys and values, a key written twice, an empty or too long
-   *   key; `notFound` for an unknown lease; `exhausted` when the disk is full.
+   * @throws {@link RevisionConflictError} when a compare does not hold; kind `invalid` for more
+   *   than {@link MAX_TXN_OPERATIONS} compares or operations, more than {@link MAX_TXN_BYTES} of
+   *   keys and values, a key written twice, an empty or too long key; `notFound` for an unknown
+   *   lease; `exhausted` when the disk is full.
    */
   txn(compares: readonly Compare[], operations: readonly Operation[]): Promise<Committed>;
   /**
-   * Every change under `prefix` with a revision greater than `after`, in order, without gap or repeat, then what comes.
-   * Ends without error when `signal` is aborted or the store is closed. Nothing is buffered for a slow reader: it reads the
-   * retained history at its own pace. Errors are thrown by the first read, not by this call.
-   * @throws kind `compacted` when changes after `after` are no longer retained, or this reader fell too far behind; `invalid`
-   *   when `after` is in the future.
+   * Every change under `prefix` with a revision greater than `after`, in order, without gap or
+   * repeat, then what comes. Ends without error when `signal` is aborted or the store is closed.
+   * Nothing is buffered for a slow reader: it reads the retained history at its own pace. Errors
+   * are thrown by the first read, not by this call.
+   * @throws kind `compacted` when changes after `after` are no longer retained, or this reader fell
+   *   too far behind; `invalid` when `after` is in the future.
    */
-  watch(request: { readonly prefix: string; readonly after: Revision; readonly signal?: StopSignal }): AsyncIterable<ChangeBatch>;
+  watch(request: {
+    readonly prefix: string;
+    readonly after: Revision;
+    readonly signal?: StopSignal;
+  }): AsyncIterable<ChangeBatch>;
   /** The newest committed revision; 0 for an empty store. */
   revision(): Promise<Revision>;
   /**
-   * Makes a lease that ends `ttlMs` (1 or more) after its last renewal, deleting its keys in one transaction. After a restart
-   * of the store each lease starts with its full time again. An id is never reused.
+   * Makes a lease that ends `ttlMs` (1 or more) after its last renewal, deleting its keys in one
+   * transaction. After a restart of the store each lease starts with its full time again. An id is
+   * never reused.
    */
   grantLease(ttlMs: number): Promise<LeaseId>;
   /** Renews from now. @throws kind `notFound` when it has ended. */
   keepAlive(lease: LeaseId): Promise<void>;
   /** Ends it at once. Ending one that has ended is no error. */
   revokeLease(lease: LeaseId): Promise<void>;
-  /** Ends watches, waits for writes under way, gives up the lock. Calls after it reject with kind `unavailable`. */
+  /**
+   * Ends watches, waits for writes under way, gives up the lock. Calls after it reject with kind
+   * `unavailable`.
+   */
   close(): Promise<void>;
 }
 

@@ -7,7 +7,10 @@ export interface StoredEntry extends Omit<StoreEntry, 'lease'> {
   readonly lease: LeaseId | undefined;
 }
 
-/** One change of one key as the history keeps it: what was there before, so that older revisions can be shown, and after. */
+/**
+ * One change of one key as the history keeps it: what was there before, so that older revisions can
+ * be shown, and after.
+ */
 export interface LoggedChange {
   readonly key: string;
   readonly before: StoredEntry | undefined;
@@ -31,7 +34,9 @@ export interface StoreHead {
   readonly leaseCount: number;
 }
 
-/** A consistent view of what is committed; valid only during the synchronous call it was given to. */
+/**
+ * A consistent view of what is committed; valid only during the synchronous call it was given to.
+ */
 export interface StorageReader {
   head(): StoreHead;
   get(key: string): StoredEntry | undefined;
@@ -53,9 +58,18 @@ export interface StorageWriter {
   deleteLease(lease: LeaseId): void;
   /** Keys of the entries with this lease, in byte order. */
   leasedKeys(lease: LeaseId): readonly string[];
-  /** Adds to the history, drops what exceeds its limit, and writes the counters. The last call, made once if anything changed. */
-  finish(transactions: readonly LoggedTransaction[], counters: Omit<StoreHead, 'compactedRevision'>): void;
-  /** Makes a storage that holds nothing but restored entries begin at a revision, without history before it. In place of `finish`. */
+  /**
+   * Adds to the history, drops what exceeds its limit, and writes the counters. The last call, made
+   * once if anything changed.
+   */
+  finish(
+    transactions: readonly LoggedTransaction[],
+    counters: Omit<StoreHead, 'compactedRevision'>,
+  ): void;
+  /**
+   * Makes a storage that holds nothing but restored entries begin at a revision, without history
+   * before it. In place of `finish`.
+   */
   beginAt(revision: Revision): void;
 }
 
@@ -67,10 +81,10 @@ export interface Storage {
   /** Runs `view` at once. */
   read<T>(view: (reader: StorageReader) => T): T;
   /**
-   * Runs `action` and commits what it wrote. Resolves once that is durable and {@link Storage.read} shows it.
-   * Nothing of it remains when `action` throws.
-   * @throws kind `exhausted` when there is no room and nothing was committed. After any other rejection it is unknown what was
-   *   committed, and the store takes itself out of service.
+   * Runs `action` and commits what it wrote. Resolves once that is durable and {@link Storage.read}
+   * shows it. Nothing of it remains when `action` throws.
+   * @throws kind `exhausted` when there is no room and nothing was committed. After any other
+   *   rejection it is unknown what was committed, and the store takes itself out of service.
    */
   write<T>(action: (writer: StorageWriter) => T): Promise<T>;
   /** The leases as they were committed, with their time in milliseconds. */

@@ -3,13 +3,16 @@ import { compareKeys, utf8ByteLength } from './utf8.js';
 
 const encoder = new TextEncoder();
 /** Any code points, and the neighbours of the surrogates more often. */
-const arbText = fc.string({ unit: fc.oneof(fc.string({ unit: 'binary', minLength: 1, maxLength: 1 }), fc.constantFrom('a', '\ud7ff', '\ue000', '\uffff', '😀', '\u{10ffff}')), maxLength: 8 }); // prettier-ignore
+// prettier-ignore
+const arbText = fc.string({ unit: fc.oneof(fc.string({ unit: 'binary', minLength: 1, maxLength: 1 }), fc.constantFrom('a', '\ud7ff', '\ue000', '\uffff', '😀', '\u{10ffff}')), maxLength: 8 });
 
 describe('compareKeys', () => {
   it('orders as the bytes of UTF-8 do', () => {
     fc.assert(
       fc.property(arbText, arbText, (a, b) => {
-        expect(Math.sign(compareKeys(a, b))).toBe(Math.sign(compareBytes(encoder.encode(a), encoder.encode(b))));
+        expect(Math.sign(compareKeys(a, b))).toBe(
+          Math.sign(compareBytes(encoder.encode(a), encoder.encode(b))),
+        );
       }),
     );
   });
@@ -17,12 +20,19 @@ describe('compareKeys', () => {
 
 describe('utf8ByteLength', () => {
   it('counts what the platform encodes', () => {
-    fc.assert(fc.property(arbText, (text) => expect(utf8ByteLength(text)).toBe(encoder.encode(text).length)));
+    fc.assert(
+      fc.property(arbText, (text) =>
+        expect(utf8ByteLength(text)).toBe(encoder.encode(text).length),
+      ),
+    );
   });
 
-  it.each(['\ud800', 'a\udc00', '\udc00\ud800', '😀\ud83d', '\ud83da'])('finds the lone surrogate in case %#', (text) => {
-    expect(utf8ByteLength(text)).toBeUndefined();
-  });
+  it.each(['\ud800', 'a\udc00', '\udc00\ud800', '😀\ud83d', '\ud83da'])(
+    'finds the lone surrogate in case %#',
+    (text) => {
+      expect(utf8ByteLength(text)).toBeUndefined();
+    },
+  );
 });
 
 function compareBytes(a: Uint8Array, b: Uint8Array): number {

@@ -1,8 +1,9 @@
 /**
- * Compares two keys by the bytes of their UTF-8 form, which is the order of code points; the order of JavaScript's `<` (UTF-16
- * code units) differs where a surrogate pair meets U+E000..U+FFFF.
+ * Compares two keys by the bytes of their UTF-8 form, which is the order of code points; the order
+ * of JavaScript's `<` (UTF-16 code units) differs where a surrogate pair meets U+E000..U+FFFF.
  * @returns Negative when `a` comes first, 0 when equal, positive when `b` comes first.
- * @see RFC 3629, section 1: "byte-value lexicographic sorting order of UTF-8 strings is the same as if ordered by character numbers"
+ * @see RFC 3629, section 1: "byte-value lexicographic sorting order of UTF-8 strings is the same as
+ *   if ordered by character numbers"
  */
 export function compareKeys(a: string, b: string): number {
   if (a === b) return 0;
@@ -20,7 +21,10 @@ function rank(unit: number): number {
   return unit >= 0xd800 && unit <= 0xdfff ? unit + 0x1_0000 : unit;
 }
 
-/** Length of `text` in UTF-8, in bytes; undefined when it holds a lone surrogate and so has no UTF-8 form. */
+/**
+ * Length of `text` in UTF-8, in bytes; undefined when it holds a lone surrogate and so has no UTF-8
+ * form.
+ */
 export function utf8ByteLength(text: string): number | undefined {
   let bytes = text.length;
   for (let index = 0; index < text.length; index += 1) {

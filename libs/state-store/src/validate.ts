@@ -27,8 +27,12 @@ export function keyOf(operation: Operation): string {
  * @returns Bytes of all its keys and values.
  * @throws kind `invalid`, naming the limit and the key.
  */
-export function checkTransaction(compares: readonly Compare[], operations: readonly Operation[]): number {
-  if (compares.length > MAX_TXN_OPERATIONS) refuse(`${compares.length} compares in a transaction, at most ${MAX_TXN_OPERATIONS}`);
+export function checkTransaction(
+  compares: readonly Compare[],
+  operations: readonly Operation[],
+): number {
+  if (compares.length > MAX_TXN_OPERATIONS)
+    refuse(`${compares.length} compares in a transaction, at most ${MAX_TXN_OPERATIONS}`);
   if (operations.length > MAX_TXN_OPERATIONS)
     refuse(`${operations.length} operations in a transaction, at most ${MAX_TXN_OPERATIONS}`);
   let bytes = 0;
@@ -37,17 +41,22 @@ export function checkTransaction(compares: readonly Compare[], operations: reado
     bytes += checkKey(keyOf(operation));
     if ('put' in operation) bytes += operation.value.byteLength;
   }
-  if (bytes > MAX_TXN_BYTES) refuse(`${bytes} bytes of keys and values in a transaction, at most ${MAX_TXN_BYTES}`);
+  if (bytes > MAX_TXN_BYTES)
+    refuse(`${bytes} bytes of keys and values in a transaction, at most ${MAX_TXN_BYTES}`);
   if (operations.length > 1) checkWrittenOnce(operations);
   return bytes;
 }
 
-/** @throws kind `invalid` for a limit that is no positive whole number, or text that is no UTF-8. */
+/**
+ * @throws kind `invalid` for a limit that is no positive whole number, or text that is no UTF-8.
+ */
 export function checkRange(request: RangeRequest): void {
   checkPrefix(request.prefix);
-  if (request.after !== undefined && utf8ByteLength(request.after) === undefined) refuse('"after" holds a lone surrogate');
+  if (request.after !== undefined && utf8ByteLength(request.after) === undefined)
+    refuse('"after" holds a lone surrogate');
   const { limit = DEFAULT_RANGE_LIMIT } = request;
-  if (!Number.isInteger(limit) || limit < 1) refuse(`limit ${limit} is not a whole number of 1 or more`);
+  if (!Number.isInteger(limit) || limit < 1)
+    refuse(`limit ${limit} is not a whole number of 1 or more`);
 }
 
 /** Any UTF-8 text is a prefix, the empty one too. @throws kind `invalid`. */
@@ -60,7 +69,10 @@ export function checkKey(key: string): number {
   const bytes = utf8ByteLength(key);
   if (bytes === undefined) refuse(`key ${JSON.stringify(key)} holds a lone surrogate`);
   if (bytes === 0) refuse('a key is empty');
-  if (bytes > MAX_KEY_BYTES) refuse(`key ${JSON.stringify(`${key.slice(0, 40)}…`)} has ${bytes} bytes, at most ${MAX_KEY_BYTES}`);
+  if (bytes > MAX_KEY_BYTES)
+    refuse(
+      `key ${JSON.stringify(`${key.slice(0, 40)}…`)} has ${bytes} bytes, at most ${MAX_KEY_BYTES}`,
+    );
   return bytes;
 }
 
@@ -70,7 +82,10 @@ export function checkTtl(ttlMs: number): void {
 }
 
 /** @throws kind `invalid`. */
-export function checkHistoryLimit(historyLimit: number, historyBytes = DEFAULT_HISTORY_BYTES): void {
+export function checkHistoryLimit(
+  historyLimit: number,
+  historyBytes = DEFAULT_HISTORY_BYTES,
+): void {
   if (!Number.isInteger(historyLimit) || historyLimit < 1)
     refuse(`history limit ${historyLimit} is not a whole number of 1 or more`);
   if (!Number.isInteger(historyBytes) || historyBytes < 1)

@@ -16,8 +16,8 @@ interface Recent {
 }
 
 /**
- * Where watches read from: the newest transactions in memory, and the stored history for those who are behind. Holds nothing
- * per reader but its wish to be woken.
+ * Where watches read from: the newest transactions in memory, and the stored history for those who
+ * are behind. Holds nothing per reader but its wish to be woken.
  */
 export class WatchHub {
   private recent: Recent[] = [];
@@ -66,7 +66,10 @@ export class WatchHub {
     this.storage.read((reader) => checkRetained(reader.head(), after));
   }
 
-  /** The next transactions after `position`, without gap; empty when there are none yet. @throws kind `compacted`. */
+  /**
+   * The next transactions after `position`, without gap; empty when there are none yet. @throws
+   * kind `compacted`.
+   */
   readAfter(position: Revision): readonly ChangeBatch[] {
     if (position >= this.recentAfter) return this.readRecent(position);
     return this.storage.read((reader) => {
@@ -106,7 +109,10 @@ export class WatchHub {
     return this.recent.slice(low, low + MAX_READ_TRANSACTIONS).map(({ batch }) => batch);
   }
 
-  /** Only what is older than the newest group goes, so that a reader who was waiting always finds all of it. */
+  /**
+   * Only what is older than the newest group goes, so that a reader who was waiting always finds
+   * all of it.
+   */
   private dropRecent(): void {
     let count = 0;
     while (this.recentChanges > this.maxRecentChanges || this.recentBytes > MAX_RECENT_BYTES) {
@@ -131,11 +137,16 @@ function toBatch({ revision, changes }: LoggedTransaction): ChangeBatch {
   return {
     revision,
     changes: changes.map(({ key, after }): Change =>
-      after === undefined ? { kind: 'delete', key, modRevision: revision } : { kind: 'put', entry: toStoreEntry(after) },
+      after === undefined
+        ? { kind: 'delete', key, modRevision: revision }
+        : { kind: 'put', entry: toStoreEntry(after) },
     ),
   };
 }
 
 function countBytes({ changes }: LoggedTransaction): number {
-  return changes.reduce((sum, { key, after }) => sum + key.length + (after?.value.byteLength ?? 0), 0);
+  return changes.reduce(
+    (sum, { key, after }) => sum + key.length + (after?.value.byteLength ?? 0),
+    0,
+  );
 }

@@ -65,7 +65,9 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
     if (!this.started) this.hub.checkStart(this.position);
     this.started = true;
     const batches = this.hub.readAfter(this.position);
-    this.ready = batches.map((batch) => onlyUnder(this.request.prefix, batch)).filter(({ changes }) => changes.length > 0);
+    this.ready = batches
+      .map((batch) => onlyUnder(this.request.prefix, batch))
+      .filter(({ changes }) => changes.length > 0);
     this.readyIndex = 0;
     this.position = batches.at(-1)?.revision ?? this.position;
     return batches.length > 0;
@@ -87,7 +89,10 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
 
 function onlyUnder(prefix: string, batch: ChangeBatch): ChangeBatch {
   if (prefix === '') return batch;
-  return { revision: batch.revision, changes: batch.changes.filter((change) => keyOfChange(change).startsWith(prefix)) };
+  return {
+    revision: batch.revision,
+    changes: batch.changes.filter((change) => keyOfChange(change).startsWith(prefix)),
+  };
 }
 
 function keyOfChange(change: Change): string {

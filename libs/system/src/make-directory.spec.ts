@@ -6,7 +6,10 @@ import { makeDirectory, makeDirectorySync } from './index.js';
 /** Both forms of the function, so that each test holds for either. */
 const forms = [
   { name: 'makeDirectory', make: makeDirectory },
-  { name: 'makeDirectorySync', make: async (path: string, mode?: number) => makeDirectorySync(path, mode) },
+  {
+    name: 'makeDirectorySync',
+    make: async (path: string, mode?: number) => makeDirectorySync(path, mode),
+  },
 ];
 
 describe.each(forms)('$name', ({ make }) => {
@@ -39,7 +42,8 @@ describe.each(forms)('$name', ({ make }) => {
     await expect(make(join(home, 'file', 'below'))).rejects.toMatchObject({ code: 'ENOTDIR' });
   });
 
-  // Linux answers mkdir in /proc with ENOENT although /proc exists; Node 20's own recursive mkdir then never ends.
+  // Linux answers mkdir in /proc with ENOENT although /proc exists; Node 20's own recursive mkdir
+  // then never ends.
   it.each(process.platform === 'linux' ? ['/proc/cloudless', '/proc/cloudless/a/b'] : [])(
     'ends with an error where the file system makes no directories (%s)',
     async (path) => {

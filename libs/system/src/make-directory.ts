@@ -8,14 +8,18 @@ const DEFAULT_MODE = 0o777;
 /**
  * Makes a directory, with its missing parents, as `mkdir -p` does.
  *
- * Node 20's own recursive mkdir takes each ENOENT for a missing parent, and never ends where a file system
- * answers so for another reason: /proc, autofs, some FUSE file systems. Here each path is tried at most twice.
+ * Node 20's own recursive mkdir takes each ENOENT for a missing parent, and never ends where a file
+ * system answers so for another reason: /proc, autofs, some FUSE file systems. Here each path is
+ * tried at most twice.
  * @param mode - Of each directory that is made, less the umask. Default 0o777.
  * @returns The first directory that was made; undefined when the directory existed.
- * @throws The error of mkdir(2), with its `code`: `EEXIST` when the path is not a directory, `ENOENT` when the
- *   file system makes no directories there.
+ * @throws The error of mkdir(2), with its `code`: `EEXIST` when the path is not a directory,
+ *   `ENOENT` when the file system makes no directories there.
  */
-export async function makeDirectory(path: string, mode = DEFAULT_MODE): Promise<string | undefined> {
+export async function makeDirectory(
+  path: string,
+  mode = DEFAULT_MODE,
+): Promise<string | undefined> {
   const target = resolve(path);
   const attempt = (): Promise<unknown> =>
     mkdir(target, { mode }).then(

@@ -1,8 +1,14 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 
-/** Lower than all unprotected programs. Container runtimes and the kubelet have -999, Docker's daemon -500. */
+/**
+ * Lower than all unprotected programs. Container runtimes and the kubelet have -999, Docker's
+ * daemon -500.
+ */
 const PROTECTED = -900;
-/** @see proc_pid_oom_score_adj(5): from -1000 to 1000; the greater, the sooner a process is ended when memory runs out. */
+/**
+ * @see proc_pid_oom_score_adj(5): from -1000 to 1000; the greater, the sooner a process is ended
+ * when memory runs out.
+ */
 const OWN_SCORE = '/proc/self/oom_score_adj';
 
 /**
@@ -12,14 +18,18 @@ const OWN_SCORE = '/proc/self/oom_score_adj';
  */
 export function protectFromOutOfMemory(file = OWN_SCORE): boolean {
   try {
-    if (Number(readFileSync(file, 'utf8')) > PROTECTED) writeFileSync(file, `${PROTECTED}\n`, { flag: 'r+' });
+    if (Number(readFileSync(file, 'utf8')) > PROTECTED)
+      writeFileSync(file, `${PROTECTED}\n`, { flag: 'r+' });
     return true;
   } catch {
     return false;
   }
 }
 
-/** Gives up an inherited protection, so that processes which this one starts do not have it. Needs no privilege. */
+/**
+ * Gives up an inherited protection, so that processes which this one starts do not have it. Needs
+ * no privilege.
+ */
 export function endMemoryProtection(file = OWN_SCORE): void {
   try {
     if (Number(readFileSync(file, 'utf8')) < 0) writeFileSync(file, '0\n', { flag: 'r+' });

@@ -19,24 +19,30 @@ const describeLinux = process.platform === 'linux' ? describe : describe.skip;
 describeLinux('PortReservations', () => {
   it('gives a port to one holder at a time', async () => {
     const [port, first, second] = [aPort(), aHolder(), aHolder()];
-    expect([await first.take(port, 'tcp'), await second.take(port, 'tcp'), await first.take(port, 'tcp')]).toEqual([
-      ...[true, false, false],
-    ]);
+    expect([
+      await first.take(port, 'tcp'),
+      await second.take(port, 'tcp'),
+      await first.take(port, 'tcp'),
+    ]).toEqual([...[true, false, false]]);
     first.release(port, 'tcp');
     expect(await second.take(port, 'tcp')).toBe(true);
   });
 
   it('gives a port to exactly one of many holders that ask at the same time', async () => {
     const port = aPort();
-    const answers = await Promise.all(Array.from({ length: 20 }, () => aHolder().take(port, 'udp')));
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => aHolder().take(port, 'udp')),
+    );
     expect(answers.filter((isTaken) => isTaken)).toHaveLength(1);
   });
 
   it('counts each protocol and each number separately', async () => {
     const [port, next, first, second] = [aPort(), aPort(), aHolder(), aHolder()];
-    expect([await first.take(port, 'tcp'), await second.take(port, 'udp'), await second.take(next, 'tcp')]).toEqual([
-      ...[true, true, true],
-    ]);
+    expect([
+      await first.take(port, 'tcp'),
+      await second.take(port, 'udp'),
+      await second.take(next, 'tcp'),
+    ]).toEqual([...[true, true, true]]);
   });
 
   it('ignores a release by a holder that does not have the port', async () => {

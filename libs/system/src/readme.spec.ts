@@ -8,7 +8,8 @@ it('does what the README shows', async () => {
   await sleep(systemClock, 2);
   expect(systemClock.now()).toBeGreaterThan(started);
 
-  const inAMonth = systemClock.setTimer(30 * 86_400_000, () => undefined); // Node's own timers end at 24.8 days
+  // Node's own timers end at 24.8 days
+  const inAMonth = systemClock.setTimer(30 * 86_400_000, () => undefined);
   inAMonth.cancel();
 
   expect(randomHex(systemRandom, 8)).toMatch(/^[0-9a-f]{16}$/);
@@ -17,6 +18,8 @@ it('does what the README shows', async () => {
 
 it('is what the README shows', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
-  const example = /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ?? 'no example';
+  const example =
+    /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??
+    'no example';
   expect(await readFile(new URL('../README.md', import.meta.url), 'utf8')).toContain(example);
 });

@@ -8,10 +8,10 @@ const STOP_SIGNALS: readonly StopSignal[] = ['SIGINT', 'SIGTERM'];
 const EXIT_BY_SIGNAL = 128;
 
 /**
- * Lets the first stop signal end this process while it starts: the kernel does that even when a file
- * system does not answer and no JavaScript runs. Call this before anything else.
- * @returns A function to call once there is something to close. From then on the first signal of each
- *   kind does not end the process; the promise resolves with the first of all.
+ * Lets the first stop signal end this process while it starts: the kernel does that even when a
+ * file system does not answer and no JavaScript runs. Call this before anything else.
+ * @returns A function to call once there is something to close. From then on the first signal of
+ *   each kind does not end the process; the promise resolves with the first of all.
  */
 export function endOnStopSignals(): () => Promise<StopSignal> {
   // The kernel spares process 1 of a container from signals that it has no handler for.
@@ -26,8 +26,8 @@ export function endOnStopSignals(): () => Promise<StopSignal> {
 }
 
 /**
- * Ends this process by the default action of a signal. `process.exit` is no substitute: it waits for
- * threads of Node, which may wait for a file system forever.
+ * Ends this process by the default action of a signal. `process.exit` is no substitute: it waits
+ * for threads of Node, which may wait for a file system forever.
  */
 export function endBySignal(signal: StopSignal | 'SIGHUP'): never {
   process.removeAllListeners(signal);

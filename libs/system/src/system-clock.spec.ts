@@ -59,16 +59,19 @@ describe('long timers', () => {
   beforeEach(() => void jest.useFakeTimers());
   afterEach(() => void jest.useRealTimers());
 
-  it.each([1, 2 ** 31 - 1, 2 ** 31, 30 * DAY_MS, 100 * DAY_MS])('one of %i ms fires then, not before', (delayMs) => {
-    let fired = 0;
-    systemClock.setTimer(delayMs, () => (fired += 1));
-    jest.advanceTimersByTime(delayMs - 1);
-    expect(fired).toBe(0);
-    jest.advanceTimersByTime(1);
-    expect(fired).toBe(1);
-    jest.advanceTimersByTime(200 * DAY_MS);
-    expect(fired).toBe(1);
-  });
+  it.each([1, 2 ** 31 - 1, 2 ** 31, 30 * DAY_MS, 100 * DAY_MS])(
+    'one of %i ms fires then, not before',
+    (delayMs) => {
+      let fired = 0;
+      systemClock.setTimer(delayMs, () => (fired += 1));
+      jest.advanceTimersByTime(delayMs - 1);
+      expect(fired).toBe(0);
+      jest.advanceTimersByTime(1);
+      expect(fired).toBe(1);
+      jest.advanceTimersByTime(200 * DAY_MS);
+      expect(fired).toBe(1);
+    },
+  );
 
   it('is cancelled also when its first part is over', () => {
     let fired = 0;

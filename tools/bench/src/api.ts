@@ -15,7 +15,13 @@ import {
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
 import { createSeededRandom, randomHex, silentLog } from '@cloudless/base';
-import { nameKeyId, openClusterState, versionKeyId, type ClusterState, type Transaction } from '@cloudless/cluster-state';
+import {
+  nameKeyId,
+  openClusterState,
+  versionKeyId,
+  type ClusterState,
+  type Transaction,
+} from '@cloudless/cluster-state';
 import { RealCluster } from '@cloudless/e2e';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock, systemRandom } from '@cloudless/system';
@@ -66,26 +72,55 @@ class BulkWriter {
 async function fill(directory: string): Promise<void> {
   const options = { clock: systemClock, log: silentLog };
   const store = await openLmdbStateStore({ directory, ...options });
-  const state = await openClusterState({ store, random: systemRandom, holder: 'bench', ...options });
+  const state = await openClusterState({
+    store,
+    random: systemRandom,
+    holder: 'bench',
+    ...options,
+  });
   const writer = new BulkWriter(state);
   const createdAt = timestampFromMs(systemClock.wallTime());
   for (let index = 0; index < NODES; index += 1) {
     const id = nodeIdOf(index);
-    const hello = { nodeId: id, zone: `zone-${index % 3}`, capacity: { cpuMillis: 64_000, memoryBytes: 256n * 1024n ** 3n } };
+    const hello = {
+      nodeId: id,
+      zone: `zone-${index % 3}`,
+      capacity: { cpuMillis: 64_000, memoryBytes: 256n * 1024n ** 3n },
+    };
     await writer.write((t) =>
-      t.put('node', id, create(NodeRecordSchema, { id, instanceId: id.padEnd(16, 'x'), createdAt, hello })),
+      t.put(
+        'node',
+        id,
+        create(NodeRecordSchema, { id, instanceId: id.padEnd(16, 'x'), createdAt, hello }),
+      ),
     );
   }
   for (let number = 0; number < WORKLOADS; number += 1) {
     const uid = randomHex(random, 8);
     const [namespace, name] = ['default', `workload-${number}`];
-    const spec = create(WorkloadSpecSchema, { command: ['serve'], replicas: REPLICAS_PER_WORKLOAD, labels: { app: name } });
-    const record = create(WorkloadRecordSchema, { uid, namespace, name, spec, generation: 1n, version: 1, createdAt });
+    const spec = create(WorkloadSpecSchema, {
+      command: ['serve'],
+      replicas: REPLICAS_PER_WORKLOAD,
+      labels: { app: name },
+    });
+    const record = create(WorkloadRecordSchema, {
+      uid,
+      namespace,
+      name,
+      spec,
+      generation: 1n,
+      version: 1,
+      createdAt,
+    });
     await writer.write((t) =>
       t
         .put('name', nameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
         .put('workload', uid, record)
-        .put('version', versionKeyId(uid, 1), create(VersionRecordSchema, { version: 1, template: toTemplate(spec), createdAt }))
+        .put(
+          'version',
+          versionKeyId(uid, 1),
+          create(VersionRecordSchema, { version: 1, template: toTemplate(spec), createdAt }),
+        )
         .put(
           'control',
           uid,
@@ -122,7 +157,10 @@ async function fill(directory: string): Promise<void> {
 }
 
 /** Milliseconds of each of so many calls, one after the other. */
-async function timed(count: number, call: (index: number) => Promise<unknown>): Promise<readonly number[]> {
+async function timed(
+  count: number,
+  call: (index: number) => Promise<unknown>,
+): Promise<readonly number[]> {
   const samples: number[] = [];
   for (let index = 0; index < count; index += 1) {
     const began = systemClock.now();

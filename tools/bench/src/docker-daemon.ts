@@ -1,5 +1,15 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+} from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +22,10 @@ const START_LIMIT_MS = 60_000;
 const STOP_LIMIT_MS = 60_000;
 /** A call that takes longer is stuck. */
 const CALL_LIMIT_MS = 60_000;
-/** In the network namespace of the daemon there is nothing else. @see RFC 5737, addresses for documentation */
+/**
+ * In the network namespace of the daemon there is nothing else. @see RFC 5737, addresses for
+ * documentation
+ */
 export const DAEMON_ADDRESS = '192.0.2.2';
 /** Docker keeps it there whatever it is told. */
 const KEY_FILE = '/etc/docker/key.json';
@@ -20,9 +33,10 @@ const KEY_FILE = '/etc/docker/key.json';
 const DIRECTORIES = ['/etc/docker', '/run/docker'];
 
 /**
- * A Docker daemon of our own, with data, socket and containerd of its own, in network and mount namespaces of its own: bridges, rules
- * of the firewall and mounts go with it, and nothing of the machine's is touched. Needs root. Where there is no Docker, Debian's
- * package is fetched and unpacked into the daemon's directory, not installed.
+ * A Docker daemon of our own, with data, socket and containerd of its own, in network and mount
+ * namespaces of its own: bridges, rules of the firewall and mounts go with it, and nothing of the
+ * machine's is touched. Needs root. Where there is no Docker, Debian's package is fetched and
+ * unpacked into the daemon's directory, not installed.
  */
 export class DockerDaemon {
   private readonly hadKey = existsSync(KEY_FILE);
@@ -44,9 +58,16 @@ export class DockerDaemon {
     }
   }
 
-  /** One call of the Engine API; `docker` makes the same ones. @throws With what the daemon says. */
+  /**
+   * One call of the Engine API; `docker` makes the same ones. @throws With what the daemon says.
+   */
   async call<Result>(method: string, path: string, body?: unknown): Promise<Result> {
-    const text = await this.send(method, path, { 'content-type': 'application/json' }, JSON.stringify(body ?? {}));
+    const text = await this.send(
+      method,
+      path,
+      { 'content-type': 'application/json' },
+      JSON.stringify(body ?? {}),
+    );
     return (text === '' ? undefined : JSON.parse(text)) as Result;
   }
 
@@ -55,15 +76,25 @@ export class DockerDaemon {
     const archive = join(this.directory, 'image.tar');
     const flags = ['--insecure-policy', 'copy', '-q', '--src-tls-verify=false'];
     execFileSync('skopeo', [...flags, `docker://${source}`, `docker-archive:${archive}:${name}`]);
-    await this.send('POST', '/images/load?quiet=1', { 'content-type': 'application/x-tar' }, readFileSync(archive));
+    await this.send(
+      'POST',
+      '/images/load?quiet=1',
+      { 'content-type': 'application/x-tar' },
+      readFileSync(archive),
+    );
     rmSync(archive);
     const { Id } = await this.call<{ readonly Id: string }>('GET', `/images/${name}/json`);
     return Id;
   }
 
   /** Follows the starts and removals of containers until `signal` is aborted. */
-  events(onEvent: (event: { readonly Action: string }) => void, signal: AbortSignal): Promise<void> {
-    const filters = encodeURIComponent(JSON.stringify({ type: ['container'], event: ['start', 'destroy'] }));
+  events(
+    onEvent: (event: { readonly Action: string }) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const filters = encodeURIComponent(
+      JSON.stringify({ type: ['container'], event: ['start', 'destroy'] }),
+    );
     return new Promise((resolve, reject) => {
       const options = { socketPath: this.socket, path: `/events?filters=${filters}`, signal };
       request(options, (response) => {
@@ -72,7 +103,8 @@ export class DockerDaemon {
         response.setEncoding('utf8').on('data', (chunk: string) => {
           const lines = (rest + chunk).split('\n');
           rest = lines.pop() ?? '';
-          for (const line of lines) if (line !== '') onEvent(JSON.parse(line) as { Action: string });
+          for (const line of lines)
+            if (line !== '') onEvent(JSON.parse(line) as { Action: string });
         });
         response.on('error', () => undefined); // aborted
       })
@@ -92,7 +124,8 @@ export class DockerDaemon {
     }
     for (const line of processesMentioning(this.directory)) killOne(Number.parseInt(line, 10));
     while (processesMentioning(this.directory).length > 0) await sleep(systemClock, 50);
-    for (const hierarchy of readdirSync('/sys/fs/cgroup')) removeCgroups(join('/sys/fs/cgroup', hierarchy, this.cgroup));
+    for (const hierarchy of readdirSync('/sys/fs/cgroup'))
+      removeCgroups(join('/sys/fs/cgroup', hierarchy, this.cgroup));
     removeCgroups(join('/sys/fs/cgroup', this.cgroup));
     if (!this.hadKey) rmSync(KEY_FILE, { force: true });
     for (const directory of this.made) rmSync(directory, { recursive: true, force: true });
@@ -110,7 +143,10 @@ export class DockerDaemon {
   private async launch(): Promise<void> {
     const { directory } = this;
     const path = `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`;
-    const unpacked = spawnSync('sh', ['-c', 'command -v dockerd'], { env: { PATH: path } }).status === 0 ? '' : unpack(directory);
+    const unpacked =
+      spawnSync('sh', ['-c', 'command -v dockerd'], { env: { PATH: path } }).status === 0
+        ? ''
+        : unpack(directory);
     mkdirSync(join(directory, 'data'));
     const log = openSync(join(directory, 'dockerd.log'), 'w');
     const child = spawn(
@@ -124,7 +160,9 @@ export class DockerDaemon {
     closeSync(log);
     this.pid = child.pid;
     let ended = false;
-    this.exited = new Promise((resolve) => child.once('close', resolve).once('error', resolve)).then(() => (ended = true));
+    this.exited = new Promise((resolve) =>
+      child.once('close', resolve).once('error', resolve),
+    ).then(() => (ended = true));
     const gaveUp = systemClock.now() + START_LIMIT_MS;
     for (;;) {
       const answers = await this.call('GET', '/info').then(
@@ -133,13 +171,18 @@ export class DockerDaemon {
       );
       if (answers) return;
       if (ended) this.pid = undefined;
-      if (ended || systemClock.now() > gaveUp) throw new Error(`dockerd does not run here:\n${this.logTail()}`);
+      if (ended || systemClock.now() > gaveUp)
+        throw new Error(`dockerd does not run here:\n${this.logTail()}`);
       await sleep(systemClock, 100);
     }
   }
 
   private logTail(): string {
-    return readFileSync(join(this.directory, 'dockerd.log'), 'utf8').trimEnd().split('\n').slice(-10).join('\n');
+    return readFileSync(join(this.directory, 'dockerd.log'), 'utf8')
+      .trimEnd()
+      .split('\n')
+      .slice(-10)
+      .join('\n');
   }
 
   private send(
@@ -149,7 +192,14 @@ export class DockerDaemon {
     body: string | Uint8Array,
   ): Promise<string> {
     return new Promise((resolve, reject) => {
-      const options = { socketPath: this.socket, method, path, headers, timeout: CALL_LIMIT_MS, agent: false };
+      const options = {
+        socketPath: this.socket,
+        method,
+        path,
+        headers,
+        timeout: CALL_LIMIT_MS,
+        agent: false,
+      };
       const call = request(options, (response) => {
         let text = '';
         response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
@@ -159,15 +209,17 @@ export class DockerDaemon {
           else reject(new Error(`${method} ${path}: ${response.statusCode} ${text.trim()}`));
         });
       });
-      call.once('error', reject).once('timeout', () => call.destroy(new Error(`${method} ${path}: no answer`)));
+      call
+        .once('error', reject)
+        .once('timeout', () => call.destroy(new Error(`${method} ${path}: no answer`)));
       call.end(body);
     });
   }
 }
 
 /**
- * $1 directory, $2 cgroup, $3 address. A containerd of the machine's is hidden, or dockerd would use it; docker-proxy and the first
- * process of Docker's own are not used.
+ * $1 directory, $2 cgroup, $3 address. A containerd of the machine's is hidden, or dockerd would
+ * use it; docker-proxy and the first process of Docker's own are not used.
  */
 const SCRIPT = `
 if [ -d /run/containerd ]; then mount -t tmpfs tmpfs /run/containerd; fi
@@ -187,9 +239,13 @@ function unpack(directory: string): string {
   mkdirSync(packages);
   try {
     execFileSync('apt-get', ['-q', 'download', 'docker.io'], { cwd: packages, stdio: 'pipe' });
-    for (const file of readdirSync(packages)) execFileSync('dpkg-deb', ['-x', join(packages, file), packages]);
+    for (const file of readdirSync(packages))
+      execFileSync('dpkg-deb', ['-x', join(packages, file), packages]);
   } catch (cause) {
-    throw new Error('there is no dockerd here, and the package docker.io cannot be fetched: try "apt-get update"', { cause });
+    throw new Error(
+      'there is no dockerd here, and the package docker.io cannot be fetched: try "apt-get update"',
+      { cause },
+    );
   }
   return `${join(packages, 'usr/sbin')}:${join(packages, 'usr/bin')}:`;
 }

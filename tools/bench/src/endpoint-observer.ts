@@ -34,7 +34,10 @@ export class EndpointObserver {
 
   /** Resolves once it holds, with the time at which the client saw it. */
   until(holds: () => boolean): Promise<number> {
-    return this.sightings.until(holds, () => `the endpoints of ${this.name} did not come in time: ${this.replicas.join(' ')}`);
+    return this.sightings.until(
+      holds,
+      () => `the endpoints of ${this.name} did not come in time: ${this.replicas.join(' ')}`,
+    );
   }
 
   /** Resolves once the replica has left the endpoints and is back, or is somewhere else. */
@@ -44,7 +47,10 @@ export class EndpointObserver {
     return this.until(() => this.place(replicaId) !== undefined);
   }
 
-  /** Resolves once `count` replicas have come that were not there, with the time at which each was first seen. */
+  /**
+   * Resolves once `count` replicas have come that were not there, with the time at which each was
+   * first seen.
+   */
   async arrivals(count: number): Promise<readonly number[]> {
     const known = new Set(this.replicas);
     const times: number[] = [];
@@ -65,9 +71,14 @@ export class EndpointObserver {
 
   private async watch(client: CoordinatorClient): Promise<void> {
     try {
-      for await (const set of client.watchEndpoints({ name: this.name }, { signal: this.watching.signal })) {
+      for await (const set of client.watchEndpoints(
+        { name: this.name },
+        { signal: this.watching.signal },
+      )) {
         if (set.bookmark) continue;
-        this.places = new Map(set.endpoints.map(({ replicaId, ip, port }) => [replicaId, `${ip}:${port}`]));
+        this.places = new Map(
+          set.endpoints.map(({ replicaId, ip, port }) => [replicaId, `${ip}:${port}`]),
+        );
         this.sightings.seen();
       }
       throw new Error(`the watch of the endpoints of ${this.name} ended`);

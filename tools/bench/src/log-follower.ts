@@ -10,7 +10,10 @@ export class LogFollower {
   missed = 0;
   /** Lines that came twice, or are missing without a marker. */
   faults = 0;
-  /** Milliseconds from the reading of a line on its node until its arrival here; of the last line of each message. */
+  /**
+   * Milliseconds from the reading of a line on its node until its arrival here; of the last line of
+   * each message.
+   */
   readonly lagsMs: number[] = [];
   private next = 1n;
   private readonly stopping = new AbortController();
@@ -20,18 +23,25 @@ export class LogFollower {
 
   /** @param maxBatchBytes - 0: one line a message, as clients of before get them. */
   constructor(client: CoordinatorClient, containerId: string, maxBatchBytes: number) {
-    const stream = client.streamLogs({ containerId, follow: true, maxBatchBytes }, { signal: this.stopping.signal });
+    const stream = client.streamLogs(
+      { containerId, follow: true, maxBatchBytes },
+      { signal: this.stopping.signal },
+    );
     this.ended = this.read(stream).catch((reason: unknown) => {
       this.failure = reason;
       for (const { resolve } of this.waiting) resolve();
     });
   }
 
-  /** Resolves when all lines up to this one have come or are known to be missing. @throws when the stream ends before. */
+  /**
+   * Resolves when all lines up to this one have come or are known to be missing. @throws when the
+   * stream ends before.
+   */
   async until(line: number): Promise<void> {
     if (this.next <= BigInt(line) && this.failure === undefined)
       await new Promise<void>((resolve) => this.waiting.push({ line: BigInt(line), resolve }));
-    if (this.next <= BigInt(line)) throw new Error(`the log ended before line ${line}`, { cause: this.failure });
+    if (this.next <= BigInt(line))
+      throw new Error(`the log ended before line ${line}`, { cause: this.failure });
   }
 
   async stop(): Promise<void> {
@@ -50,7 +60,8 @@ export class LogFollower {
       for (const { sequence } of lines) this.account(sequence, sequence);
       this.lines += lines.length;
       const time = lines.at(-1)?.time;
-      if (time !== undefined) this.lagsMs.push(Math.max(0, systemClock.wallTime() - timestampMs(time)));
+      if (time !== undefined)
+        this.lagsMs.push(Math.max(0, systemClock.wallTime() - timestampMs(time)));
       for (const each of [...this.waiting]) {
         if (this.next <= each.line) continue;
         this.waiting.splice(this.waiting.indexOf(each), 1);

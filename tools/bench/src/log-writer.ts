@@ -2,8 +2,9 @@
 export const LINE_BYTES = 100;
 
 /**
- * A program that writes a first line, and as many more of {@link LINE_BYTES}, numbered, as its input or an HTTP request says: at full
- * speed for `/flood/<lines>`, evenly for `/pace/<lines a second>/<lines>`.
+ * A program that writes a first line, and as many more of {@link LINE_BYTES}, numbered, as its
+ * input or an HTTP request says: at full speed for `/flood/<lines>`, evenly for `/pace/<lines a
+ * second>/<lines>`.
  */
 export const WRITER_COMMAND = [
   'node',

@@ -18,10 +18,15 @@ export async function measureDocker(lines: number): Promise<Readonly<Record<stri
   if (status !== 0) return { skipped: 'docker is not there: no daemon answers `docker info`' };
   if (!existsSync(BUSYBOX)) return { skipped: `docker is there, ${BUSYBOX} for its image is not` };
   const archive = execFileSync('tar', ['-c', '-C', '/', BUSYBOX.slice(1)]);
-  execFileSync('docker', ['import', '-', IMAGE], { input: archive, stdio: ['pipe', 'ignore', 'inherit'] });
+  execFileSync('docker', ['import', '-', IMAGE], {
+    input: archive,
+    stdio: ['pipe', 'ignore', 'inherit'],
+  });
   const script = `yes ${'x'.repeat(LINE_BYTES - 1)} | ${BUSYBOX} head -n ${lines}; exec ${BUSYBOX} sleep 3600`;
   const command = [BUSYBOX, 'sh', '-c', script.replace('yes', `${BUSYBOX} yes`)];
-  const container = execFileSync('docker', ['run', '-d', IMAGE, ...command], { encoding: 'utf8' }).trim();
+  const container = execFileSync('docker', ['run', '-d', IMAGE, ...command], {
+    encoding: 'utf8',
+  }).trim();
   try {
     await follow(container, lines); // once, so that all is written
     const daemon = daemonPid();
@@ -52,7 +57,9 @@ function daemonPid(): number | undefined {
 /** @returns CPU time of the client, seconds. */
 function follow(container: string, lines: number): Promise<number> {
   return new Promise((resolve, reject) => {
-    const child = spawn('docker', ['logs', '-f', container], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn('docker', ['logs', '-f', container], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     let bytes = 0;
     child.once('error', reject);
     child.stdout.on('data', (chunk: Buffer) => {

@@ -1,8 +1,10 @@
-// Logs of busy replicas through a real coordinator and agent: how many lines a second, for how much CPU time, how late, and how many
-// are missing. One follower reads a log that is written, one follows a replica that writes at full speed, 100 follow replicas that
-// write evenly; `docker logs -f` does the same where a Docker daemon runs. A line that came twice, or is missing without a marker,
-// is a violation.
-// --lines N (default 100 000: as many as a node keeps of lines of 100 bytes), --flood N (default 1 000 000), --followers N (default 100).
+// Logs of busy replicas through a real coordinator and agent: how many lines a second, for how much
+// CPU time, how late, and how many are missing. One follower reads a log that is written, one
+// follows a replica that writes at full speed, 100 follow replicas that write evenly; `docker logs
+// -f` does the same where a Docker daemon runs. A line that came twice, or is missing without a
+// marker, is a violation.
+// --lines N (default 100 000: as many as a node keeps of lines of 100 bytes), --flood N (default 1
+// 000 000), --followers N (default 100).
 import { parseArgs } from 'node:util';
 import type { CoordinatorClient } from '@cloudless/api';
 import { RealCluster } from '@cloudless/e2e';
@@ -34,13 +36,23 @@ interface Writer {
   ask(path: string): Promise<void>;
 }
 
-async function startWriters(cluster: RealCluster, name: string, replicas: number): Promise<readonly Writer[]> {
-  const spec = { ...QUICK, command: WRITER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas };
+async function startWriters(
+  cluster: RealCluster,
+  name: string,
+  replicas: number,
+): Promise<readonly Writer[]> {
+  const spec = {
+    ...QUICK,
+    command: WRITER_COMMAND,
+    ports: [{ name: 'http', containerPort: 80 }],
+    replicas,
+  };
   await cluster.client.createWorkload({ name, spec });
   const { status } = await cluster.settled(name);
   return (status?.replicas ?? []).map(({ containerId, endpoints }) => ({
     containerId,
-    ask: async (path) => void (await fetch(`http://${endpoints[0]?.ip}:${endpoints[0]?.port}${path}`)),
+    ask: async (path) =>
+      void (await fetch(`http://${endpoints[0]?.ip}:${endpoints[0]?.port}${path}`)),
   }));
 }
 
@@ -53,14 +65,19 @@ class Costs {
     this.before = Object.values(pids).map(cpuSecondsOf);
   }
 
-  /** Until now, for so many lines. CPU of the client is that of this process, with all of its followers. */
+  /**
+   * Until now, for so many lines. CPU of the client is that of this process, with all of its
+   * followers.
+   */
   of(lines: number): Readonly<Record<string, unknown>> {
     const seconds = (systemClock.now() - this.beganMs) / 1_000;
     const micros = Object.entries(this.pids).map(([name, pid], index) => {
       const spent = cpuSecondsOf(pid) - (this.before[index] ?? 0);
       return [name, Math.round((spent / lines) * 1e7) / 10] as const;
     });
-    const onNode = micros.filter(([name]) => name !== 'client').reduce((sum, [, each]) => sum + each, 0);
+    const onNode = micros
+      .filter(([name]) => name !== 'client')
+      .reduce((sum, [, each]) => sum + each, 0);
     return {
       lines,
       seconds: Math.round(seconds * 1_000) / 1_000,
@@ -71,8 +88,10 @@ class Costs {
   }
 }
 
-const faultsOf = (followers: readonly LogFollower[]): number => followers.reduce((sum, { faults }) => sum + faults, 0);
-const missedOf = (followers: readonly LogFollower[]): number => followers.reduce((sum, { missed }) => sum + missed, 0);
+const faultsOf = (followers: readonly LogFollower[]): number =>
+  followers.reduce((sum, { faults }) => sum + faults, 0);
+const missedOf = (followers: readonly LogFollower[]): number =>
+  followers.reduce((sum, { missed }) => sum + missed, 0);
 
 class Measurements {
   constructor(
@@ -108,7 +127,11 @@ class Measurements {
     await follower.until(FLOOD_LINES);
     const seconds = (systemClock.now() - began) / 1_000;
     const written = Math.round((FLOOD_LINES * LINE_BYTES) / seconds / 1e5) / 10;
-    const figures = { writtenMbPerSecond: written, ...costs.of(follower.lines), missed: follower.missed };
+    const figures = {
+      writtenMbPerSecond: written,
+      ...costs.of(follower.lines),
+      missed: follower.missed,
+    };
     return this.done('flood', [follower], { ...figures, lagMs: summarise(follower.lagsMs) });
   }
 
@@ -116,7 +139,8 @@ class Measurements {
   async many(): Promise<Readonly<Record<string, unknown>>> {
     const writers = await startWriters(this.cluster, 'even', WRITERS);
     const clients: CoordinatorClient[] = [];
-    for (let count = 0; count < FOLLOWERS; count += FOLLOWERS_PER_CONNECTION) clients.push(this.cluster.client); // a connection of its own
+    for (let count = 0; count < FOLLOWERS; count += FOLLOWERS_PER_CONNECTION)
+      clients.push(this.cluster.client); // a connection of its own
     const followers = Array.from({ length: FOLLOWERS }, (_, index) => {
       const client = clients[index % clients.length];
       const writer = writers[index % writers.length];
@@ -129,7 +153,12 @@ class Measurements {
     await Promise.all(followers.map((follower) => follower.until(PACE_LINES + 1)));
     const lags = followers.flatMap(({ lagsMs }) => lagsMs.slice(1));
     const terms = { followers: FOLLOWERS, writers: WRITERS, linesPerSecondEach: PACE_PER_SECOND };
-    const figures = { ...terms, ...costs.of(FOLLOWERS * PACE_LINES), missed: missedOf(followers), lagMs: summarise(lags) };
+    const figures = {
+      ...terms,
+      ...costs.of(FOLLOWERS * PACE_LINES),
+      missed: missedOf(followers),
+      lagMs: summarise(lags),
+    };
     return this.done('even', followers, figures);
   }
 

@@ -1,5 +1,10 @@
-// Many agents in one process, each over one connection of its own. Steered by the process that started it.
-import { Agent, type CoordinatorConnection, type CoordinatorTransport } from '@cloudless/agent-core';
+// Many agents in one process, each over one connection of its own. Steered by the process that
+// started it.
+import {
+  Agent,
+  type CoordinatorConnection,
+  type CoordinatorTransport,
+} from '@cloudless/agent-core';
 import { MemoryAgentStore } from '@cloudless/agent-core/testing';
 import { silentLog } from '@cloudless/base';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
@@ -76,7 +81,13 @@ class SimulatedAgent {
 }
 
 const NO_PRESSURE = { status: false, reason: '' };
-const READING = { cpuMillis: 100, memoryBytes: 1e9, storageBytes: 1e10, memoryPressure: NO_PRESSURE, diskPressure: NO_PRESSURE };
+const READING = {
+  cpuMillis: 100,
+  memoryBytes: 1e9,
+  storageBytes: 1e10,
+  memoryPressure: NO_PRESSURE,
+  diskPressure: NO_PRESSURE,
+};
 const NODE = {
   region: 'local',
   zone: 'zone-a',
@@ -93,7 +104,10 @@ const NODE = {
 
 const agents: SimulatedAgent[] = [];
 
-/** Started at a time: as all share one loop, more would keep those that run from pinging, which real machines do not. */
+/**
+ * Started at a time: as all share one loop, more would keep those that run from pinging, which real
+ * machines do not.
+ */
 const BATCH = 25;
 
 async function startAll(coordinator: string): Promise<void> {
@@ -108,7 +122,8 @@ const tell = (report: AgentsReport): void => void process.send?.(report);
 process.on('message', (command: AgentsCommand) => {
   switch (command.kind) {
     case 'start':
-      for (let index = 0; index < command.count; index += 1) agents.push(new SimulatedAgent(`node-${index + 1}`));
+      for (let index = 0; index < command.count; index += 1)
+        agents.push(new SimulatedAgent(`node-${index + 1}`));
       void startAll(command.coordinator).then(() => tell({ kind: 'started' }));
       return;
     case 'fail':
@@ -120,7 +135,8 @@ process.on('message', (command: AgentsCommand) => {
     case 'count':
       return tell({
         kind: 'counted',
-        connected: agents.filter(({ isConnected, state }) => isConnected && state === 'well').length,
+        connected: agents.filter(({ isConnected, state }) => isConnected && state === 'well')
+          .length,
         memoryBytes: process.memoryUsage().rss,
       });
   }

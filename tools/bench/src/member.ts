@@ -1,5 +1,6 @@
-// A join storm of many simulated agents, each over one connection of its own, in one other process; then the time until the
-// coordinator sees that some of them are gone, by reset and by silence; then its restart, with all of them coming back at once.
+// A join storm of many simulated agents, each over one connection of its own, in one other process;
+// then the time until the coordinator sees that some of them are gone, by reset and by silence;
+// then its restart, with all of them coming back at once.
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -41,14 +42,18 @@ class NodeObserver {
     return [...this.since.values()].filter((entry) => entry.phase === phase).length;
   }
 
-  /** Resolves once all these nodes are, or have gone beyond, what is asked for. @returns When each came there. */
+  /**
+   * Resolves once all these nodes are, or have gone beyond, what is asked for. @returns When each
+   * came there.
+   */
   async reached(nodeIds: readonly string[], phases: readonly Phase[]): Promise<readonly number[]> {
     const gaveUp = systemClock.now() + GIVE_UP_MS;
     for (;;) {
       const entries = nodeIds.map((nodeId) => this.since.get(nodeId));
       const there = entries.filter((entry) => entry !== undefined && phases.includes(entry.phase));
       if (there.length === nodeIds.length) return there.map((entry) => entry?.atMs ?? 0);
-      if (systemClock.now() > gaveUp) throw new Error(`only ${there.length} of ${nodeIds.length} nodes came there in time`);
+      if (systemClock.now() > gaveUp)
+        throw new Error(`only ${there.length} of ${nodeIds.length} nodes came there in time`);
       await new Promise<void>((resolve) => {
         const timer = setTimeout(wake, 1_000);
         const waiting = this.waiting;
@@ -91,27 +96,40 @@ const agents = fork(fileURLToPath(new URL('member-agents.ts', import.meta.url)),
 const watching = new AbortController();
 try {
   const observer = new NodeObserver();
-  void observer.watch(cluster, watching.signal).catch((reason: unknown) => blind(watching.signal, reason));
+  void observer
+    .watch(cluster, watching.signal)
+    .catch((reason: unknown) => blind(watching.signal, reason));
   const { pid } = cluster.coordinatorProcess;
 
   const began = systemClock.now();
   await ask(agents, { kind: 'start', coordinator: cluster.url, count: AGENTS }, 'started');
   await observer.reached(indexes.map(nodeIdOf), [Phase.READY]);
-  const join = { seconds: seconds(systemClock.now() - began), cpuSeconds: cpuSecondsOf(pid), losses: observer.losses };
+  const join = {
+    seconds: seconds(systemClock.now() - began),
+    cpuSeconds: cpuSecondsOf(pid),
+    losses: observer.losses,
+  };
 
   const cpuBefore = cpuSecondsOf(pid);
   await sleep(systemClock, REST_MS);
   const rest = {
-    cpuShareOfOneCore: Math.round(((cpuSecondsOf(pid) - cpuBefore) / (REST_MS / 1_000)) * 1_000) / 1_000,
+    cpuShareOfOneCore:
+      Math.round(((cpuSecondsOf(pid) - cpuBefore) / (REST_MS / 1_000)) * 1_000) / 1_000,
     memoryMb: Math.round(memoryBytesOf(pid) / 1e6),
     losses: observer.losses,
   };
 
   const random = createSeededRandom(SEED);
-  const shuffled = indexes.map((index) => ({ index, at: random.next() })).sort((a, b) => a.at - b.at);
+  const shuffled = indexes
+    .map((index) => ({ index, at: random.next() }))
+    .sort((a, b) => a.at - b.at);
   const each = Math.max(1, Math.round(AGENTS * FAILING_SHARE));
   const doomed = shuffled.map(({ index }) => index);
-  const seen = async (chosen: readonly number[], how: 'reset' | 'silence', phases: readonly Phase[]) => {
+  const seen = async (
+    chosen: readonly number[],
+    how: 'reset' | 'silence',
+    phases: readonly Phase[],
+  ) => {
     const { atMs } = await ask(agents, { kind: 'fail', agents: chosen, how }, 'failed');
     return summarise((await observer.reached(chosen.map(nodeIdOf), phases)).map((at) => at - atMs));
   };
@@ -126,7 +144,9 @@ try {
   await cluster.startCoordinator();
   const after = new NodeObserver();
   const watchingAgain = new AbortController();
-  void after.watch(cluster, watchingAgain.signal).catch((reason: unknown) => blind(watchingAgain.signal, reason));
+  void after
+    .watch(cluster, watchingAgain.signal)
+    .catch((reason: unknown) => blind(watchingAgain.signal, reason));
   await after.reached(doomed.slice(2 * each).map(nodeIdOf), [Phase.READY]);
   const returned = seconds(systemClock.now() - restarted);
   const { events } = await cluster.client.listEvents({ newestFirst: true, pageSize: 1_000 });
@@ -144,7 +164,10 @@ try {
   violations.none(join.losses, 'nodes lost while all joined');
   violations.none(rest.losses - join.losses, 'nodes lost at rest');
   violations.none(falseLosses, 'nodes lost that were well, in all');
-  violations.none(lostAgain.length, 'nodes lost that were well, after the restart of the coordinator');
+  violations.none(
+    lostAgain.length,
+    'nodes lost that were well, after the restart of the coordinator',
+  );
   printReport('member', {
     agents: AGENTS,
     connectionsPerAgent: 1,

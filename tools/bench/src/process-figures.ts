@@ -2,7 +2,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 
 /** USER_HZ of Linux on every platform that Node supports. @see times(2), sysconf(3) _SC_CLK_TCK */
 const TICKS_PER_SECOND = 100;
-/** Fields 14 and 15 of the file, counted behind the closing parenthesis of field 2. @see proc_pid_stat(5) */
+/**
+ * Fields 14 and 15 of the file, counted behind the closing parenthesis of field 2. @see
+ * proc_pid_stat(5)
+ */
 const USER_TIME_INDEX = 11;
 const SYSTEM_TIME_INDEX = 12;
 
@@ -15,7 +18,8 @@ export function cpuSecondsOf(pid: number): number {
 
 /** Resident memory of a process, bytes. @see proc_pid_status(5), VmRSS */
 export function memoryBytesOf(pid: number): number {
-  const [, kilobytes = '0'] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+  const [, kilobytes = '0'] =
+    /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kilobytes) * 1_024;
 }
 
@@ -24,7 +28,10 @@ export function openFilesOf(pid: number): number {
   return readdirSync(`/proc/${pid}/fd`).length;
 }
 
-/** Process ids of all descendants of a process. @see proc_pid_task_children is not everywhere, so the parents are read. */
+/**
+ * Process ids of all descendants of a process. @see proc_pid_task_children is not everywhere, so
+ * the parents are read.
+ */
 export function descendantsOf(pid: number): readonly number[] {
   const children = new Map<number, number[]>();
   for (const entry of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {

@@ -2,7 +2,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomHex, sleep } from '@cloudless/base';
-import { ContainerState, CriClient, NamespaceMode, SecurityProfile_ProfileType } from '@cloudless/runtime-cri/client';
+import {
+  ContainerState,
+  CriClient,
+  NamespaceMode,
+  SecurityProfile_ProfileType,
+} from '@cloudless/runtime-cri/client';
 import { systemClock, systemRandom } from '@cloudless/system';
 import {
   COMMAND,
@@ -17,7 +22,10 @@ import {
 } from './real-start-terms.js';
 
 const LABEL = 'io.cloudless.bench';
-/** Between two questions whether a killed container has ended: short beside a start, long beside a call. */
+/**
+ * Between two questions whether a killed container has ended: short beside a start, long beside a
+ * call.
+ */
 const DEATH_POLL_MS = 10;
 const SECCOMP = { profileType: SecurityProfile_ProfileType.RuntimeDefault };
 
@@ -27,8 +35,8 @@ interface Container {
 }
 
 /**
- * The calls that a container cannot do without, and nothing else: sandbox, create, start; stop, stop the sandbox, remove it. What
- * the machine allows.
+ * The calls that a container cannot do without, and nothing else: sandbox, create, start; stop,
+ * stop the sandbox, remove it. What the machine allows.
  */
 export class BareCalls implements Side {
   readonly name = 'bare';
@@ -59,8 +67,11 @@ export class BareCalls implements Side {
       );
       containers = updated;
       const recoverMs: number[] = [];
-      for (const container of containers.slice(0, KILLS)) recoverMs.push(await this.recover(container, network, containers));
-      const removeMs = await timed(() => eachOf(containers, CONCURRENCY, (container) => this.remove(container)));
+      for (const container of containers.slice(0, KILLS))
+        recoverMs.push(await this.recover(container, network, containers));
+      const removeMs = await timed(() =>
+        eachOf(containers, CONCURRENCY, (container) => this.remove(container)),
+      );
       return { createMs, updateMs, recoverMs, removeMs };
     } finally {
       await this.removeAll();
@@ -74,8 +85,11 @@ export class BareCalls implements Side {
   }
 
   private async provide(image: string): Promise<void> {
-    const { image: found } = await this.client.image('ImageStatus', (calls) => calls.imageStatus({ image: { image } }));
-    if (found === undefined) await this.client.image('PullImage', (calls) => calls.pullImage({ image: { image } }));
+    const { image: found } = await this.client.image('ImageStatus', (calls) =>
+      calls.imageStatus({ image: { image } }),
+    );
+    if (found === undefined)
+      await this.client.image('PullImage', (calls) => calls.pullImage({ image: { image } }));
   }
 
   private async create(image: string, network: NetworkKind): Promise<Container> {
@@ -100,7 +114,9 @@ export class BareCalls implements Side {
       logPath: '0.log',
       linux: { securityContext: { namespaceOptions, seccomp: SECCOMP } },
     };
-    const { podSandboxId } = await client.slow('RunPodSandbox', (calls) => calls.runPodSandbox({ config: sandboxConfig }));
+    const { podSandboxId } = await client.slow('RunPodSandbox', (calls) =>
+      calls.runPodSandbox({ config: sandboxConfig }),
+    );
     const { containerId } = await client.slow('CreateContainer', (calls) =>
       calls.createContainer({ podSandboxId, config, sandboxConfig }),
     );
@@ -122,14 +138,23 @@ export class BareCalls implements Side {
   }
 
   /**
-   * Kills a container and creates another as soon as the runtime reports the end of the first, which is
-   * the earliest moment at which any orchestrator can know of the end and its exit code.
+   * Kills a container and creates another as soon as the runtime reports the end of the first,
+   * which is the earliest moment at which any orchestrator can know of the end and its exit code.
    * @returns Milliseconds from the kill until the new container runs.
    */
-  private async recover({ containerId }: Container, network: NetworkKind, containers: Container[]): Promise<number> {
-    const { info } = await this.client.quick('ContainerStatus', (calls) => calls.containerStatus({ containerId, verbose: true }));
+  private async recover(
+    { containerId }: Container,
+    network: NetworkKind,
+    containers: Container[],
+  ): Promise<number> {
+    const { info } = await this.client.quick('ContainerStatus', (calls) =>
+      calls.containerStatus({ containerId, verbose: true }),
+    );
     const { pid = 0 } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: number };
-    if (pid <= 0) throw new Error(`container ${containerId} does not run, or its runtime does not tell its process`);
+    if (pid <= 0)
+      throw new Error(
+        `container ${containerId} does not run, or its runtime does not tell its process`,
+      );
     return timed(async () => {
       process.kill(pid, 'SIGKILL');
       while (await this.isRunning(containerId)) await sleep(systemClock, DEATH_POLL_MS);
@@ -138,7 +163,9 @@ export class BareCalls implements Side {
   }
 
   private async isRunning(containerId: string): Promise<boolean> {
-    const { status } = await this.client.quick('ContainerStatus', (calls) => calls.containerStatus({ containerId }));
+    const { status } = await this.client.quick('ContainerStatus', (calls) =>
+      calls.containerStatus({ containerId }),
+    );
     return status?.state === ContainerState.CONTAINER_RUNNING;
   }
 

@@ -61,7 +61,8 @@ export class Cloudless implements Side {
       const after = this.cpuMs();
       const updateMs = await updateAll(client, observer);
       const recoverMs: number[] = [];
-      for (let kill = 0; kill < Math.min(KILLS, count); kill += 1) recoverMs.push(await recover(agentClient, observer, kill));
+      for (let kill = 0; kill < Math.min(KILLS, count); kill += 1)
+        recoverMs.push(await recover(agentClient, observer, kill));
       const removeMs = await this.removeAll(observer);
       const { coordinator, agent, client: own } = after;
       const createCpuMs = {
@@ -93,7 +94,9 @@ export class Cloudless implements Side {
 
   private async pods(): Promise<number> {
     const labelSelector = { 'io.cloudless.cluster': this.clusterId };
-    const { items } = await this.runtime.quick('ListPodSandbox', (calls) => calls.listPodSandbox({ filter: { labelSelector } }));
+    const { items } = await this.runtime.quick('ListPodSandbox', (calls) =>
+      calls.listPodSandbox({ filter: { labelSelector } }),
+    );
     return items.length;
   }
 
@@ -108,7 +111,12 @@ export class Cloudless implements Side {
   }
 }
 
-async function createAll(client: CoordinatorClient, observer: Observer, count: number, network: NetworkKind): Promise<number> {
+async function createAll(
+  client: CoordinatorClient,
+  observer: Observer,
+  count: number,
+  network: NetworkKind,
+): Promise<number> {
   const [image] = IMAGES;
   const spec = {
     image,
@@ -134,12 +142,18 @@ async function updateAll(client: CoordinatorClient, observer: Observer): Promise
     const status = workload?.status;
     if (status === undefined || status.observedGeneration < generation) return false;
     const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas } = status;
-    return [readyReplicas, updatedReplicas, totalReplicas].every((replicas) => replicas === desiredReplicas);
+    return [readyReplicas, updatedReplicas, totalReplicas].every(
+      (replicas) => replicas === desiredReplicas,
+    );
   });
   return updated - began;
 }
 
-async function recover(agentClient: AgentClient, observer: Observer, index: number): Promise<number> {
+async function recover(
+  agentClient: AgentClient,
+  observer: Observer,
+  index: number,
+): Promise<number> {
   const find = (workload: Workload | undefined, id: string): ReplicaStatus | undefined =>
     workload?.status?.replicas.find((replica) => replica.id === id);
   const { id = '', containerId = '' } = observer.workload?.status?.replicas[index] ?? {};
@@ -178,7 +192,10 @@ class Observer {
 
   private async follow(client: CoordinatorClient): Promise<void> {
     try {
-      for await (const { kind, workload } of client.watchWorkloads({ name: NAME }, { signal: this.watching.signal })) {
+      for await (const { kind, workload } of client.watchWorkloads(
+        { name: NAME },
+        { signal: this.watching.signal },
+      )) {
         if (kind === WatchWorkloadsResponse_Kind.PUT) this.workload = workload;
         else if (kind === WatchWorkloadsResponse_Kind.DELETED) this.workload = undefined;
         else continue;

@@ -27,13 +27,17 @@ interface Task {
 }
 
 /**
- * `swarm`: no restart delay, no monitoring, and the parallelism of the others; on Docker's bridge, as without `--network`.
- * `swarmOverlay`: the same on an overlay network. `swarmDefaults`: as `docker service create` has it: restart delay and monitoring of
- * 5 s each, one task updated at a time.
+ * `swarm`: no restart delay, no monitoring, and the parallelism of the others; on Docker's bridge,
+ * as without `--network`. `swarmOverlay`: the same on an overlay network. `swarmDefaults`: as
+ * `docker service create` has it: restart delay and monitoring of 5 s each, one task updated at a
+ * time.
  */
 export type SwarmKind = 'swarm' | 'swarmOverlay' | 'swarmDefaults';
 
-/** Docker Swarm on one node, by the calls that `docker service create --detach` and its sisters make. */
+/**
+ * Docker Swarm on one node, by the calls that `docker service create --detach` and its sisters
+ * make.
+ */
 export class Swarm {
   private constructor(
     readonly daemon: DockerDaemon,
@@ -44,8 +48,15 @@ export class Swarm {
   static async start(registry: string): Promise<Swarm> {
     const daemon = await DockerDaemon.start();
     try {
-      await daemon.call('POST', '/swarm/init', { ListenAddr: `${DAEMON_ADDRESS}:2377`, AdvertiseAddr: DAEMON_ADDRESS });
-      const overlay = { Name: OVERLAY, Driver: 'overlay', IPAM: { Config: [{ Subnet: OVERLAY_SUBNET }] } };
+      await daemon.call('POST', '/swarm/init', {
+        ListenAddr: `${DAEMON_ADDRESS}:2377`,
+        AdvertiseAddr: DAEMON_ADDRESS,
+      });
+      const overlay = {
+        Name: OVERLAY,
+        Driver: 'overlay',
+        IPAM: { Config: [{ Subnet: OVERLAY_SUBNET }] },
+      };
       await daemon.call('POST', '/networks/create', overlay);
       const [first, second] = IMAGES;
       return new Swarm(daemon, [
@@ -108,25 +119,34 @@ class ServiceRun {
       const createMs = await this.create();
       const updateMs = await this.update();
       const recoverMs: number[] = [];
-      for (let kill = 0; kill < Math.min(KILLS, this.count); kill += 1) recoverMs.push(await this.recover(kill));
+      for (let kill = 0; kill < Math.min(KILLS, this.count); kill += 1)
+        recoverMs.push(await this.recover(kill));
       const removeMs = await this.remove();
       return { createMs, updateMs, recoverMs, removeMs };
     } finally {
-      if (this.id !== '') await daemon.call('DELETE', `/services/${this.id}`).catch(() => undefined);
+      if (this.id !== '')
+        await daemon.call('DELETE', `/services/${this.id}`).catch(() => undefined);
       this.watching.abort();
     }
   }
 
   private async create(): Promise<number> {
     const began = systemClock.now();
-    const { ID } = await this.swarm.daemon.call<{ readonly ID: string }>('POST', '/services/create', this.spec(0));
+    const { ID } = await this.swarm.daemon.call<{ readonly ID: string }>(
+      'POST',
+      '/services/create',
+      this.spec(0),
+    );
     this.id = ID;
     return (await this.allRun(this.count, 0)) - began;
   }
 
   private async update(): Promise<number> {
     const { daemon } = this.swarm;
-    const { Version } = await daemon.call<{ readonly Version: { readonly Index: number } }>('GET', `/services/${this.id}`);
+    const { Version } = await daemon.call<{ readonly Version: { readonly Index: number } }>(
+      'GET',
+      `/services/${this.id}`,
+    );
     const until = this.starts + this.count;
     const began = systemClock.now();
     await daemon.call('POST', `/services/${this.id}/update?version=${Version.Index}`, this.spec(1));
@@ -145,8 +165,11 @@ class ServiceRun {
 
   private async remove(): Promise<number> {
     const { daemon } = this.swarm;
-    const filters = encodeURIComponent(JSON.stringify({ label: [`com.docker.swarm.service.id=${this.id}`] }));
-    const left = (): Promise<readonly unknown[]> => daemon.call('GET', `/containers/json?all=1&filters=${filters}`);
+    const filters = encodeURIComponent(
+      JSON.stringify({ label: [`com.docker.swarm.service.id=${this.id}`] }),
+    );
+    const left = (): Promise<readonly unknown[]> =>
+      daemon.call('GET', `/containers/json?all=1&filters=${filters}`);
     const until = this.removals + (await left()).length;
     const began = systemClock.now();
     await daemon.call('DELETE', `/services/${this.id}`);
@@ -167,7 +190,9 @@ class ServiceRun {
       async () => {
         const tasks = await this.wanted();
         const running = tasks.filter(({ ID, Status, Spec }) => {
-          return Status.State === 'running' && Spec.ContainerSpec.Image === wantedImage && ID !== without;
+          return (
+            Status.State === 'running' && Spec.ContainerSpec.Image === wantedImage && ID !== without
+          );
         });
         return tasks.length === this.count && running.length === this.count;
       },
@@ -175,15 +200,21 @@ class ServiceRun {
   }
 
   private wanted(): Promise<Task[]> {
-    const filters = encodeURIComponent(JSON.stringify({ service: [this.id], 'desired-state': ['running'] }));
+    const filters = encodeURIComponent(
+      JSON.stringify({ service: [this.id], 'desired-state': ['running'] }),
+    );
     return this.swarm.daemon.call('GET', `/tasks?filters=${filters}`);
   }
 
-  /** @param mayHold - Costs the daemon nothing, and is asked until it says yes; only then `holds` is. */
+  /**
+   * @param mayHold - Costs the daemon nothing, and is asked until it says yes; only then `holds`
+   * is.
+   */
   private async until(mayHold: () => boolean, holds: () => Promise<boolean>): Promise<number> {
     const gaveUp = systemClock.now() + GIVE_UP_MS;
     while (!mayHold() || !(await holds())) {
-      if (systemClock.now() > gaveUp) throw new Error(`Docker Swarm was not done within ${GIVE_UP_MS / 1_000} s`);
+      if (systemClock.now() > gaveUp)
+        throw new Error(`Docker Swarm was not done within ${GIVE_UP_MS / 1_000} s`);
       await sleep(systemClock, POLL_MS);
     }
     return systemClock.now();
@@ -192,17 +223,24 @@ class ServiceRun {
   /** An image by its id is neither pulled nor looked for in a registry. */
   private spec(image: 0 | 1): unknown {
     const quick = this.kind !== 'swarmDefaults';
-    const network = this.network === 'host' ? 'host' : this.kind === 'swarmOverlay' ? OVERLAY : undefined;
+    const network =
+      this.network === 'host' ? 'host' : this.kind === 'swarmOverlay' ? OVERLAY : undefined;
     return {
       Name: 'bench',
       TaskTemplate: {
-        ContainerSpec: { Image: this.swarm.imageIds[image], Command: COMMAND, StopGracePeriod: GRACE_MS * NANOS_PER_MS },
+        ContainerSpec: {
+          Image: this.swarm.imageIds[image],
+          Command: COMMAND,
+          StopGracePeriod: GRACE_MS * NANOS_PER_MS,
+        },
         RestartPolicy: { Condition: 'any', ...(quick ? { Delay: 0 } : {}) },
         ...(network === undefined ? {} : { Networks: [{ Target: network }] }),
       },
       Mode: { Replicated: { Replicas: this.count } },
       // 1 ns stands for the flag's 0 s: zero is left out on the way, and means the default.
-      ...(quick ? { UpdateConfig: { Parallelism: UPDATE_PARALLELISM, Monitor: 1, Order: 'stop-first' } } : {}),
+      ...(quick
+        ? { UpdateConfig: { Parallelism: UPDATE_PARALLELISM, Monitor: 1, Order: 'stop-first' } }
+        : {}),
       EndpointSpec: { Mode: 'vip' },
     };
   }

@@ -9,7 +9,9 @@ export interface Figures {
   readonly createMs: number;
   /** From the request for the other image until all run it and none of the old one. */
   readonly updateMs: number;
-  /** From kill -9 of a main process until another container runs in its place; one after the other. */
+  /**
+   * From kill -9 of a main process until another container runs in its place; one after the other.
+   */
   readonly recoverMs: readonly number[];
   /** From the request until no container is left. */
   readonly removeMs: number;
@@ -20,14 +22,20 @@ export interface Figures {
 /** What can be measured. */
 export interface Side {
   readonly name: string;
-  /** Starts `count` containers, updates them, kills some, removes them. Leaves nothing behind, also when it fails. */
+  /**
+   * Starts `count` containers, updates them, kills some, removes them. Leaves nothing behind, also
+   * when it fails.
+   */
   measure(count: number, network: NetworkKind): Promise<Figures>;
   close(): Promise<void>;
 }
 
 /** The image and what it is updated to: the same files but for the version. */
 export const IMAGES = ['cloudless/test:1', 'cloudless/test:2'] as const;
-/** Listens nowhere, as any number of them are to fit on the network of one host; ends at SIGTERM at once. No port is declared. */
+/**
+ * Listens nowhere, as any number of them are to fit on the network of one host; ends at SIGTERM at
+ * once. No port is declared.
+ */
 export const COMMAND = ['/bin/sh', '-c', 'trap "exit 0" TERM; sleep 86400 & wait'];
 /** From SIGTERM to SIGKILL. */
 export const GRACE_MS = 10_000;
@@ -39,7 +47,11 @@ export const UPDATE_PARALLELISM = 4;
 export const KILLS = 5;
 
 /** Runs an action for each item, so many at a time. */
-export async function eachOf<Item>(items: readonly Item[], limit: number, action: (item: Item) => Promise<void>): Promise<void> {
+export async function eachOf<Item>(
+  items: readonly Item[],
+  limit: number,
+  action: (item: Item) => Promise<void>,
+): Promise<void> {
   const left = items.values();
   const worker = async (): Promise<void> => {
     for (const item of left) await action(item); // the workers share one iterator

@@ -1,7 +1,8 @@
-// Real containers on one machine, from the request until they run: by the bare calls of the container runtime, by Cloudless as a
-// client of WatchWorkloads sees it, and by Docker Swarm, one after the other in the same run. As root, with what
-// tools/containers/setup.mjs installs. Flags: --quick (20 replicas, without Swarm), --sizes 20,50,200, --networks pod,host,
-// --rounds 3, --sides bare,cloudless,swarm.
+// Real containers on one machine, from the request until they run: by the bare calls of the
+// container runtime, by Cloudless as a client of WatchWorkloads sees it, and by Docker Swarm, one
+// after the other in the same run. As root, with what tools/containers/setup.mjs installs. Flags:
+// --quick (20 replicas, without Swarm), --sizes 20,50,200, --networks pod,host, --rounds 3, --sides
+// bare,cloudless,swarm.
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -9,17 +10,29 @@ import { repository } from '@cloudless/e2e';
 import { BareCalls } from './real-start-bare.js';
 import { Cloudless, MAX_REPLICAS } from './real-start-cloudless.js';
 import { Swarm } from './real-start-swarm.js';
-import { CONCURRENCY, GRACE_MS, UPDATE_PARALLELISM, type Figures, type NetworkKind, type Side } from './real-start-terms.js';
+import {
+  CONCURRENCY,
+  GRACE_MS,
+  UPDATE_PARALLELISM,
+  type Figures,
+  type NetworkKind,
+  type Side,
+} from './real-start-terms.js';
 import { printReport, summarise, type Summary } from './report.js';
 import { Violations } from './violations.js';
 
-/** Run once before all else and not counted: what is measured are programs that have run before, as they have in a cluster. */
+/**
+ * Run once before all else and not counted: what is measured are programs that have run before, as
+ * they have in a cluster.
+ */
 const WARM_UP = 8;
 /** Larger ones are measured once: they take long, and vary less. */
 const REPEATED_UP_TO = 50;
 
 type Step = 'create' | 'update' | 'recover' | 'remove';
-type Row = Readonly<Record<Step, Summary>> & { readonly createCpu?: Readonly<Record<string, Summary>> };
+type Row = Readonly<Record<Step, Summary>> & {
+  readonly createCpu?: Readonly<Record<string, Summary>>;
+};
 
 const { values: flags } = parseArgs({
   options: {
@@ -33,13 +46,20 @@ const { values: flags } = parseArgs({
 const sizes = (flags.sizes ?? (flags.quick ? '20' : '20,50,200')).split(',').map(Number);
 const networks = flags.networks.split(',') as readonly NetworkKind[];
 const rounds = Number(flags.rounds ?? (flags.quick ? 1 : 3));
-const wanted = (flags.sides ?? (flags.quick ? 'bare,cloudless' : 'bare,cloudless,swarm')).split(',');
+const wanted = (flags.sides ?? (flags.quick ? 'bare,cloudless' : 'bare,cloudless,swarm')).split(
+  ',',
+);
 
 /** What is to be closed at the end, the newest first. */
 const open: { close(): Promise<void> }[] = [];
 
 /** What is measured at one size on one network. */
-function sidesFor(sides: readonly Side[], swarm: Swarm | undefined, size: number, network: NetworkKind): readonly Side[] {
+function sidesFor(
+  sides: readonly Side[],
+  swarm: Swarm | undefined,
+  size: number,
+  network: NetworkKind,
+): readonly Side[] {
   if (swarm === undefined) return sides;
   const smallest = size === Math.min(...sizes);
   return [
@@ -65,7 +85,13 @@ async function measureAll(
     }
   }
   const rows = new Map([...figures].map(([name, samples]) => [name, toRow(samples)]));
-  return { replicas: size, network, rounds: repeats, ...Object.fromEntries(rows), ratios: ratiosOf(rows) };
+  return {
+    replicas: size,
+    network,
+    rounds: repeats,
+    ...Object.fromEntries(rows),
+    ratios: ratiosOf(rows),
+  };
 }
 
 function toRow(samples: readonly Figures[]): Row {
@@ -83,7 +109,9 @@ function cpuOf(samples: readonly Figures[]): Pick<Row, 'createCpu'> {
   if (first?.createCpuMs === undefined) return {};
   const names = Object.keys(first.createCpuMs);
   return {
-    createCpu: Object.fromEntries(names.map((name) => [name, summarise(samples.map((each) => each.createCpuMs?.[name] ?? 0))])),
+    createCpu: Object.fromEntries(
+      names.map((name) => [name, summarise(samples.map((each) => each.createCpuMs?.[name] ?? 0))]),
+    ),
   };
 }
 
@@ -93,18 +121,26 @@ function ratiosOf(rows: ReadonlyMap<string, Row>): Readonly<Record<string, unkno
   const ratios: Record<string, unknown> = {};
   if (cloudless === undefined) return ratios;
   if (bare !== undefined) ratios['cloudlessToBare'] = ratio(cloudless, bare);
-  for (const [name, row] of rows) if (name.startsWith('swarm')) ratios[`${name}ToCloudless`] = ratio(row, cloudless);
+  for (const [name, row] of rows)
+    if (name.startsWith('swarm')) ratios[`${name}ToCloudless`] = ratio(row, cloudless);
   return ratios;
 }
 
 function ratio(above: Row, below: Row): Readonly<Record<Step, number>> {
   const of = (key: Step): number => Math.round((above[key].median / below[key].median) * 100) / 100;
-  return { create: of('create'), update: of('update'), recover: of('recover'), remove: of('remove') };
+  return {
+    create: of('create'),
+    update: of('update'),
+    recover: of('recover'),
+    remove: of('remove'),
+  };
 }
 
 function textOf({ createMs, updateMs, recoverMs, removeMs, createCpuMs = {} }: Figures): string {
   const recover = recoverMs.map(Math.round).join(' ');
-  const cpu = Object.entries(createCpuMs).map(([name, ms]) => `, CPU of ${name} at creation ${Math.round(ms)}`);
+  const cpu = Object.entries(createCpuMs).map(
+    ([name, ms]) => `, CPU of ${name} at creation ${Math.round(ms)}`,
+  );
   const [create, update, remove] = [createMs, updateMs, removeMs].map(Math.round);
   return `create ${create} update ${update} recover ${recover} remove ${remove} ms${cpu.join('')}`;
 }
@@ -116,11 +152,18 @@ function tell(text: string): void {
 const violations = new Violations();
 let closing: Promise<void> | undefined;
 
-/** Whoever calls waits until all is closed; what cannot be is told, and the others are closed all the same. */
+/**
+ * Whoever calls waits until all is closed; what cannot be is told, and the others are closed all
+ * the same.
+ */
 function closeAll(): Promise<void> {
   return (closing ??= (async () => {
     for (const each of [...open].reverse())
-      await each.close().catch((reason: unknown) => violations.check(false, `something is left behind: ${String(reason)}`));
+      await each
+        .close()
+        .catch((reason: unknown) =>
+          violations.check(false, `something is left behind: ${String(reason)}`),
+        );
   })());
 }
 
@@ -135,14 +178,17 @@ const TERMS = {
     'by the Engine API, image by id; restart-delay 0, update-monitor 0; network: docker bridge, or the host of its namespace',
   swarmOverlay: 'the same, on an overlay network',
   swarmDefaults: 'restart-delay 5 s, update-monitor 5 s, update-parallelism 1',
-  recover: 'bare: until the runtime reports the end, asked each 10 ms, and another runs; Cloudless: with its back-off of 100 ms',
-  goals: 'cloudlessToBare 1.2 for create, update and remove; swarmToCloudless 2 for update, 1.5 for remove; recover 500 ms',
+  recover:
+    'bare: until the runtime reports the end, asked each 10 ms, and another runs; Cloudless: with its back-off of 100 ms',
+  goals:
+    'cloudlessToBare 1.2 for create, update and remove; swarmToCloudless 2 for update, 1.5 for remove; recover 500 ms',
 };
 
 function checkFlags(): void {
   const wrong = sizes.find((size) => !(size >= 1 && size <= MAX_REPLICAS));
   if (wrong !== undefined) throw new Error(`--sizes: from 1 to ${MAX_REPLICAS}`);
-  if (networks.some((network) => network !== 'pod' && network !== 'host')) throw new Error('--networks: pod, host, or both');
+  if (networks.some((network) => network !== 'pod' && network !== 'host'))
+    throw new Error('--networks: pod, host, or both');
   if (!(rounds >= 1)) throw new Error('--rounds: 1 or more');
 }
 
@@ -150,7 +196,11 @@ function checkFlags(): void {
 function findContainers(): { readonly socket: string; readonly registry: string } {
   const setup = 'tools/containers/setup.mjs';
   if (process.getuid?.() !== 0) throw new Error('real containers need root');
-  const { status, stdout } = spawnSync(process.execPath, [join(repository, setup), 'status', '--json'], { encoding: 'utf8' });
+  const { status, stdout } = spawnSync(
+    process.execPath,
+    [join(repository, setup), 'status', '--json'],
+    { encoding: 'utf8' },
+  );
   if (status !== 0) throw new Error(`no container runtime runs for this: node ${setup} install`);
   return JSON.parse(stdout) as ReturnType<typeof findContainers>;
 }
@@ -168,10 +218,12 @@ async function main(): Promise<void> {
   }
   const swarm = wanted.includes('swarm') ? await Swarm.start(registry) : undefined;
   if (swarm !== undefined) open.push(swarm);
-  for (const side of [...sides, ...(swarm === undefined ? [] : [swarm.side('swarm')])]) await side.measure(WARM_UP, 'host');
+  for (const side of [...sides, ...(swarm === undefined ? [] : [swarm.side('swarm')])])
+    await side.measure(WARM_UP, 'host');
   const results = [];
   for (const network of networks) {
-    for (const size of sizes) results.push(await measureAll(sidesFor(sides, swarm, size, network), size, network));
+    for (const size of sizes)
+      results.push(await measureAll(sidesFor(sides, swarm, size, network), size, network));
   }
   const docker = swarm === undefined ? {} : { docker: await swarm.version() };
   printReport('real-start', { ...TERMS, ...docker, results });
@@ -180,7 +232,10 @@ async function main(): Promise<void> {
 // Timers alone do not keep a process alive.
 setInterval(() => undefined, 2 ** 30);
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.once(signal, () => void closeAll().finally(() => process.exit(violations.exitCode() || 1)));
+  process.once(
+    signal,
+    () => void closeAll().finally(() => process.exit(violations.exitCode() || 1)),
+  );
 }
 try {
   await main();

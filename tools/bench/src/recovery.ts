@@ -1,6 +1,7 @@
-// From a failure until its replica is ready again, as a client of WatchEndpoints sees it, on real processes. Two failures: kill -9 of
-// a replica's process, each replica killed once; and a node that falls silent: its agent is stopped (SIGSTOP), so that its
-// connections stand and nothing answers on them.
+// From a failure until its replica is ready again, as a client of WatchEndpoints sees it, on real
+// processes. Two failures: kill -9 of a replica's process, each replica killed once; and a node
+// that falls silent: its agent is stopped (SIGSTOP), so that its connections stand and nothing
+// answers on them.
 import { NodeStatus_Phase as Phase, type CoordinatorClient } from '@cloudless/api';
 import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/system';
@@ -8,7 +9,10 @@ import { EndpointObserver } from './endpoint-observer.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
-/** Fewer than half silent is no mass loss, and with so many rounds none is lost often enough to be quarantined. */
+/**
+ * Fewer than half silent is no mass loss, and with so many rounds none is lost often enough to be
+ * quarantined.
+ */
 const AGENTS = Array.from({ length: 5 }, (_, index) => `agent-${index + 1}`);
 const KILL_ROUNDS = 5;
 const REPLICAS_PER_KILL_ROUND = 10;
@@ -21,7 +25,10 @@ const spec = {
   rollout: { minReadyDuration: { seconds: 0n } },
 };
 
-/** Kills the process of each replica of a fresh workload, one after the other. @returns Milliseconds until each was back. */
+/**
+ * Kills the process of each replica of a fresh workload, one after the other. @returns Milliseconds
+ * until each was back.
+ */
 async function killEach(cluster: RealCluster, name: string): Promise<readonly number[]> {
   const { client, agentClient } = cluster;
   await client.createWorkload({ name, spec: { ...spec, replicas: REPLICAS_PER_KILL_ROUND } });
@@ -42,19 +49,28 @@ async function killEach(cluster: RealCluster, name: string): Promise<readonly nu
   return samples;
 }
 
-/** Stops the agent of one node after the other. @returns Milliseconds until each replacement was ready. */
+/**
+ * Stops the agent of one node after the other. @returns Milliseconds until each replacement was
+ * ready.
+ */
 async function silenceNodes(cluster: RealCluster, name: string): Promise<readonly number[]> {
   const { client } = cluster;
-  await client.createWorkload({ name, spec: { ...spec, replicas: AGENTS.length * REPLICAS_PER_NODE } });
+  await client.createWorkload({
+    name,
+    spec: { ...spec, replicas: AGENTS.length * REPLICAS_PER_NODE },
+  });
   await cluster.settled(name);
   const observer = await EndpointObserver.follow(client, name);
   const losses = new Map(AGENTS.map((agent) => [agent, 0]));
   const samples: number[] = [];
   for (let round = 0; round < SILENT_ROUNDS; round += 1) {
     const { status } = await cluster.settled(name);
-    const held = (agent: string): number => status?.replicas.filter(({ nodeId, ready }) => nodeId === agent && ready).length ?? 0;
+    const held = (agent: string): number =>
+      status?.replicas.filter(({ nodeId, ready }) => nodeId === agent && ready).length ?? 0;
     const least = Math.min(...losses.values());
-    const [victim = ''] = AGENTS.filter((agent) => losses.get(agent) === least).sort((a, b) => held(b) - held(a));
+    const [victim = ''] = AGENTS.filter((agent) => losses.get(agent) === least).sort(
+      (a, b) => held(b) - held(a),
+    );
     const { pid } = cluster.agent(victim);
     const arrivals = observer.arrivals(held(victim));
     const began = systemClock.now();
@@ -76,7 +92,12 @@ async function returned(client: CoordinatorClient, nodeId: string): Promise<void
   const watch = new AbortController();
   try {
     for await (const { node } of client.watchNodes({}, { signal: watch.signal })) {
-      if (node?.id === nodeId && node.status?.phase === Phase.READY && node.status.replicaCount === 0) return;
+      if (
+        node?.id === nodeId &&
+        node.status?.phase === Phase.READY &&
+        node.status.replicaCount === 0
+      )
+        return;
     }
   } finally {
     watch.abort();
@@ -94,16 +115,24 @@ const violations = new Violations();
 const cluster = await RealCluster.start(AGENTS.map((_, index) => `zone-${index % 3}`));
 try {
   const killed: number[] = [];
-  for (let round = 1; round <= KILL_ROUNDS; round += 1) killed.push(...(await killEach(cluster, `round-${round}`)));
+  for (let round = 1; round <= KILL_ROUNDS; round += 1)
+    killed.push(...(await killEach(cluster, `round-${round}`)));
   violations.none(await lossesOf(cluster.client), 'nodes lost while only processes were killed');
   const silent = await silenceNodes(cluster, 'web');
   const losses = await lossesOf(cluster.client);
-  violations.check(losses === SILENT_ROUNDS, `${losses} losses of nodes were written down, ${SILENT_ROUNDS} nodes fell silent`);
+  violations.check(
+    losses === SILENT_ROUNDS,
+    `${losses} losses of nodes were written down, ${SILENT_ROUNDS} nodes fell silent`,
+  );
   printReport('recovery', {
     unit: 'ms from the failure until a client of WatchEndpoints sees the replica, or its replacement, ready; the median is P50',
     minReadyDuration: 0,
     agents: AGENTS.length,
-    replicaKilled: { aim: 'P50 500, P95 2 000', replicasPerRound: REPLICAS_PER_KILL_ROUND, ...summarise(killed) },
+    replicaKilled: {
+      aim: 'P50 500, P95 2 000',
+      replicasPerRound: REPLICAS_PER_KILL_ROUND,
+      ...summarise(killed),
+    },
     nodeSilent: { aim: 'P50 4 000, P95 6 000', rounds: SILENT_ROUNDS, ...summarise(silent) },
     violations: violations.texts,
   });

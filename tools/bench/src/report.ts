@@ -15,7 +15,8 @@ export interface Summary {
 export function summarise(samples: readonly number[]): Summary {
   const sorted = [...samples].sort((a, b) => a - b);
   const at = (share: number): number =>
-    Math.round((sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0) * 10) / 10;
+    Math.round((sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0) * 10) /
+    10;
   return { count: sorted.length, min: at(0), median: at(0.5), p95: at(0.95), max: at(1) };
 }
 
@@ -23,7 +24,9 @@ export function summarise(samples: readonly number[]): Summary {
 export function printReport(name: string, results: Readonly<Record<string, unknown>>): void {
   const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
   const machine = { cpus: cpus().length, node: process.version, calibrationMs: calibrate() };
-  process.stdout.write(`${JSON.stringify({ benchmark: name, commit, machine, ...results }, null, 2)}\n`);
+  process.stdout.write(
+    `${JSON.stringify({ benchmark: name, commit, machine, ...results }, null, 2)}\n`,
+  );
 }
 
 /** The time of a fixed amount of work: tells a slow machine from a slow program. */

@@ -1,6 +1,13 @@
-// Decisions about a workload of 10 000 replicas at several stages of a rollout: the next steps, and the whole rollout laid out ahead.
+// Decisions about a workload of 10 000 replicas at several stages of a rollout: the next steps, and
+// the whole rollout laid out ahead.
 import { createSeededRandom, toReplicaId } from '@cloudless/base';
-import { layOut, nextSteps, resolveLimits, type RolloutObserved, type RolloutReplica } from '@cloudless/rollout';
+import {
+  layOut,
+  nextSteps,
+  resolveLimits,
+  type RolloutObserved,
+  type RolloutReplica,
+} from '@cloudless/rollout';
 import { systemClock } from '@cloudless/system';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
@@ -15,7 +22,12 @@ const WARM_UP_CALLS = 50;
 const SEED = 1;
 
 const [OLD, NEW] = [1, 2];
-const limits = resolveLimits({ desired: REPLICAS, minAvailable: REPLICAS - BATCH, maxSurge: BATCH, maxUnavailable: BATCH });
+const limits = resolveLimits({
+  desired: REPLICAS,
+  minAvailable: REPLICAS - BATCH,
+  maxSurge: BATCH,
+  maxUnavailable: BATCH,
+});
 
 type Made = Partial<RolloutReplica> & Pick<RolloutReplica, 'version'>;
 
@@ -24,7 +36,15 @@ const some = (count: number, replica: Made): readonly RolloutReplica[] =>
   Array.from({ length: count }, () => {
     sequence += 1;
     const id = toReplicaId(`w-${sequence}`);
-    return { id, createdSequence: sequence, ready: true, desired: 'running', lost: false, draining: false, ...replica };
+    return {
+      id,
+      createdSequence: sequence,
+      ready: true,
+      desired: 'running',
+      lost: false,
+      draining: false,
+      ...replica,
+    };
   });
 
 /** In no order, as a store gives them. */
@@ -59,7 +79,10 @@ const stages: Readonly<Record<string, RolloutObserved>> = {
     some(DRAINING / 2, { version: OLD, draining: true }),
     some(DRAINING / 2, { version: NEW, draining: true }),
   ),
-  drainOfTheNewVersion: observed(some(REPLICAS - DRAINING, { version: NEW }), some(DRAINING, { version: NEW, draining: true })),
+  drainOfTheNewVersion: observed(
+    some(REPLICAS - DRAINING, { version: NEW }),
+    some(DRAINING, { version: NEW, draining: true }),
+  ),
   canaryStep: {
     ...observed(some(REPLICAS, { version: OLD })),
     baseVersion: OLD,
@@ -91,12 +114,18 @@ function outcomeOf(stage: RolloutObserved): string {
 
 const violations = new Violations();
 for (const [name, stage] of Object.entries(stages)) {
-  const [decision, again] = [nextSteps(stage), nextSteps({ ...stage, replicas: [...stage.replicas].reverse() })];
+  const [decision, again] = [
+    nextSteps(stage),
+    nextSteps({ ...stage, replicas: [...stage.replicas].reverse() }),
+  ];
   violations.check(
     JSON.stringify(decision) === JSON.stringify(again),
     `${name}: another order of the replicas decides otherwise`,
   );
-  violations.check((decision.kind === 'converged') === (name === 'done'), `${name}: decides ${outcomeOf(stage)}`);
+  violations.check(
+    (decision.kind === 'converged') === (name === 'done'),
+    `${name}: decides ${outcomeOf(stage)}`,
+  );
 }
 
 printReport('rollout-plan', {

@@ -3,7 +3,10 @@ import { systemClock } from '@cloudless/system';
 /** How often it is looked whether somebody waits for too long, milliseconds. */
 const LOOK_MS = 1_000;
 
-/** What a client sees of something it follows: when it last saw it change, and whether it can see it still. */
+/**
+ * What a client sees of something it follows: when it last saw it change, and whether it can see it
+ * still.
+ */
 export class Sightings {
   /** When it was last seen to change. */
   atMs = 0;

@@ -22,7 +22,11 @@ export class Churn {
   ) {}
 
   get counts(): Readonly<Record<string, unknown>> {
-    return { actions: Object.fromEntries([...this.done].sort()), refused: this.failed, lastRefusal: this.lastFailure };
+    return {
+      actions: Object.fromEntries([...this.done].sort()),
+      refused: this.failed,
+      lastRefusal: this.lastFailure,
+    };
   }
 
   get progress(): string {
@@ -31,7 +35,12 @@ export class Churn {
 
   /** Runs several users side by side. */
   async run(goesOn: () => boolean): Promise<void> {
-    await Promise.all([this.user(goesOn), this.user(goesOn), this.user(goesOn), this.vandal(goesOn)]);
+    await Promise.all([
+      this.user(goesOn),
+      this.user(goesOn),
+      this.user(goesOn),
+      this.vandal(goesOn),
+    ]);
   }
 
   private async user(goesOn: () => boolean): Promise<void> {
@@ -51,7 +60,14 @@ export class Churn {
           ['create', () => client.createWorkload({ name, spec })],
           ['create', () => client.createWorkload({ name, spec })],
           ['scale', () => client.scaleWorkload({ name, replicas })],
-          ['update', () => client.updateWorkload({ name, spec: { args: [String(Math.floor(this.random.next() * 1e6))] } })],
+          [
+            'update',
+            () =>
+              client.updateWorkload({
+                name,
+                spec: { args: [String(Math.floor(this.random.next() * 1e6))] },
+              }),
+          ],
           ['delete', () => client.deleteWorkload({ name })],
           ['get', () => client.getWorkload({ name })],
           ['list', () => client.listWorkloads({ includeReplicas: true })],
@@ -72,7 +88,8 @@ export class Churn {
       await this.cluster.settled('steady');
       // agent-1 is measured, so it stays.
       const victim = this.pick(this.agents.slice(1));
-      if (this.random.next() < 0.1) await this.act(['agent killed', () => this.restartAgent(victim)]);
+      if (this.random.next() < 0.1)
+        await this.act(['agent killed', () => this.restartAgent(victim)]);
       await this.act(['drain', () => this.drain(victim)]);
     }
   }
@@ -80,9 +97,14 @@ export class Churn {
   private async killProcess(): Promise<void> {
     const { status } = await this.cluster.client.getWorkload({ name: 'steady' });
     const victim = this.pick(status?.replicas.filter(({ ready }) => ready) ?? []);
-    const { pid } = await this.cluster.agentClient.getContainerStatus({ containerId: victim.containerId });
+    const { pid } = await this.cluster.agentClient.getContainerStatus({
+      containerId: victim.containerId,
+    });
     process.kill(pid, 'SIGKILL');
-    await this.cluster.until('steady', (now) => now.status?.replicas.some((r) => r.id === victim.id && !r.ready) !== true);
+    await this.cluster.until(
+      'steady',
+      (now) => now.status?.replicas.some((r) => r.id === victim.id && !r.ready) !== true,
+    );
   }
 
   private async restartAgent(name: string): Promise<void> {
@@ -102,7 +124,10 @@ export class Churn {
     let lines = 0;
     const timer = setTimeout(() => leaving.abort(), 500);
     try {
-      for await (const _entry of this.cluster.client.streamLogs({ name, follow: true }, { signal: leaving.signal })) {
+      for await (const _entry of this.cluster.client.streamLogs(
+        { name, follow: true },
+        { signal: leaving.signal },
+      )) {
         lines += 1;
         if (lines >= MAX_LINES) break;
       }
@@ -119,7 +144,10 @@ export class Churn {
     let items = 0;
     const timer = setTimeout(() => leaving.abort(), 500);
     try {
-      for await (const _item of this.cluster.client.watchWorkloads({ name }, { signal: leaving.signal })) {
+      for await (const _item of this.cluster.client.watchWorkloads(
+        { name },
+        { signal: leaving.signal },
+      )) {
         items += 1;
         if (items >= 5) break;
       }

@@ -1,5 +1,6 @@
-// A cluster under churn for some minutes: do memory, open files and handles of its processes stay flat?
-// --minutes N (default 20), --warm-up N (default a quarter of it, at most 5): the figures are judged after the warm-up.
+// A cluster under churn for some minutes: do memory, open files and handles of its processes stay
+// flat? --minutes N (default 20), --warm-up N (default a quarter of it, at most 5): the figures are
+// judged after the warm-up.
 import { parseArgs } from 'node:util';
 import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
@@ -17,7 +18,10 @@ const warmUpMinutes = Number(values['warm-up'] ?? Math.min(5, minutes / 4));
 const seed = Number(values.seed ?? 1);
 const SAMPLE_MS = 5_000;
 const END_WITHIN_MS = 60_000;
-/** Growth that is noise: the heap of Node comes and goes by tens of MB, and connections of clients are open or not. */
+/**
+ * Growth that is noise: the heap of Node comes and goes by tens of MB, and connections of clients
+ * are open or not.
+ */
 const ALLOWED = {
   memoryMb: { share: 0.25, margin: 30 },
   openFiles: { share: 0.25, margin: 30 },
@@ -49,8 +53,11 @@ async function sampleOf(pid: number, opsUrl: string | undefined): Promise<Sample
 
 /** Least squares: how much a figure grows in an hour. */
 function growthPerHour(samples: readonly Sample[], figure: (sample: Sample) => number): number {
-  const points = samples.map((sample) => [sample.atMs / 3_600_000, figure(sample)] as const).filter(([, y]) => !Number.isNaN(y));
-  const mean = (list: readonly number[]): number => list.reduce((sum, value) => sum + value, 0) / list.length;
+  const points = samples
+    .map((sample) => [sample.atMs / 3_600_000, figure(sample)] as const)
+    .filter(([, y]) => !Number.isNaN(y));
+  const mean = (list: readonly number[]): number =>
+    list.reduce((sum, value) => sum + value, 0) / list.length;
   const [meanX, meanY] = [mean(points.map(([x]) => x)), mean(points.map(([, y]) => y))];
   const covariance = points.reduce((sum, [x, y]) => sum + (x - meanX) * (y - meanY), 0);
   return covariance / points.reduce((sum, [x]) => sum + (x - meanX) ** 2, 0);
@@ -63,7 +70,8 @@ function describe(samples: readonly Sample[]) {
     const known = samples.map(figure).filter((value) => !Number.isNaN(value));
     if (known.length === 0) return undefined;
     const half = Math.floor(known.length / 2);
-    const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)] ?? NaN;
+    const median = (list: readonly number[]): number =>
+      [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)] ?? NaN;
     return {
       first: round(known[0] ?? NaN),
       medianOfFirstHalf: round(median(known.slice(0, half))),
@@ -83,7 +91,11 @@ const violations = new Violations();
 const cluster = await RealCluster.start();
 try {
   const churn = new Churn(cluster, createSeededRandom(seed), AGENTS);
-  const spec = { command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas: 3 };
+  const spec = {
+    command: SERVER_COMMAND,
+    ports: [{ name: 'http', containerPort: 80 }],
+    replicas: 3,
+  };
   await cluster.client.createWorkload({ name: 'steady', spec });
   await cluster.settled('steady');
   const began = systemClock.now();
@@ -102,12 +114,15 @@ try {
       samples.set(name, list);
     }
     const last = samples.get('coordinator')?.at(-1);
-    process.stderr.write(`${Math.round((systemClock.now() - began) / 1_000)} s: ${JSON.stringify(last)} ${churn.progress}\n`);
+    process.stderr.write(
+      `${Math.round((systemClock.now() - began) / 1_000)} s: ${JSON.stringify(last)} ${churn.progress}\n`,
+    );
   }
   // One of them may wait for a replica that is restarted ever more slowly.
   await Promise.race([working, sleep(systemClock, END_WITHIN_MS)]);
   const judged = [...samples].map(
-    ([name, list]) => [name, describe(list.filter(({ atMs }) => atMs >= began + warmUpMinutes * 60_000))] as const,
+    ([name, list]) =>
+      [name, describe(list.filter(({ atMs }) => atMs >= began + warmUpMinutes * 60_000))] as const,
   );
   for (const [name, figures] of judged) {
     for (const what of ['memoryMb', 'openFiles', 'handles'] as const) {
@@ -117,7 +132,10 @@ try {
       violations.flat(`${what} of ${name}`, { first, second }, ALLOWED[what]);
     }
   }
-  violations.check(churn.faults.length === 0, `calls failed inside: ${churn.faults.slice(0, 3).join('; ')}`);
+  violations.check(
+    churn.faults.length === 0,
+    `calls failed inside: ${churn.faults.slice(0, 3).join('; ')}`,
+  );
   printReport('soak', {
     minutes,
     warmUpMinutes,

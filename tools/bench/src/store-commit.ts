@@ -1,5 +1,5 @@
-// Commits of the embedded store, each acknowledged after it is on disk: conditional transactions by 1, 64 and 1 000 writers, and
-// plain puts in batches of 100.
+// Commits of the embedded store, each acknowledged after it is on disk: conditional transactions by
+// 1, 64 and 1 000 writers, and plain puts in batches of 100.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,7 +19,10 @@ const BATCH_WRITERS = 64;
 
 const violations = new Violations();
 
-/** Each writer rewrites a key of its own, on condition that nobody else has. @returns Transactions per second. */
+/**
+ * Each writer rewrites a key of its own, on condition that nobody else has. @returns Transactions
+ * per second.
+ */
 async function conditional(store: StateStore, writers: number): Promise<number> {
   const until = systemClock.now() + RUN_MS;
   const began = systemClock.now();
@@ -32,7 +35,10 @@ async function conditional(store: StateStore, writers: number): Promise<number> 
       commits += 1;
     }
     const kept = (await store.get(key))?.modRevision;
-    violations.check(kept === revision, `${key} was acknowledged at revision ${revision} and is at ${kept ?? 'none'}`);
+    violations.check(
+      kept === revision,
+      `${key} was acknowledged at revision ${revision} and is at ${kept ?? 'none'}`,
+    );
   };
   await Promise.all(Array.from({ length: writers }, (_, writer) => write(writer)));
   return commits / ((systemClock.now() - began) / 1_000);
@@ -44,7 +50,10 @@ async function batched(store: StateStore): Promise<number> {
   const began = systemClock.now();
   let puts = 0;
   const write = async (writer: number): Promise<void> => {
-    const operations = Array.from({ length: PUTS_PER_BATCH }, (_, index) => ({ put: `/batch/${writer}/${index}`, value: VALUE }));
+    const operations = Array.from({ length: PUTS_PER_BATCH }, (_, index) => ({
+      put: `/batch/${writer}/${index}`,
+      value: VALUE,
+    }));
     while (systemClock.now() < until) {
       await store.txn([], operations);
       puts += PUTS_PER_BATCH;
@@ -55,7 +64,11 @@ async function batched(store: StateStore): Promise<number> {
 }
 
 const directory = await mkdtemp(join(tmpdir(), 'cloudless-bench-'));
-const store = await openLmdbStateStore({ directory: join(directory, 'store'), clock: systemClock, log: silentLog });
+const store = await openLmdbStateStore({
+  directory: join(directory, 'store'),
+  clock: systemClock,
+  log: silentLog,
+});
 try {
   const measure = async (run: () => Promise<number>) => {
     await run(); // warm

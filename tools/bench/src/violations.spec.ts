@@ -9,8 +9,14 @@ describe('Violations', () => {
     violations.none(2, 'replicas started twice');
     violations.none(0, 'replicas lost');
     expect(violations.exitCode((text) => void told.push(text))).toBe(1);
-    expect(told).toEqual(['VIOLATION: 3 nodes were lost that were well', 'VIOLATION: replicas started twice: 2, must be 0']);
-    expect(violations.texts).toEqual(['3 nodes were lost that were well', 'replicas started twice: 2, must be 0']);
+    expect(told).toEqual([
+      'VIOLATION: 3 nodes were lost that were well',
+      'VIOLATION: replicas started twice: 2, must be 0',
+    ]);
+    expect(violations.texts).toEqual([
+      '3 nodes were lost that were well',
+      'replicas started twice: 2, must be 0',
+    ]);
   });
 
   it('writes nothing and returns exit code 0 without a violation', () => {

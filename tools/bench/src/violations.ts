@@ -32,9 +32,17 @@ export class Violations {
    * Checks that a figure does not grow during a run.
    * @param allowed - Growth that counts as noise: a share of the first half, and a margin.
    */
-  flat(what: string, { first, second }: Halves, allowed: { readonly share: number; readonly margin: number }): void {
-    if (first === undefined || second === undefined) return this.check(false, `${what} were never read`);
-    this.check(second <= first * (1 + allowed.share) + allowed.margin, `${what} grew from ${first} to ${second}`);
+  flat(
+    what: string,
+    { first, second }: Halves,
+    allowed: { readonly share: number; readonly margin: number },
+  ): void {
+    if (first === undefined || second === undefined)
+      return this.check(false, `${what} were never read`);
+    this.check(
+      second <= first * (1 + allowed.share) + allowed.margin,
+      `${what} grew from ${first} to ${second}`,
+    );
   }
 
   /** Writes a line for each violation. @returns 1 when there is any, else 0. */

@@ -1,15 +1,26 @@
 import { readdirSync } from 'node:fs';
-import { ContainerStatus_State as State, createAgentClient, type AgentClient, type ContainerStatus } from '@cloudless/api';
+import {
+  ContainerStatus_State as State,
+  createAgentClient,
+  type AgentClient,
+  type ContainerStatus,
+} from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { RealCluster } from './cluster.js';
 import { processesMentioning } from './processes.js';
 
-/** RELIABILITY 14 and 15: whoever is killed, in whatever order, what runs goes on and is taken up again. */
+/**
+ * RELIABILITY 14 and 15: whoever is killed, in whatever order, what runs goes on and is taken up
+ * again.
+ */
 type Victim = 'agent' | 'supervisor' | 'coordinator';
 const AGENT = 'agent-1';
 const ZONE = 'zone-a';
-/** Counts without end; at SIGUSR2 it writes more than one log file holds, and exits with 7 at SIGHUP. */
+/**
+ * Counts without end; at SIGUSR2 it writes more than one log file holds, and exits with 7 at
+ * SIGHUP.
+ */
 const COUNTER = [
   'node',
   '-e',
@@ -61,7 +72,9 @@ async function replica() {
 }
 
 function supervisors(): readonly number[] {
-  return processesMentioning(`supervisor ${cluster.directory}/${AGENT}`).map((line) => Number.parseInt(line, 10));
+  return processesMentioning(`supervisor ${cluster.directory}/${AGENT}`).map((line) =>
+    Number.parseInt(line, 10),
+  );
 }
 
 /** The newest supervisor, once there is one beside those that were killed. */
@@ -91,11 +104,17 @@ async function startAgain(victim: Victim): Promise<void> {
   else if (victim === 'coordinator') await cluster.startCoordinator();
 }
 
-/** The numbers in the log so far, after checking that no line is there twice and none is out of order. */
+/**
+ * The numbers in the log so far, after checking that no line is there twice and none is out of
+ * order.
+ */
 async function counted(containerId: string): Promise<readonly number[]> {
   const entries: { readonly line: string; readonly sequence: bigint }[] = [];
-  for await (const entry of (await ownService()).streamLogs({ containerId })) if (entry.sequence > 0n) entries.push(entry);
-  expect(entries.map(({ sequence }) => Number(sequence))).toEqual(entries.map((_, index) => index + 1));
+  for await (const entry of (await ownService()).streamLogs({ containerId }))
+    if (entry.sequence > 0n) entries.push(entry);
+  expect(entries.map(({ sequence }) => Number(sequence))).toEqual(
+    entries.map((_, index) => index + 1),
+  );
   const numbers = entries.map(({ line }) => Number(line));
   expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
   return numbers;
@@ -124,9 +143,18 @@ const TOGETHER: readonly (readonly Victim[])[] = [
   ['agent', 'supervisor', 'coordinator'],
 ];
 
-/** Kills as told, starts again in the same order, and expects that nothing but the dead has changed. */
-async function survives(victims: readonly Victim[], killAll: () => Promise<unknown>): Promise<void> {
-  const before = { container: await running(), replica: await replica(), supervisor: await supervisor() };
+/**
+ * Kills as told, starts again in the same order, and expects that nothing but the dead has changed.
+ */
+async function survives(
+  victims: readonly Victim[],
+  killAll: () => Promise<unknown>,
+): Promise<void> {
+  const before = {
+    container: await running(),
+    replica: await replica(),
+    supervisor: await supervisor(),
+  };
   const seen = (await counted(before.container.containerId)).length;
   await killAll();
   for (const victim of victims) await startAgain(victim);
@@ -134,9 +162,17 @@ async function survives(victims: readonly Victim[], killAll: () => Promise<unkno
   if (victims.includes('supervisor')) expect(pid).not.toBe(before.supervisor);
   else expect(pid).toBe(before.supervisor);
   const { containerId, pid: process } = await running();
-  expect({ containerId, process }).toEqual({ containerId: before.container.containerId, process: before.container.pid });
+  expect({ containerId, process }).toEqual({
+    containerId: before.container.containerId,
+    process: before.container.pid,
+  });
   const { id, restarts, nodeId, containerId: shown } = await replica();
-  expect({ id, restarts, nodeId, shown }).toEqual({ id: before.replica.id, restarts: 0, nodeId: AGENT, shown: containerId });
+  expect({ id, restarts, nodeId, shown }).toEqual({
+    id: before.replica.id,
+    restarts: 0,
+    nodeId: AGENT,
+    shown: containerId,
+  });
   // The log goes on; only what a killed supervisor had in its hands may be missing.
   const numbers = await eventually(async () => {
     const now = await counted(containerId);
@@ -162,8 +198,12 @@ describe('adoption', () => {
   });
 
   it('without a line lost, when the supervisor lives', async () => {
-    await survives(['agent', 'coordinator'], () => Promise.all([kill('agent'), kill('coordinator')]));
-    await survives(['coordinator', 'agent'], () => Promise.all([kill('agent'), kill('coordinator')]));
+    await survives(['agent', 'coordinator'], () =>
+      Promise.all([kill('agent'), kill('coordinator')]),
+    );
+    await survives(['coordinator', 'agent'], () =>
+      Promise.all([kill('agent'), kill('coordinator')]),
+    );
   });
 
   it('an exit code of the absence of agent and coordinator is not lost', async () => {
@@ -175,7 +215,9 @@ describe('adoption', () => {
     const next = await running();
     expect(next.containerId).not.toBe(before.containerId);
     await startAgain('coordinator');
-    const after = await cluster.until('count', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready));
+    const after = await cluster.until('count', ({ status }) =>
+      status!.replicas.some((r) => r.restarts === 1 && r.ready),
+    );
     expect(after.status!.replicas).toMatchObject([
       { id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: 7, containerId: next.containerId },
     ]);
@@ -188,8 +230,12 @@ describe('adoption', () => {
     await kill('supervisor');
     await supervisor();
     process.kill(pid, 'SIGHUP');
-    const after = await cluster.until('count', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready));
-    expect(after.status!.replicas).toMatchObject([{ id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: 7 }]);
+    const after = await cluster.until('count', ({ status }) =>
+      status!.replicas.some((r) => r.restarts === 1 && r.ready),
+    );
+    expect(after.status!.replicas).toMatchObject([
+      { id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: 7 },
+    ]);
   });
 });
 
@@ -213,12 +259,22 @@ describe('an agent without a coordinator', () => {
     });
     expect(logFilesOf(second.containerId).length).toBeGreaterThan(1);
     await startAgain('coordinator');
-    const after = await cluster.until('count', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready));
+    const after = await cluster.until('count', ({ status }) =>
+      status!.replicas.some((r) => r.restarts === 1 && r.ready),
+    );
     expect(after.status!.replicas).toMatchObject([
-      { id: before.id, nodeId: AGENT, restarts: 1, lastExitCode: 7, containerId: second.containerId },
+      {
+        id: before.id,
+        nodeId: AGENT,
+        restarts: 1,
+        lastExitCode: 7,
+        containerId: second.containerId,
+      },
     ]);
     const { events } = await cluster.client.listEvents({ pageSize: 1_000 });
-    const reasons = events.filter(({ workload }) => workload === 'count').map(({ reason }) => reason);
+    const reasons = events
+      .filter(({ workload }) => workload === 'count')
+      .map(({ reason }) => reason);
     expect(reasons.filter((reason) => reason === 'ReplicaRestarted')).toHaveLength(1);
     expect(reasons.filter((reason) => reason === 'ReplicasPlaced')).toHaveLength(1);
   });
@@ -226,7 +282,7 @@ describe('an agent without a coordinator', () => {
 
 /** The files of a container's log below its agent's directory. */
 function logFilesOf(containerId: string): readonly string[] {
-  return readdirSync(`${cluster.directory}/${AGENT}`, { recursive: true, encoding: 'utf8' }).filter((path) =>
-    path.includes(`${containerId}/log/`),
+  return readdirSync(`${cluster.directory}/${AGENT}`, { recursive: true, encoding: 'utf8' }).filter(
+    (path) => path.includes(`${containerId}/log/`),
   );
 }

@@ -40,7 +40,8 @@ const callers: readonly Caller[] = [
 ];
 const rpc = (method: string): string => `${COORDINATOR}/${method}`;
 /** A call as a POST of JSON. */
-const ask = (method: string, body: unknown): Promise<Answer> => plainHttp.call(cluster.url, rpc(method), body);
+const ask = (method: string, body: unknown): Promise<Answer> =>
+  plainHttp.call(cluster.url, rpc(method), body);
 /** The one message of an answer. */
 const only = async (answer: Promise<Answer>): Promise<unknown> => {
   const { code, message, items } = await answer;
@@ -49,58 +50,73 @@ const only = async (answer: Promise<Answer>): Promise<unknown> => {
 };
 const sleeper = { command: ['sleep', '1000'], rollout: { minReadyDuration: '0s' } };
 
-describe.each(callers.map((caller, index) => ({ caller, name: caller.name, namespace: `client-${index}` })))(
-  'the published calls by $name',
-  ({ caller, namespace }) => {
-    const call = (method: string, body: object): Promise<Answer> => caller.call(cluster.url, rpc(method), { namespace, ...body });
+describe.each(
+  callers.map((caller, index) => ({ caller, name: caller.name, namespace: `client-${index}` })),
+)('the published calls by $name', ({ caller, namespace }) => {
+  const call = (method: string, body: object): Promise<Answer> =>
+    caller.call(cluster.url, rpc(method), { namespace, ...body });
 
-    it('create, get, update, scale, list and delete a workload that no node can run', async () => {
-      const spec = { image: 'nginx:alpine', replicas: 2, labels: { app: 'test' } };
-      const created = await only(call('CreateWorkload', { name: 'test', spec }));
-      expect(created).toMatchObject({ namespace, name: 'test', generation: '1', spec, status: { phase: 'PENDING' } });
-      await cluster.until(`${namespace}/test`, ({ status }) => status!.reason.includes('capability'));
-      expect(await only(call('GetWorkload', { name: 'test' }))).toMatchObject({
-        uid: (created as { uid: string }).uid,
-        spec,
-        status: {
-          phase: 'PENDING',
-          desiredReplicas: 2,
-          readyReplicas: 0,
-          reason: '2 of 2 replicas without a node: no node fits: capability runtime.cri: 1 of 1 nodes',
-        },
-      });
-      const update = { name: 'test', spec: { image: 'nginx:1.27-alpine' } };
-      expect(await only(call('UpdateWorkload', update))).toMatchObject({
-        generation: '2',
-        spec: { ...spec, image: 'nginx:1.27-alpine' },
-        status: { version: 2 },
-      });
-      expect(await only(call('ScaleWorkload', { name: 'test', replicas: 0 }))).toMatchObject({
-        generation: '3',
-        spec: { replicas: 0 },
-        status: { version: 2, desiredReplicas: 0 },
-      });
-      const listed = async (labelSelector: string): Promise<unknown> => only(call('ListWorkloads', { labelSelector }));
-      expect(await listed('app=test')).toMatchObject({ workloads: [{ namespace, name: 'test' }], nextPageToken: '' });
-      expect(await listed('app!=test')).toMatchObject({ workloads: [], nextPageToken: '' });
-      expect(await only(call('DeleteWorkload', { name: 'test' }))).toMatchObject({
-        name: 'test',
-        status: { phase: 'TERMINATING' },
-      });
-      await cluster.gone(`${namespace}/test`);
-      expect(await call('GetWorkload', { name: 'test' })).toEqual({
-        code: 'not_found',
-        message: `workload "${namespace}/test" not found`,
-        items: [],
-      });
+  it('create, get, update, scale, list and delete a workload that no node can run', async () => {
+    const spec = { image: 'nginx:alpine', replicas: 2, labels: { app: 'test' } };
+    const created = await only(call('CreateWorkload', { name: 'test', spec }));
+    expect(created).toMatchObject({
+      namespace,
+      name: 'test',
+      generation: '1',
+      spec,
+      status: { phase: 'PENDING' },
     });
-  },
-);
+    await cluster.until(`${namespace}/test`, ({ status }) => status!.reason.includes('capability'));
+    expect(await only(call('GetWorkload', { name: 'test' }))).toMatchObject({
+      uid: (created as { uid: string }).uid,
+      spec,
+      status: {
+        phase: 'PENDING',
+        desiredReplicas: 2,
+        readyReplicas: 0,
+        reason:
+          '2 of 2 replicas without a node: no node fits: capability runtime.cri: 1 of 1 nodes',
+      },
+    });
+    const update = { name: 'test', spec: { image: 'nginx:1.27-alpine' } };
+    expect(await only(call('UpdateWorkload', update))).toMatchObject({
+      generation: '2',
+      spec: { ...spec, image: 'nginx:1.27-alpine' },
+      status: { version: 2 },
+    });
+    expect(await only(call('ScaleWorkload', { name: 'test', replicas: 0 }))).toMatchObject({
+      generation: '3',
+      spec: { replicas: 0 },
+      status: { version: 2, desiredReplicas: 0 },
+    });
+    const listed = async (labelSelector: string): Promise<unknown> =>
+      only(call('ListWorkloads', { labelSelector }));
+    expect(await listed('app=test')).toMatchObject({
+      workloads: [{ namespace, name: 'test' }],
+      nextPageToken: '',
+    });
+    expect(await listed('app!=test')).toMatchObject({ workloads: [], nextPageToken: '' });
+    expect(await only(call('DeleteWorkload', { name: 'test' }))).toMatchObject({
+      name: 'test',
+      status: { phase: 'TERMINATING' },
+    });
+    await cluster.gone(`${namespace}/test`);
+    expect(await call('GetWorkload', { name: 'test' })).toEqual({
+      code: 'not_found',
+      message: `workload "${namespace}/test" not found`,
+      items: [],
+    });
+  });
+});
 
 describe('the service of agents', () => {
   let replica: ReplicaStatus;
   beforeAll(async () => {
-    const spec = { ...QUICK, command: TALKER_COMMAND, ports: [{ name: 'http', containerPort: 80 }] };
+    const spec = {
+      ...QUICK,
+      command: TALKER_COMMAND,
+      ports: [{ name: 'http', containerPort: 80 }],
+    };
     await cluster.client.createWorkload({ name: 'talker', spec });
     replica = (await cluster.settled('talker')).status!.replicas[0]!;
   });
@@ -115,61 +131,101 @@ describe('the service of agents', () => {
       .map(({ line }) => line);
 
   describe.each(places)('on $place', ({ url }) => {
-    it.each(callers.map((caller) => ({ caller, name: caller.name })))('runs a command by $name', async ({ caller }) => {
-      const command = ['sh', '-c', 'echo out; echo err >&2; exit 3'];
-      expect(
-        await only(caller.call(url(), `${AGENT}/ExecCommand`, { container_id: replica.containerId, command })),
-      ).toMatchObject({
-        stdout: 'out\n',
-        stderr: 'err\n',
-        exitCode: 3,
-        containerId: replica.containerId,
-        replicaId: replica.id,
-        truncated: false,
-      });
-    });
+    it.each(callers.map((caller) => ({ caller, name: caller.name })))(
+      'runs a command by $name',
+      async ({ caller }) => {
+        const command = ['sh', '-c', 'echo out; echo err >&2; exit 3'];
+        expect(
+          await only(
+            caller.call(url(), `${AGENT}/ExecCommand`, {
+              container_id: replica.containerId,
+              command,
+            }),
+          ),
+        ).toMatchObject({
+          stdout: 'out\n',
+          stderr: 'err\n',
+          exitCode: 3,
+          containerId: replica.containerId,
+          replicaId: replica.id,
+          truncated: false,
+        });
+      },
+    );
 
     it('ends a command that is not there with 127 and one that cannot be executed with 126, as a shell does', async () => {
       const exec = (command: readonly string[]): Promise<Answer> =>
-        plainHttp.call(url(), `${AGENT}/ExecCommand`, { containerId: replica.containerId.slice(0, 12), command });
+        plainHttp.call(url(), `${AGENT}/ExecCommand`, {
+          containerId: replica.containerId.slice(0, 12),
+          command,
+        });
       const stderr = 'command: no executable file /no/such/program\n';
-      expect(await only(exec(['/no/such/program']))).toMatchObject({ exitCode: 127, stdout: '', stderr });
+      expect(await only(exec(['/no/such/program']))).toMatchObject({
+        exitCode: 127,
+        stdout: '',
+        stderr,
+      });
       expect(await only(exec(['/etc/passwd']))).toMatchObject({ exitCode: 126, stdout: '' });
-      expect(await only(exec(['sh', '-c', '/no/such/program']))).toMatchObject({ exitCode: 127, stdout: '' });
+      expect(await only(exec(['sh', '-c', '/no/such/program']))).toMatchObject({
+        exitCode: 127,
+        stdout: '',
+      });
     });
 
-    it.each(overHttp2.map((caller) => ({ caller, name: caller.name })))('shows the log so far by $name', async ({ caller }) => {
-      const { code, items } = await caller.call(url(), `${AGENT}/StreamLogs`, {
-        container_id: replica.containerId,
-        follow: false,
-      });
-      expect({ code, out: linesOf(items, 'STDOUT')[0], err: linesOf(items, 'STDERR')[0] }).toEqual({
-        code: 'ok',
-        out: 'up',
-        err: 'up',
-      });
-      expect(items[0]).toMatchObject({ containerId: replica.containerId, replicaId: replica.id, sequence: '1', partial: false });
-    });
+    it.each(overHttp2.map((caller) => ({ caller, name: caller.name })))(
+      'shows the log so far by $name',
+      async ({ caller }) => {
+        const { code, items } = await caller.call(url(), `${AGENT}/StreamLogs`, {
+          container_id: replica.containerId,
+          follow: false,
+        });
+        expect({
+          code,
+          out: linesOf(items, 'STDOUT')[0],
+          err: linesOf(items, 'STDERR')[0],
+        }).toEqual({
+          code: 'ok',
+          out: 'up',
+          err: 'up',
+        });
+        expect(items[0]).toMatchObject({
+          containerId: replica.containerId,
+          replicaId: replica.id,
+          sequence: '1',
+          partial: false,
+        });
+      },
+    );
 
-    it.each(['connect', 'grpc', 'grpcweb'] as const)('follows the log by buf curl, %s', async (protocol) => {
-      const path = `${protocol}-${new URL(url()).port}`;
-      const stream = CurlStream.start(protocol, url(), `${AGENT}/StreamLogs`, {
-        container_id: replica.containerId,
-        follow: true,
-      });
-      try {
-        await stream.until((items) => linesOf(items, 'STDOUT').includes('up') && linesOf(items, 'STDERR').includes('up'));
-        const { ip, port } = replica.endpoints[0]!;
-        await fetch(`http://${ip}:${port}/${path}`);
-        await fetch(`http://${ip}:${port}/error-${path}`);
-        const items = await stream.until((all) => linesOf(all, 'STDERR').includes(`/error-${path}`));
-        expect(linesOf(items, 'STDOUT')).toContain(`/${path}`);
-        const sequences = (items as readonly { readonly sequence: string }[]).map(({ sequence }) => Number(sequence));
-        expect(sequences).toEqual(sequences.map((_, index) => index + 1));
-      } finally {
-        await stream.process.kill('SIGTERM');
-      }
-    });
+    it.each(['connect', 'grpc', 'grpcweb'] as const)(
+      'follows the log by buf curl, %s',
+      async (protocol) => {
+        const path = `${protocol}-${new URL(url()).port}`;
+        const stream = CurlStream.start(protocol, url(), `${AGENT}/StreamLogs`, {
+          container_id: replica.containerId,
+          follow: true,
+        });
+        try {
+          await stream.until(
+            (items) =>
+              linesOf(items, 'STDOUT').includes('up') && linesOf(items, 'STDERR').includes('up'),
+          );
+          const { ip, port } = replica.endpoints[0]!;
+          await fetch(`http://${ip}:${port}/${path}`);
+          await fetch(`http://${ip}:${port}/error-${path}`);
+          const items = await stream.until((all) =>
+            linesOf(all, 'STDERR').includes(`/error-${path}`),
+          );
+          expect(linesOf(items, 'STDOUT')).toContain(`/${path}`);
+          const sequences = (items as readonly { readonly sequence: string }[]).map(
+            ({ sequence }) => Number(sequence),
+          );
+          expect(sequences).toEqual(sequences.map((_, index) => index + 1));
+        } finally {
+          await stream.process.kill('SIGTERM');
+        }
+      },
+    );
 
     it('has health and reflection', async () => {
       const own = url() === cluster.url ? [ADMIN, AGENT, COORDINATOR] : [AGENT];
@@ -180,10 +236,16 @@ describe('the service of agents', () => {
         'grpc.reflection.v1alpha.ServerReflection',
       ]);
       const checks = overHttp2.flatMap((caller) =>
-        ['', ...own].map((service) => only(caller.call(url(), 'grpc.health.v1.Health/Check', { service }))),
+        ['', ...own].map((service) =>
+          only(caller.call(url(), 'grpc.health.v1.Health/Check', { service })),
+        ),
       );
       for (const check of await Promise.all(checks)) expect(check).toEqual({ status: 'SERVING' });
-      expect(await bufCurl('grpc').call(url(), 'grpc.health.v1.Health/Check', { service: 'no.such.Service' })).toMatchObject({
+      expect(
+        await bufCurl('grpc').call(url(), 'grpc.health.v1.Health/Check', {
+          service: 'no.such.Service',
+        }),
+      ).toMatchObject({
         code: 'not_found',
         message: 'service "no.such.Service" is not known here',
       });
@@ -191,26 +253,40 @@ describe('the service of agents', () => {
   });
 
   it('ends a followed log when its container has ended', async () => {
-    await cluster.client.createWorkload({ name: 'short', spec: { ...QUICK, command: ['sh', '-c', 'echo up; exec sleep 1000'] } });
+    await cluster.client.createWorkload({
+      name: 'short',
+      spec: { ...QUICK, command: ['sh', '-c', 'echo up; exec sleep 1000'] },
+    });
     const { containerId } = (await cluster.settled('short')).status!.replicas[0]!;
-    const stream = CurlStream.start('grpc', cluster.url, `${AGENT}/StreamLogs`, { container_id: containerId, follow: true });
+    const stream = CurlStream.start('grpc', cluster.url, `${AGENT}/StreamLogs`, {
+      container_id: containerId,
+      follow: true,
+    });
     await stream.until((items) => items.length === 1);
     await cluster.client.deleteWorkload({ name: 'short' });
-    expect({ code: await stream.process.exited, lines: linesOf(stream.items, 'STDOUT') }).toEqual({ code: 0, lines: ['up'] });
+    expect({ code: await stream.process.exited, lines: linesOf(stream.items, 'STDOUT') }).toEqual({
+      code: 0,
+      lines: ['up'],
+    });
   });
 });
 
 describe('the port for probes and metrics', () => {
   it.each(['/health', '/ready'])('%s says ok', async (path) => {
     const response = await fetch(`${cluster.opsUrl}${path}`);
-    expect({ status: response.status, body: await response.json() }).toEqual({ status: 200, body: { status: 'ok' } });
+    expect({ status: response.status, body: await response.json() }).toEqual({
+      status: 200,
+      body: { status: 'ok' },
+    });
   });
 
   it('/metrics counts calls', async () => {
     const response = await fetch(`${cluster.opsUrl}/metrics`);
     expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
     const text = await response.text();
-    expect(text).toMatch(/^cloudless_rpc_calls_total\{method="[^"]*CreateWorkload",code="ok"\} [1-9]\d*$/m);
+    expect(text).toMatch(
+      /^cloudless_rpc_calls_total\{method="[^"]*CreateWorkload",code="ok"\} [1-9]\d*$/m,
+    );
     expect(text).toMatch(/^# TYPE cloudless_rpc_duration_seconds histogram$/m);
   });
 
@@ -233,7 +309,10 @@ describe('zero and absent values', () => {
   });
 
   it.each([
-    { body: '{"replicaz":1}', says: 'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown' },
+    {
+      body: '{"replicaz":1}',
+      says: 'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
+    },
     { body: '{"replicas":-1}', says: 'spec.replicas: must be from 0 to 1000000' },
   ])('refuses $body', async ({ body, says }) => {
     const spec = { ...sleeper, ...(JSON.parse(body) as object) };
@@ -255,17 +334,28 @@ describe('a repeated request', () => {
     const scale = { name: 'once', replicas: 1, requestId: 'scale-once' };
     await only(ask('ScaleWorkload', scale));
     await only(ask('ScaleWorkload', { name: 'once', replicas: 0 }));
-    expect(await only(ask('ScaleWorkload', scale))).toMatchObject({ generation: '2', spec: { replicas: 1 } });
-    expect(await only(ask('GetWorkload', { name: 'once' }))).toMatchObject({ generation: '3', spec: { replicas: 0 } });
+    expect(await only(ask('ScaleWorkload', scale))).toMatchObject({
+      generation: '2',
+      spec: { replicas: 1 },
+    });
+    expect(await only(ask('GetWorkload', { name: 'once' }))).toMatchObject({
+      generation: '3',
+      spec: { replicas: 0 },
+    });
   });
 
   it.each([
     { what: 'another body', method: 'CreateWorkload', body: { ...create, name: 'twice' } },
-    { what: 'another call', method: 'DeleteWorkload', body: { name: 'once', requestId: create.requestId } },
+    {
+      what: 'another call',
+      method: 'DeleteWorkload',
+      body: { name: 'once', requestId: create.requestId },
+    },
   ])('with the id of $what is refused', async ({ method, body }) => {
     expect(await ask(method, body)).toEqual({
       code: 'invalid_argument',
-      message: 'request_id: was used for another CreateWorkload within the last hour; use a new one for a new request',
+      message:
+        'request_id: was used for another CreateWorkload within the last hour; use a new one for a new request',
       items: [],
     });
     expect(await ask('GetWorkload', { name: 'twice' })).toMatchObject({ code: 'not_found' });
@@ -296,7 +386,8 @@ describe('changes of a workload', () => {
     await cluster.client.createWorkload({ name: 'changing', spec });
     await cluster.until(
       'changing',
-      ({ status }) => status!.readyReplicas === 1 && status!.rollout!.phase === RolloutStatus_Phase.COMPLETED,
+      ({ status }) =>
+        status!.readyReplicas === 1 && status!.rollout!.phase === RolloutStatus_Phase.COMPLETED,
     );
   });
 
@@ -308,32 +399,48 @@ describe('changes of a workload', () => {
     const before = await read();
     expect(await ask(method, { name: 'changing', expectedGeneration: '7', ...body })).toEqual({
       code: 'aborted',
-      message: 'workload "default/changing" is at generation 1, not 7; read it again and decide anew',
+      message:
+        'workload "default/changing" is at generation 1, not 7; read it again and decide anew',
       items: [],
     });
     expect(identityOf(await read())).toEqual(identityOf(before));
   });
 
   it.each([
-    { what: 'an update with what is there', method: 'UpdateWorkload', body: { spec: { env: { A: '1' } } } },
+    {
+      what: 'an update with what is there',
+      method: 'UpdateWorkload',
+      body: { spec: { env: { A: '1' } } },
+    },
     {
       what: 'a mask with what is there',
       method: 'UpdateWorkload',
       body: { spec: { command: ['sleep', '1000'] }, updateMask: 'command' },
     },
-    { what: 'a mask that clears nothing', method: 'UpdateWorkload', body: { spec: {}, updateMask: 'workingDir' } },
+    {
+      what: 'a mask that clears nothing',
+      method: 'UpdateWorkload',
+      body: { spec: {}, updateMask: 'workingDir' },
+    },
     { what: 'a scale to the same number', method: 'ScaleWorkload', body: { replicas: 1 } },
   ])('$what succeeds and rolls nothing', async ({ method, body }) => {
     const before = await read();
     const categories = [Category.WORKLOAD, Category.ROLLOUT, Category.SCHEDULING];
     const { events } = await cluster.client.listEvents({ workload: 'changing', categories });
-    expect(await only(ask(method, { name: 'changing', ...body }))).toMatchObject({ generation: '1', status: { version: 1 } });
+    expect(await only(ask(method, { name: 'changing', ...body }))).toMatchObject({
+      generation: '1',
+      status: { version: 1 },
+    });
     expect(identityOf(await read())).toEqual(identityOf(before));
-    expect((await cluster.client.listEvents({ workload: 'changing', categories })).events).toEqual(events);
+    expect((await cluster.client.listEvents({ workload: 'changing', categories })).events).toEqual(
+      events,
+    );
   });
 
   it('without a mask exactly the fields that are there change; a mask also clears', async () => {
-    await only(ask('UpdateWorkload', { name: 'changing', spec: { rollout: { maxUnavailable: 1 } } }));
+    await only(
+      ask('UpdateWorkload', { name: 'changing', spec: { rollout: { maxUnavailable: 1 } } }),
+    );
     expect((await read()).spec).toMatchObject({
       env: { A: '1' },
       labels: { kept: 'yes' },
@@ -346,14 +453,22 @@ describe('changes of a workload', () => {
     };
     await only(ask('UpdateWorkload', masked));
     const { spec, status } = await read();
-    expect(spec).toMatchObject({ command: ['sleep', '1000'], env: { A: '1' }, labels: {}, rollout: { maxSurge: 2 } });
+    expect(spec).toMatchObject({
+      command: ['sleep', '1000'],
+      env: { A: '1' },
+      labels: {},
+      rollout: { maxSurge: 2 },
+    });
     expect(spec!.rollout!.maxUnavailable).toBeUndefined();
     expect(status!.version).toBe(2);
     await cluster.settled('changing');
   });
 
   it.each([
-    { updateMask: 'nothingLikeIt', says: 'update_mask: "nothing_like_it" is no field of WorkloadSpec' },
+    {
+      updateMask: 'nothingLikeIt',
+      says: 'update_mask: "nothing_like_it" is no field of WorkloadSpec',
+    },
     { updateMask: 'env.A', says: expect.stringMatching(/^update_mask: "env\./) as string },
     { updateMask: '*,env', says: 'update_mask: "*" stands alone' },
   ])('refuses the mask $updateMask', async ({ updateMask, says }) => {
@@ -372,24 +487,42 @@ describe('the watch of workloads', () => {
     'shows what is there, SYNCED, then every change: buf curl, %s',
     async (protocol) => {
       const namespace = `watch-${protocol}`;
-      await cluster.client.createWorkload({ namespace, name: 'old', spec: { command: ['sleep', '1000'], replicas: 0 } });
+      await cluster.client.createWorkload({
+        namespace,
+        name: 'old',
+        spec: { command: ['sleep', '1000'], replicas: 0 },
+      });
       await cluster.until(
         `${namespace}/old`,
-        ({ status }) => status!.observedGeneration === 1n && status!.rollout!.phase === RolloutStatus_Phase.COMPLETED,
+        ({ status }) =>
+          status!.observedGeneration === 1n &&
+          status!.rollout!.phase === RolloutStatus_Phase.COMPLETED,
       );
       const stream = CurlStream.start(protocol, cluster.url, rpc('WatchWorkloads'), { namespace });
       const has = (kind: keyof typeof WatchKind, name: string) => (items: readonly unknown[]) =>
-        (items as readonly { readonly kind: string; readonly workload?: { readonly name: string } }[]).some(
-          (item) => item.kind === kind && (name === '' || item.workload?.name === name),
-        );
+        (
+          items as readonly {
+            readonly kind: string;
+            readonly workload?: { readonly name: string };
+          }[]
+        ).some((item) => item.kind === kind && (name === '' || item.workload?.name === name));
       try {
         const first = await stream.until(has('SYNCED', ''));
-        expect(first).toMatchObject([{ kind: 'PUT', workload: { namespace, name: 'old', generation: '1' } }, { kind: 'SYNCED' }]);
-        await cluster.client.createWorkload({ namespace, name: 'new', spec: { command: ['sleep', '1000'], replicas: 0 } });
+        expect(first).toMatchObject([
+          { kind: 'PUT', workload: { namespace, name: 'old', generation: '1' } },
+          { kind: 'SYNCED' },
+        ]);
+        await cluster.client.createWorkload({
+          namespace,
+          name: 'new',
+          spec: { command: ['sleep', '1000'], replicas: 0 },
+        });
         await stream.until(has('PUT', 'new'));
         await cluster.client.deleteWorkload({ namespace, name: 'old' });
         const all = await stream.until(has('DELETED', 'old'));
-        const revisions = (all as readonly { readonly revision: string }[]).map(({ revision }) => Number(revision));
+        const revisions = (all as readonly { readonly revision: string }[]).map(({ revision }) =>
+          Number(revision),
+        );
         expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
       } finally {
         await stream.process.kill('SIGTERM');

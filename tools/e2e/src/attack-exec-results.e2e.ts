@@ -5,7 +5,10 @@ const MIB = 1024 * 1024;
 let cluster: RealCluster;
 beforeAll(async () => {
   cluster = await RealCluster.start(['agent-1']);
-  await cluster.client.createWorkload({ name: 'web', spec: { ...QUICK, command: ['sleep', '1000'] } });
+  await cluster.client.createWorkload({
+    name: 'web',
+    spec: { ...QUICK, command: ['sleep', '1000'] },
+  });
   await cluster.settled('web');
 });
 afterAll(() => cluster.stop());
@@ -25,7 +28,11 @@ describe('results of ExecCommand that are large', () => {
     { name: 'exactly 1 MiB', bytes: MIB },
   ])('arrive whole when they are $name', async ({ bytes }) => {
     const result = await exec(write('stdout', bytes));
-    expect({ length: result.stdout.length, truncated: result.truncated, exitCode: result.exitCode }).toEqual({
+    expect({
+      length: result.stdout.length,
+      truncated: result.truncated,
+      exitCode: result.exitCode,
+    }).toEqual({
       length: bytes,
       truncated: false,
       exitCode: 0,
@@ -42,7 +49,9 @@ describe('results of ExecCommand that are large', () => {
   });
 
   it('hold the exact bytes when both streams are 1 MiB and no text', async () => {
-    const { stdoutRaw, stderrRaw, stdout } = await exec(`${write('stdout', MIB, 255)} ${write('stderr', MIB, 254)}`);
+    const { stdoutRaw, stderrRaw, stdout } = await exec(
+      `${write('stdout', MIB, 255)} ${write('stderr', MIB, 254)}`,
+    );
     expect(stdout).toBe('\ufffd'.repeat(MIB));
     expect(Buffer.alloc(MIB, 255).equals(stdoutRaw)).toBe(true);
     expect(Buffer.alloc(MIB, 254).equals(stderrRaw)).toBe(true);

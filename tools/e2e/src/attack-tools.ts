@@ -3,14 +3,27 @@ import { connect, type Socket } from 'node:net';
 import type { CoordinatorClient } from '@cloudless/api';
 
 /** The frames of HTTP/2 (RFC 9113, section 6) that attacks are made of. */
-export const FRAME = { data: 0, headers: 1, reset: 3, settings: 4, ping: 6, windowUpdate: 8, continuation: 9 } as const;
+export const FRAME = {
+  data: 0,
+  headers: 1,
+  reset: 3,
+  settings: 4,
+  ping: 6,
+  windowUpdate: 8,
+  continuation: 9,
+} as const;
 const END_STREAM = 0x1;
 const END_HEADERS = 0x4;
 /** What a client says first: the preface, and settings without any. */
 const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
 
 /** One frame, as it goes over the wire. */
-export function frame(type: number, flags: number, stream: number, payload: Uint8Array = new Uint8Array()): Buffer {
+export function frame(
+  type: number,
+  flags: number,
+  stream: number,
+  payload: Uint8Array = new Uint8Array(),
+): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
   head.writeUInt8(type, 3);
@@ -19,7 +32,10 @@ export function frame(type: number, flags: number, stream: number, payload: Uint
   return Buffer.concat([head, payload]);
 }
 
-/** The beginning of a connection. @param windowSize - Of each stream; 0 forbids the server to send data. */
+/**
+ * The beginning of a connection. @param windowSize - Of each stream; 0 forbids the server to send
+ * data.
+ */
 export function opening(windowSize?: number): Buffer {
   const setting = Buffer.alloc(windowSize === undefined ? 0 : 6);
   if (windowSize !== undefined) {
@@ -36,7 +52,11 @@ function field(name: string, value: string): Buffer {
 }
 
 /** The head of a call. */
-export function callHead(rpc: string, contentType: string, more: Readonly<Record<string, string>> = {}): Buffer {
+export function callHead(
+  rpc: string,
+  contentType: string,
+  more: Readonly<Record<string, string>> = {},
+): Buffer {
   const fields = { ':authority': 'localhost', 'content-type': contentType, ...more };
   const path = field(':path', `/cloudless.api.CoordinatorService/${rpc}`);
   const rest = Object.entries(fields).map(([name, value]) => field(name, value));
@@ -53,7 +73,9 @@ export function envelope(message: Uint8Array): Buffer {
 /** A call's frames. @param body - Undefined leaves the request open. */
 export function callFrames(stream: number, head: Buffer, body?: Uint8Array): Buffer {
   const headers = frame(FRAME.headers, END_HEADERS, stream, head);
-  return body === undefined ? headers : Buffer.concat([headers, frame(FRAME.data, END_STREAM, stream, body)]);
+  return body === undefined
+    ? headers
+    : Buffer.concat([headers, frame(FRAME.data, END_STREAM, stream, body)]);
 }
 
 /** Numbers of a client's streams. */
@@ -77,10 +99,13 @@ export class RawClient {
   /** Resolves when the bytes have left, or never will. */
   async send(bytes: Uint8Array | string): Promise<void> {
     if (this.socket.destroyed) return;
-    await new Promise<void>((resolve) => this.socket.write(bytes, () => resolve())); // also when the socket closes before
+    // also when the socket closes before
+    await new Promise<void>((resolve) => this.socket.write(bytes, () => resolve()));
   }
 
-  /** Sends a chunk `times` over, or until the server has had enough. @returns how often it was sent. */
+  /**
+   * Sends a chunk `times` over, or until the server has had enough. @returns how often it was sent.
+   */
   async flood(chunk: Uint8Array, times: number): Promise<number> {
     let sent = 0;
     for (; sent < times && !this.socket.destroyed; sent += 1) await this.send(chunk);
@@ -136,7 +161,13 @@ export async function attacked(
   await bystander;
   times.sort((a, b) => a - b);
   const p95Ms = Math.round(times[Math.floor(times.length * 0.95)] ?? 0);
-  return { calls: times.length, failures, p95Ms, maxMs: Math.round(times.at(-1) ?? 0), growthMiB: Math.round(peak - restMiB) };
+  return {
+    calls: times.length,
+    failures,
+    p95Ms,
+    maxMs: Math.round(times.at(-1) ?? 0),
+    growthMiB: Math.round(peak - restMiB),
+  };
 }
 
 /** Memory of a process that is in RAM. @see proc(5), /proc/pid/status */

@@ -1,6 +1,15 @@
 import { createCoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { attacked, callFrames, callHead, envelope, opening, RawClient, residentMiB, streams } from './attack-tools.js';
+import {
+  attacked,
+  callFrames,
+  callHead,
+  envelope,
+  opening,
+  RawClient,
+  residentMiB,
+  streams,
+} from './attack-tools.js';
 import { RealCluster } from './cluster.js';
 
 /** What one principal may have open, so that many connections are what the attack needs. */
@@ -15,9 +24,12 @@ let cluster: RealCluster;
 const clients: RawClient[] = [];
 beforeAll(async () => {
   cluster = await RealCluster.start([]);
-  const annotations = Object.fromEntries(Array.from({ length: 4 }, (_, index) => [`k${index}`, 'x'.repeat(8_000)]));
+  const annotations = Object.fromEntries(
+    Array.from({ length: 4 }, (_, index) => [`k${index}`, 'x'.repeat(8_000)]),
+  );
   const spec = { command: ['true'], replicas: 0, annotations };
-  for (let index = 0; index < 32; index += 1) await cluster.client.createWorkload({ name: `w${index}`, spec });
+  for (let index = 0; index < 32; index += 1)
+    await cluster.client.createWorkload({ name: `w${index}`, spec });
 });
 afterAll(async () => {
   for (const client of clients) client.destroy();
@@ -31,7 +43,10 @@ async function metrics(): Promise<ReadonlyMap<string, number>> {
     text
       .split('\n')
       .filter((line) => !line.startsWith('#'))
-      .map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]),
+      .map((line) => [
+        line.slice(0, line.lastIndexOf(' ')),
+        Number(line.slice(line.lastIndexOf(' ') + 1)),
+      ]),
   );
 }
 
@@ -48,7 +63,9 @@ describe('5,056 watches of one machine that are never read', () => {
     const restMiB = residentMiB(pid);
     const bystander = createCoordinatorClient(createGrpcTransport({ baseUrl: cluster.url }));
     const head = callHead('WatchWorkloads', 'application/grpc');
-    const watches = streams(STREAMS_PER_CONNECTION).map((stream) => callFrames(stream, head, envelope(new Uint8Array())));
+    const watches = streams(STREAMS_PER_CONNECTION).map((stream) =>
+      callFrames(stream, head, envelope(new Uint8Array())),
+    );
     const seen = await attacked(pid, restMiB, bystander, 'w1', async () => {
       for (let count = 0; count < CONNECTIONS; count += 1) {
         const client = new RawClient(cluster.url);

@@ -18,8 +18,9 @@ import { COORDINATOR, post } from './calls.js';
 import { RealCluster } from './cluster.js';
 
 /**
- * The attacks of one group together may not make their coordinator grow by more: 128 MiB of unread answers, 64 of requests, 2 048
- * streams at some 100 KiB, and what Node's heap keeps after a burst. Coarse, so what is held for clients is also asked for by itself.
+ * The attacks of one group together may not make their coordinator grow by more: 128 MiB of unread
+ * answers, 64 of requests, 2 048 streams at some 100 KiB, and what Node's heap keeps after a burst.
+ * Coarse, so what is held for clients is also asked for by itself.
  */
 const GROWTH_MIB = 512;
 const MIB = 1024 * 1024;
@@ -28,13 +29,19 @@ let cluster: RealCluster;
 let restMiB = 0;
 const clients: RawClient[] = [];
 
-/** Gives the tests of a group a coordinator of their own, as memory that an earlier group made it reserve is not given back. */
+/**
+ * Gives the tests of a group a coordinator of their own, as memory that an earlier group made it
+ * reserve is not given back.
+ */
 function onItsOwnCoordinator(): void {
   beforeAll(async () => {
     cluster = await RealCluster.start([]);
-    const annotations = Object.fromEntries(Array.from({ length: 4 }, (_, index) => [`k${index}`, 'x'.repeat(8_000)]));
+    const annotations = Object.fromEntries(
+      Array.from({ length: 4 }, (_, index) => [`k${index}`, 'x'.repeat(8_000)]),
+    );
     const spec = { command: ['true'], replicas: 0, annotations };
-    for (let index = 0; index < 32; index += 1) await cluster.client.createWorkload({ name: `w${index}`, spec });
+    for (let index = 0; index < 32; index += 1)
+      await cluster.client.createWorkload({ name: `w${index}`, spec });
     restMiB = residentMiB(cluster.coordinatorProcess.pid);
   });
   afterEach(() => {
@@ -64,7 +71,8 @@ async function survives(attack: () => Promise<void>): Promise<void> {
   expect(seen.growthMiB).toBeLessThan(GROWTH_MIB);
 }
 
-const all = (work: readonly Promise<unknown>[]): Promise<void> => Promise.all(work).then(() => undefined);
+const all = (work: readonly Promise<unknown>[]): Promise<void> =>
+  Promise.all(work).then(() => undefined);
 const watchHead = callHead('WatchWorkloads', 'application/grpc');
 const nothing = envelope(new Uint8Array());
 
@@ -75,13 +83,16 @@ describe('too many', () => {
     survives(async () => {
       const client = raw();
       await client.send(opening());
-      for (const stream of streams(5_000)) await client.send(callFrames(stream, watchHead, nothing));
+      for (const stream of streams(5_000))
+        await client.send(callFrames(stream, watchHead, nothing));
       await client.closed; // too many refused streams
     }));
 
   it('streams on many sessions', () =>
     survives(async () => {
-      const calls = Buffer.concat(streams(128).map((stream) => callFrames(stream, watchHead, nothing)));
+      const calls = Buffer.concat(
+        streams(128).map((stream) => callFrames(stream, watchHead, nothing)),
+      );
       for (const client of manyRaw(40)) {
         await client.send(opening());
         await client.send(calls);
@@ -92,7 +103,8 @@ describe('too many', () => {
 
   it('connections that say nothing', () =>
     survives(async () => {
-      for (let round = 0; round < 20; round += 1) await all(manyRaw(500).map((client) => client.send('P')));
+      for (let round = 0; round < 20; round += 1)
+        await all(manyRaw(500).map((client) => client.send('P')));
     }));
 });
 
@@ -122,7 +134,9 @@ describe('too slow', () => {
       }
       const part = Buffer.alloc(500, 1);
       for (let round = 0; round < 5; round += 1) {
-        const data = Buffer.concat(streams(128).map((stream) => frame(FRAME.data, 0, stream, part)));
+        const data = Buffer.concat(
+          streams(128).map((stream) => frame(FRAME.data, 0, stream, part)),
+        );
         await all(slow.map((client) => client.send(data)));
       }
     }));
@@ -132,10 +146,17 @@ describe('too slow', () => {
     { name: 'readers of watches, in HTTP/2 without a window', rpc: 'WatchWorkloads' },
   ])('$name', ({ rpc }) =>
     survives(async () => {
-      const calls = Buffer.concat(streams(128).map((stream) => callFrames(stream, callHead(rpc, 'application/grpc'), nothing)));
+      const calls = Buffer.concat(
+        streams(128).map((stream) =>
+          callFrames(stream, callHead(rpc, 'application/grpc'), nothing),
+        ),
+      );
       for (const client of manyRaw(10)) await client.send(Buffer.concat([opening(0), calls]));
-      await untilMetric('cloudless_rpc_waiting{lane="read"}', (waiting) => waiting === 0); // served, or refused after 5 s
-      expect(await metric('cloudless_rpc_waiting_bytes{what="answers"}')).toBeLessThanOrEqual(128 * MIB);
+      // served, or refused after 5 s
+      await untilMetric('cloudless_rpc_waiting{lane="read"}', (waiting) => waiting === 0);
+      expect(await metric('cloudless_rpc_waiting_bytes{what="answers"}')).toBeLessThanOrEqual(
+        128 * MIB,
+      );
     }),
   );
 });
@@ -164,7 +185,12 @@ describe('floods', () => {
     survives(async () => {
       const client = raw();
       await client.send(Buffer.concat([opening(), frame(FRAME.headers, 0, 1, get)]));
-      const more = frame(FRAME.continuation, 0, 1, Buffer.concat(Array.from({ length: 100 }, () => callHead('x', 'y'))));
+      const more = frame(
+        FRAME.continuation,
+        0,
+        1,
+        Buffer.concat(Array.from({ length: 100 }, () => callHead('x', 'y'))),
+      );
       await client.flood(more, 5_000);
       await client.closed;
     }));
@@ -183,12 +209,28 @@ describe('floods', () => {
   );
 
   it.each([
-    { name: 'frames that are invalid', begin: opening(), bytes: frame(FRAME.windowUpdate, 0, 0, Buffer.from([1])) },
-    { name: 'frames of no known type', begin: opening(), bytes: frame(0x77, 0, 0, Buffer.alloc(100)) },
-    { name: 'data for streams that are closed', begin: opening(), bytes: frame(FRAME.data, 0, 101, Buffer.alloc(100)) },
+    {
+      name: 'frames that are invalid',
+      begin: opening(),
+      bytes: frame(FRAME.windowUpdate, 0, 0, Buffer.from([1])),
+    },
+    {
+      name: 'frames of no known type',
+      begin: opening(),
+      bytes: frame(0x77, 0, 0, Buffer.alloc(100)),
+    },
+    {
+      name: 'data for streams that are closed',
+      begin: opening(),
+      bytes: frame(FRAME.data, 0, 101, Buffer.alloc(100)),
+    },
     { name: 'garbage after the preface', begin: opening(), bytes: randomBytes(4_096) },
     { name: 'garbage', begin: Buffer.alloc(0), bytes: randomBytes(4_096) },
-    { name: 'heads without end', begin: Buffer.from('POST / HTTP/1.1\r\n'), bytes: Buffer.from('a: b\r\n'.repeat(500)) },
+    {
+      name: 'heads without end',
+      begin: Buffer.from('POST / HTTP/1.1\r\n'),
+      bytes: Buffer.from('a: b\r\n'.repeat(500)),
+    },
   ])('of $name', ({ begin, bytes }) =>
     survives(() =>
       all(
@@ -206,15 +248,24 @@ describe('messages that grow', () => {
 
   const zeros = Buffer.alloc(128 * MIB);
   const postMany = (body: Uint8Array, headers: Readonly<Record<string, string>>) =>
-    Promise.all(Array.from({ length: 5 }, () => post(cluster.url, `${COORDINATOR}/CreateWorkload`, body, headers)));
+    Promise.all(
+      Array.from({ length: 5 }, () =>
+        post(cluster.url, `${COORDINATOR}/CreateWorkload`, body, headers),
+      ),
+    );
 
   it.each([
     { encoding: 'gzip', compress: () => gzipSync(zeros, { level: 1 }) },
-    { encoding: 'br', compress: () => brotliCompressSync(zeros, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }) },
+    {
+      encoding: 'br',
+      compress: () =>
+        brotliCompressSync(zeros, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
+    },
   ])('a bomb in $encoding', async ({ encoding, compress }) => {
     const bomb = compress();
     await survives(async () => {
-      for (const { status } of await postMany(bomb, { 'content-encoding': encoding })) expect(status).toBe(429);
+      for (const { status } of await postMany(bomb, { 'content-encoding': encoding }))
+        expect(status).toBe(429);
     });
   });
 
@@ -228,7 +279,10 @@ describe('messages that grow', () => {
   ];
   /** Field 3 of CreateWorkloadRequest is the spec. */
   const specOf = (unit: readonly number[]): Buffer => {
-    const body = Buffer.alloc(Math.floor((4 * MIB - 100) / unit.length) * unit.length, Buffer.from(unit));
+    const body = Buffer.alloc(
+      Math.floor((4 * MIB - 100) / unit.length) * unit.length,
+      Buffer.from(unit),
+    );
     return Buffer.concat([Buffer.from([0x1a, ...size(body.length)]), body]);
   };
   const keys = (): string => {
@@ -238,20 +292,59 @@ describe('messages that grow', () => {
   };
   it.each([
     { name: 'JSON lists, deep', body: () => mib4('{"spec":', '[', ''), type: 'json', status: 429 },
-    { name: 'JSON objects, deep', body: () => mib4('{"spec":', '{"a":', ''), type: 'json', status: 429 },
-    { name: 'JSON elements', body: () => mib4('{"spec":{"ports":[', '{},', '{}]}}'), type: 'json', status: 429 },
+    {
+      name: 'JSON objects, deep',
+      body: () => mib4('{"spec":', '{"a":', ''),
+      type: 'json',
+      status: 429,
+    },
+    {
+      name: 'JSON elements',
+      body: () => mib4('{"spec":{"ports":[', '{},', '{}]}}'),
+      type: 'json',
+      status: 429,
+    },
     { name: 'JSON keys', body: () => Buffer.from(keys()), type: 'json', status: 429 },
-    { name: 'JSON text', body: () => mib4('{"name":"', '\\u0041', '"}'), type: 'json', status: 429 },
-    { name: 'JSON digits', body: () => mib4('{"spec":{"replicas":', '9', '}}'), type: 'json', status: 400 },
+    {
+      name: 'JSON text',
+      body: () => mib4('{"name":"', '\\u0041', '"}'),
+      type: 'json',
+      status: 429,
+    },
+    {
+      name: 'JSON digits',
+      body: () => mib4('{"spec":{"replicas":', '9', '}}'),
+      type: 'json',
+      status: 400,
+    },
     { name: 'elements', body: () => specOf([0x32, 0]), type: 'proto', status: 429 },
     { name: 'map entries', body: () => specOf([0x22, 0]), type: 'proto', status: 429 },
     { name: 'fields that are merged', body: () => specOf([0x6a, 0]), type: 'proto', status: 429 },
-    { name: 'unknown fields', body: () => Buffer.alloc(4 * MIB - 100, Buffer.from([0x78, 1])), type: 'proto', status: 429 },
-    { name: 'groups, deep', body: () => Buffer.alloc(4 * MIB - 100, 0x7b), type: 'proto', status: 400 },
-    { name: 'groups, wide', body: () => Buffer.alloc(4 * MIB - 100, Buffer.from([0x7b, 0x7c])), type: 'proto', status: 429 },
+    {
+      name: 'unknown fields',
+      body: () => Buffer.alloc(4 * MIB - 100, Buffer.from([0x78, 1])),
+      type: 'proto',
+      status: 429,
+    },
+    {
+      name: 'groups, deep',
+      body: () => Buffer.alloc(4 * MIB - 100, 0x7b),
+      type: 'proto',
+      status: 400,
+    },
+    {
+      name: 'groups, wide',
+      body: () => Buffer.alloc(4 * MIB - 100, Buffer.from([0x7b, 0x7c])),
+      type: 'proto',
+      status: 429,
+    },
     {
       name: 'text',
-      body: () => Buffer.concat([Buffer.from([0x12, ...size(4 * MIB - 100)]), Buffer.alloc(4 * MIB - 100, 'a')]),
+      body: () =>
+        Buffer.concat([
+          Buffer.from([0x12, ...size(4 * MIB - 100)]),
+          Buffer.alloc(4 * MIB - 100, 'a'),
+        ]),
       type: 'proto',
       status: 429,
     },

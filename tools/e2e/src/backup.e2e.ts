@@ -45,7 +45,11 @@ class Writer {
 }
 
 async function entriesOf(store: StateStore, revision?: bigint): Promise<readonly StoreEntry[]> {
-  const { entries } = await store.range({ prefix: '', limit: 1_000_000, ...(revision === undefined ? {} : { revision }) });
+  const { entries } = await store.range({
+    prefix: '',
+    limit: 1_000_000,
+    ...(revision === undefined ? {} : { revision }),
+  });
   return entries.map((entry) => ({ ...entry, value: new Uint8Array(entry.value) }));
 }
 
@@ -67,8 +71,12 @@ describe('a backup', () => {
         name: `idle-${index}`,
         spec: { command: ['true'], replicas: 0, labels: { index: `${index}` } },
       });
-    for (const name of WRITERS) await client.createWorkload({ name, spec: { command: ['true'], replicas: 0 } });
-    await client.createWorkload({ name: 'web', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 } });
+    for (const name of WRITERS)
+      await client.createWorkload({ name, spec: { command: ['true'], replicas: 0 } });
+    await client.createWorkload({
+      name: 'web',
+      spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 },
+    });
     const web = await cluster.settled('web');
 
     const writers = WRITERS.map((name) => new Writer(name));
@@ -78,9 +86,15 @@ describe('a backup', () => {
     const after = writers.map(({ newest }) => newest);
     await Promise.all(writers.map((writer) => writer.stop()));
     expect(taken).toMatchObject({ code: 0, stderr: '' });
-    const summary = JSON.parse(taken.stdout) as { revision: string; entries: number; bytes: number; clusterId: string };
+    const summary = JSON.parse(taken.stdout) as {
+      revision: string;
+      entries: number;
+      bytes: number;
+      clusterId: string;
+    };
     expect(summary.bytes).toBe((await readFile(file)).length);
-    for (const [index, generation] of after.entries()) expect(generation).toBeGreaterThan(before[index] ?? 0n);
+    for (const [index, generation] of after.entries())
+      expect(generation).toBeGreaterThan(before[index] ?? 0n);
 
     // The store of the cluster still knows that revision: what was restored is exactly that.
     await cluster.coordinatorProcess.kill('SIGKILL');
@@ -108,7 +122,8 @@ describe('a backup', () => {
         expect(spec?.labels).toEqual(generation === 1n ? {} : then?.spec?.labels);
       }
       expect((await there.listWorkloads({ pageSize: 1_000 })).workloads).toHaveLength(104);
-      const replicasOf = ({ status }: Workload): readonly string[] => (status?.replicas ?? []).map(({ id }) => id).sort();
+      const replicasOf = ({ status }: Workload): readonly string[] =>
+        (status?.replicas ?? []).map(({ id }) => id).sort();
       expect(replicasOf(await there.getWorkload({ name: 'web' }))).toEqual(replicasOf(web));
       await there.scaleWorkload({ name: 'idle-7', replicas: 0 });
     } finally {
@@ -125,8 +140,16 @@ describe('a backup', () => {
     const restored = join(directory, 'never');
     const refusal = async (bytes: Uint8Array): Promise<unknown> => {
       await writeFile(file, bytes);
-      const { code, stdout, stderr } = await cluster.ctl('admin', 'restore', file, '--data-dir', restored);
-      await expect(rename(restored, `${restored}-was-made`)).rejects.toMatchObject({ code: 'ENOENT' });
+      const { code, stdout, stderr } = await cluster.ctl(
+        'admin',
+        'restore',
+        file,
+        '--data-dir',
+        restored,
+      );
+      await expect(rename(restored, `${restored}-was-made`)).rejects.toMatchObject({
+        code: 'ENOENT',
+      });
       return { code, stdout, stderr };
     };
     const altered = Buffer.from(whole);

@@ -3,18 +3,32 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { connect } from 'node:http2';
 import { createServer, type AddressInfo, type Server } from 'node:net';
 import { join } from 'node:path';
-import { Event_Category as Category, type Rollout_Strategy, type WorkloadSpec_Mode } from '@cloudless/api';
+import {
+  Event_Category as Category,
+  type Rollout_Strategy,
+  type WorkloadSpec_Mode,
+} from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { AGENT, COORDINATOR, plainHttp, post } from './calls.js';
 import { QUICK, RealCluster } from './cluster.js';
-import { Running, bundleOf, killAll, processesUsing, runToEnd, type Finished } from './processes.js';
+import {
+  Running,
+  bundleOf,
+  killAll,
+  processesUsing,
+  runToEnd,
+  type Finished,
+} from './processes.js';
 
 let cluster: RealCluster;
 let agentUrl = '';
 beforeAll(async () => {
   cluster = await RealCluster.start([]);
   agentUrl = `http://${await cluster.startAgent('agent-1', 'zone-a')}`;
-  await cluster.client.createWorkload({ name: 'there', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 1 } });
+  await cluster.client.createWorkload({
+    name: 'there',
+    spec: { ...QUICK, command: ['sleep', '1000'], replicas: 1 },
+  });
   await cluster.settled('there');
 });
 afterAll(() => cluster.stop());
@@ -48,8 +62,12 @@ async function leavesEverything<Result>(action: () => Promise<Result>): Promise<
 }
 
 const command = ['sleep', '1'];
-const create = (name: string, spec: object) => ({ method: rpc('CreateWorkload'), body: { name, spec } });
-const DNS_LABEL = 'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
+const create = (name: string, spec: object) => ({
+  method: rpc('CreateWorkload'),
+  body: { name, spec },
+});
+const DNS_LABEL =
+  'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
 const REPLICAS = 'must be from 0 to 1000000';
 const exec = (target: object, words: readonly string[] = ['true']) => ({
   method: `${AGENT}/ExecCommand`,
@@ -58,14 +76,24 @@ const exec = (target: object, words: readonly string[] = ['true']) => ({
 
 describe('a request that is wrong', () => {
   it.each([
-    { what: 'an empty name', ...create('', { command }), code: 'invalid_argument', says: `name: must not be empty` },
+    {
+      what: 'an empty name',
+      ...create('', { command }),
+      code: 'invalid_argument',
+      says: `name: must not be empty`,
+    },
     {
       what: 'a name of 300 characters',
       ...create('a'.repeat(300), { command }),
       code: 'invalid_argument',
       says: 'name: must be at most 63 characters long',
     },
-    { what: 'a name that is no label', ...create('Web_1', { command }), code: 'invalid_argument', says: `name: ${DNS_LABEL}` },
+    {
+      what: 'a name that is no label',
+      ...create('Web_1', { command }),
+      code: 'invalid_argument',
+      says: `name: ${DNS_LABEL}`,
+    },
     {
       what: 'no spec',
       method: rpc('CreateWorkload'),
@@ -99,7 +127,10 @@ describe('a request that is wrong', () => {
     },
     {
       what: 'exclusive replicas that are replaced before they have stopped',
-      ...create('new', { command, disconnect: { mode: 'EXCLUSIVE', stopAfter: '10s', lostAfter: '15s' } }),
+      ...create('new', {
+        command,
+        disconnect: { mode: 'EXCLUSIVE', stopAfter: '10s', lostAfter: '15s' },
+      }),
       code: 'invalid_argument',
       says: 'spec.disconnect.lost_after: 15000 ms is below twice stop_after (20000 ms): the old replica could still run when its replacement starts',
     },
@@ -167,13 +198,15 @@ describe('a request that is wrong', () => {
       code: 'already_exists',
       says: 'workload "default/there" already exists; update it, or choose another name',
     },
-    ...['GetWorkload', 'UpdateWorkload', 'DeleteWorkload', 'ListEndpoints', 'ExplainWorkload'].map((method) => ({
-      what: `${method} of an unknown name`,
-      method: rpc(method),
-      body: { name: 'nothing', ...(method === 'UpdateWorkload' ? { spec: { command } } : {}) },
-      code: 'not_found',
-      says: 'workload "default/nothing" not found',
-    })),
+    ...['GetWorkload', 'UpdateWorkload', 'DeleteWorkload', 'ListEndpoints', 'ExplainWorkload'].map(
+      (method) => ({
+        what: `${method} of an unknown name`,
+        method: rpc(method),
+        body: { name: 'nothing', ...(method === 'UpdateWorkload' ? { spec: { command } } : {}) },
+        code: 'not_found',
+        says: 'workload "default/nothing" not found',
+      }),
+    ),
     {
       what: 'an unknown namespace',
       method: rpc('ScaleWorkload'),
@@ -239,26 +272,46 @@ describe('a request that is wrong', () => {
       says: 'node "agent-1" is connected; stop its agent first, or it would enrol again at once',
     },
   ])('$what: $code', async ({ method, body, code, says }) => {
-    expect(await leavesEverything(() => plainHttp.call(cluster.url, method, body))).toEqual({ code, message: says, items: [] });
+    expect(await leavesEverything(() => plainHttp.call(cluster.url, method, body))).toEqual({
+      code,
+      message: says,
+      items: [],
+    });
   });
 
   it.each([
     {
-      field: 'volumes[0].empty_dir.size_limit_bytes (of a directory on disk: with medium MEMORY it holds)',
-      spec: { image: 'nginx', volumes: [{ name: 'data', mountPath: '/data', emptyDir: { sizeLimitBytes: '1' } }] },
+      field:
+        'volumes[0].empty_dir.size_limit_bytes (of a directory on disk: with medium MEMORY it holds)',
+      spec: {
+        image: 'nginx',
+        volumes: [{ name: 'data', mountPath: '/data', emptyDir: { sizeLimitBytes: '1' } }],
+      },
     },
     { field: 'image_pull.secret', spec: { image: 'nginx', imagePull: { secret: 'key' } } },
-    { field: 'disconnect.mode (EXCLUSIVE of a container)', spec: { image: 'nginx', disconnect: { mode: 'EXCLUSIVE' } } },
+    {
+      field: 'disconnect.mode (EXCLUSIVE of a container)',
+      spec: { image: 'nginx', disconnect: { mode: 'EXCLUSIVE' } },
+    },
     { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
     { field: 'priority (over 100 would preempt)', spec: { priority: 500 } },
     { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
   ])('$field is not built: UNIMPLEMENTED, at create and at update', async ({ field, spec }) => {
-    const refusal = { code: 'unimplemented', message: `spec.${field}: not supported in this version; leave it out`, items: [] };
+    const refusal = {
+      code: 'unimplemented',
+      message: `spec.${field}: not supported in this version; leave it out`,
+      items: [],
+    };
     await leavesEverything(async () => {
-      expect(await plainHttp.call(cluster.url, rpc('CreateWorkload'), { name: 'new', spec: { command, ...spec } })).toEqual(
-        refusal,
-      );
-      expect(await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec })).toEqual(refusal);
+      expect(
+        await plainHttp.call(cluster.url, rpc('CreateWorkload'), {
+          name: 'new',
+          spec: { command, ...spec },
+        }),
+      ).toEqual(refusal);
+      expect(
+        await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec }),
+      ).toEqual(refusal);
     });
   });
 
@@ -268,15 +321,27 @@ describe('a request that is wrong', () => {
     { field: 'network', spec: { network: { hostNetwork: true } } },
     { field: 'image_pull', spec: { imagePull: { policy: 'ALWAYS' } } },
     { field: 'ports[0].host_port', spec: { ports: [{ containerPort: 80, hostPort: 80 }] } },
-  ])('$field is nothing for a process: INVALID_ARGUMENT, at create and at update', async ({ field, spec }) => {
-    const refusal = { code: 'invalid_argument', message: `spec.${field}: needs a container: set image`, items: [] };
-    await leavesEverything(async () => {
-      expect(await plainHttp.call(cluster.url, rpc('CreateWorkload'), { name: 'new', spec: { command, ...spec } })).toEqual(
-        refusal,
-      );
-      expect(await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec })).toEqual(refusal);
-    });
-  });
+  ])(
+    '$field is nothing for a process: INVALID_ARGUMENT, at create and at update',
+    async ({ field, spec }) => {
+      const refusal = {
+        code: 'invalid_argument',
+        message: `spec.${field}: needs a container: set image`,
+        items: [],
+      };
+      await leavesEverything(async () => {
+        expect(
+          await plainHttp.call(cluster.url, rpc('CreateWorkload'), {
+            name: 'new',
+            spec: { command, ...spec },
+          }),
+        ).toEqual(refusal);
+        expect(
+          await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec }),
+        ).toEqual(refusal);
+      });
+    },
+  );
 
   it('takes such a field when it has its default', async () => {
     const spec = {
@@ -287,7 +352,9 @@ describe('a request that is wrong', () => {
       rollout: { strategy: 'ROLLING_UPDATE' },
       volumes: [],
     };
-    expect(await plainHttp.call(cluster.url, rpc('PlanWorkload'), { name: 'new', spec })).toMatchObject({
+    expect(
+      await plainHttp.call(cluster.url, rpc('PlanWorkload'), { name: 'new', spec }),
+    ).toMatchObject({
       code: 'ok',
       items: [{ action: 'CREATE' }],
     });
@@ -295,7 +362,9 @@ describe('a request that is wrong', () => {
 
   it('enrolment with a key or a token: UNIMPLEMENTED', async () => {
     const body = { nodeId: 'new', instanceId: '0123456789abcdef', csr: 'YWJj', token: 'cl1.a.b.c' };
-    expect(await leavesEverything(() => plainHttp.call(cluster.url, rpc('EnrollNode'), body))).toEqual({
+    expect(
+      await leavesEverything(() => plainHttp.call(cluster.url, rpc('EnrollNode'), body)),
+    ).toEqual({
       code: 'unimplemented',
       message: 'csr, token: this cluster has no identities; enrol without csr and token',
       items: [],
@@ -304,7 +373,9 @@ describe('a request that is wrong', () => {
 });
 
 describe('a message that is wrong', () => {
-  const binary = async (spec: Parameters<typeof cluster.client.createWorkload>[0]['spec'] & object): Promise<ConnectError> =>
+  const binary = async (
+    spec: Parameters<typeof cluster.client.createWorkload>[0]['spec'] & object,
+  ): Promise<ConnectError> =>
     cluster.client.createWorkload({ name: 'new', spec }).then(
       () => Promise.reject(new Error('was accepted')),
       (reason: unknown) => ConnectError.from(reason),
@@ -316,7 +387,11 @@ describe('a message that is wrong', () => {
       values: 'ROLLING_UPDATE, RECREATE, BLUE_GREEN',
       spec: { command, rollout: { strategy: 99 as Rollout_Strategy } },
     },
-    { field: 'spec.mode', values: 'REPLICATED, GLOBAL', spec: { command, mode: 99 as WorkloadSpec_Mode } },
+    {
+      field: 'spec.mode',
+      values: 'REPLICATED, GLOBAL',
+      spec: { command, mode: 99 as WorkloadSpec_Mode },
+    },
   ])('an unknown number of the enum $field, in binary', async ({ field, values, spec }) => {
     const error = await leavesEverything(() => binary(spec));
     expect({ code: error.code, message: error.rawMessage }).toEqual({
@@ -346,19 +421,31 @@ describe('a message that is wrong', () => {
 
   it('malformed protobuf: INVALID_ARGUMENT', async () => {
     const truncated = Uint8Array.of(0x12, 0x7f, 0x61);
-    expect(await post(cluster.url, rpc('CreateWorkload'), truncated, { 'content-type': 'application/proto' })).toMatchObject({
+    expect(
+      await post(cluster.url, rpc('CreateWorkload'), truncated, {
+        'content-type': 'application/proto',
+      }),
+    ).toMatchObject({
       status: 400,
       json: {
         code: 'invalid_argument',
-        message: expect.stringContaining('not a valid cloudless.api.CreateWorkloadRequest in the binary format') as string,
+        message: expect.stringContaining(
+          'not a valid cloudless.api.CreateWorkloadRequest in the binary format',
+        ) as string,
       },
     });
   });
 
   it.each([
-    { body: '{"name":', says: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ' },
+    {
+      body: '{"name":',
+      says: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ',
+    },
     { body: '[]', says: 'cannot decode message cloudless.api.CreateWorkloadRequest from JSON: ' },
-    { body: '{"name":7}', says: 'cannot decode field cloudless.api.CreateWorkloadRequest.name from JSON: ' },
+    {
+      body: '{"name":7}',
+      says: 'cannot decode field cloudless.api.CreateWorkloadRequest.name from JSON: ',
+    },
   ])('malformed JSON, $body: INVALID_ARGUMENT', async ({ body, says }) => {
     const answer = await leavesEverything(() => post(cluster.url, rpc('CreateWorkload'), body));
     expect(answer).toMatchObject({
@@ -368,9 +455,14 @@ describe('a message that is wrong', () => {
   });
 
   it('a path that is no call, a method that is not POST, a content type that is not served', async () => {
-    expect(await post(cluster.url, rpc('NoSuchCall'), '{}')).toMatchObject({ status: 404, json: { code: 'unimplemented' } });
+    expect(await post(cluster.url, rpc('NoSuchCall'), '{}')).toMatchObject({
+      status: 404,
+      json: { code: 'unimplemented' },
+    });
     expect((await fetch(`${cluster.url}/${rpc('CreateWorkload')}`)).status).toBe(405);
-    expect(await post(cluster.url, rpc('CreateWorkload'), '{}', { 'content-type': 'text/plain' })).toMatchObject({
+    expect(
+      await post(cluster.url, rpc('CreateWorkload'), '{}', { 'content-type': 'text/plain' }),
+    ).toMatchObject({
       status: 415,
       json: { code: 'unimplemented' },
     });
@@ -383,18 +475,28 @@ describe('a page of another site', () => {
     { place: "an agent's own service", url: () => agentUrl, path: `${AGENT}/ListContainers` },
   ];
 
-  it.each(places)('cannot call $place by a name of its own (DNS rebinding)', async ({ url, path }) => {
-    const host = `evil.example:${new URL(url()).port}`;
-    const message = `host "${host}" is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`;
-    const answer = await post(url(), path, '{}', { host });
-    expect({ status: answer.status, json: answer.json }).toEqual({ status: 403, json: { code: 'permission_denied', message } });
-    expect(await http2Status(url(), path, host)).toBe(403);
-  });
+  it.each(places)(
+    'cannot call $place by a name of its own (DNS rebinding)',
+    async ({ url, path }) => {
+      const host = `evil.example:${new URL(url()).port}`;
+      const message = `host "${host}" is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`;
+      const answer = await post(url(), path, '{}', { host });
+      expect({ status: answer.status, json: answer.json }).toEqual({
+        status: 403,
+        json: { code: 'permission_denied', message },
+      });
+      expect(await http2Status(url(), path, host)).toBe(403);
+    },
+  );
 
   it.each(places)('cannot call $place from its origin', async ({ url, path }) => {
-    const message = 'origin "https://evil.example" may not call this server; only pages served from this machine may';
+    const message =
+      'origin "https://evil.example" may not call this server; only pages served from this machine may';
     const answer = await post(url(), path, '{}', { origin: 'https://evil.example' });
-    expect({ status: answer.status, json: answer.json }).toEqual({ status: 403, json: { code: 'permission_denied', message } });
+    expect({ status: answer.status, json: answer.json }).toEqual({
+      status: 403,
+      json: { code: 'permission_denied', message },
+    });
     expect((await post(url(), path, '{}', { origin: 'http://localhost:3000' })).status).toBe(200);
   });
 
@@ -430,7 +532,16 @@ describe('a program that cannot start', () => {
   const coordinator = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> =>
     runToEnd(
       process.execPath,
-      [bundleOf('coordinator'), '--port', '0', '--ops-port', '0', '--data-dir', path('other'), ...args],
+      [
+        bundleOf('coordinator'),
+        '--port',
+        '0',
+        '--ops-port',
+        '0',
+        '--data-dir',
+        path('other'),
+        ...args,
+      ],
       { env },
     );
   const agent = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> => {
@@ -469,8 +580,18 @@ describe('a program that cannot start', () => {
     'without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted';
 
   it.each([
-    { what: '--port in use', args: () => ['--port', String(port)], code: 1, says: () => inUse('--port') },
-    { what: '--ops-port in use', args: () => ['--ops-port', String(port)], code: 1, says: () => inUse('--ops-port') },
+    {
+      what: '--port in use',
+      args: () => ['--port', String(port)],
+      code: 1,
+      says: () => inUse('--port'),
+    },
+    {
+      what: '--ops-port in use',
+      args: () => ['--ops-port', String(port)],
+      code: 1,
+      says: () => inUse('--ops-port'),
+    },
     {
       what: 'a data directory in use',
       args: () => ['--data-dir', path('coordinator')],
@@ -489,7 +610,8 @@ describe('a program that cannot start', () => {
       what: 'a data directory that is a file',
       args: () => ['--data-dir', path('file')],
       code: 1,
-      says: () => `${path('file')} is not a directory; name one for the data, or move this file away`,
+      says: () =>
+        `${path('file')} is not a directory; name one for the data, or move this file away`,
     },
     {
       what: 'an address of the network',
@@ -497,7 +619,12 @@ describe('a program that cannot start', () => {
       code: 1,
       says: () => `refusing to listen on 0.0.0.0 ${noLoopback}`,
     },
-    { what: 'an unknown flag', args: () => ['--prot', '1'], code: 2, says: () => "unknown option '--prot'" },
+    {
+      what: 'an unknown flag',
+      args: () => ['--prot', '1'],
+      code: 2,
+      says: () => "unknown option '--prot'",
+    },
     {
       what: 'an unknown key',
       args: () => ['--config', path('settings.yaml')],
@@ -520,7 +647,8 @@ describe('a program that cannot start', () => {
       what: 'a lease below three pings',
       args: () => ['--lease', '1s', '--ping-interval', '900ms'],
       code: 2,
-      says: () => 'a lease of 1000 ms is less than three times the ping interval of 900 ms: one lost packet would lose a node',
+      says: () =>
+        'a lease of 1000 ms is less than three times the ping interval of 900 ms: one lost packet would lose a node',
     },
     {
       what: 'weights that are all 0',
@@ -537,23 +665,32 @@ describe('a program that cannot start', () => {
   it('coordinator, a bad value in the environment', async () => {
     expect(await coordinator([], { CLOUDLESS_COORDINATOR_LEASE: 'long' })).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('environment: CLOUDLESS_COORDINATOR_LEASE: "long" must be a duration') as string,
+      stderr: expect.stringContaining(
+        'environment: CLOUDLESS_COORDINATOR_LEASE: "long" must be a duration',
+      ) as string,
     });
   });
 
   it.each([
-    { what: '--listen in use', args: () => ['--listen', `127.0.0.1:${port}`], code: 1, says: () => inUse('--listen') },
+    {
+      what: '--listen in use',
+      args: () => ['--listen', `127.0.0.1:${port}`],
+      code: 1,
+      says: () => inUse('--listen'),
+    },
     {
       what: 'a data directory in use',
       args: () => ['--data-dir', path('agent-1')],
       code: 1,
-      says: () => `data directory ${path('agent-1')} is used by another agent, process ${cluster.agent('agent-1').pid}`,
+      says: () =>
+        `data directory ${path('agent-1')} is used by another agent, process ${cluster.agent('agent-1').pid}`,
     },
     {
       what: 'a data directory that others can read',
       args: () => ['--data-dir', path('open')],
       code: 1,
-      says: () => `data directory ${path('open')} is open to others: make it private (chmod 700 ${path('open')})`,
+      says: () =>
+        `data directory ${path('open')} is open to others: make it private (chmod 700 ${path('open')})`,
     },
     {
       what: 'a data directory that is a file',
@@ -573,7 +710,12 @@ describe('a program that cannot start', () => {
       code: 2,
       says: () => '--coordinator: "http://10.0.0.1:8080" is not on this machine; without TLS only',
     },
-    { what: 'an unknown flag', args: () => ['--nmae', 'a'], code: 2, says: () => "unknown option '--nmae'" },
+    {
+      what: 'an unknown flag',
+      args: () => ['--nmae', 'a'],
+      code: 2,
+      says: () => "unknown option '--nmae'",
+    },
     {
       what: 'an unknown key',
       args: () => ['--config', path('settings.yaml')],
@@ -635,10 +777,21 @@ describe('a coordinator that cannot be reached', () => {
       await dials.reached(6);
       const said = agent.lines.filter((line) => line.includes('no session'));
       expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
-        { level: 'warn', message: 'no session; what runs goes on', coordinator: `http://127.0.0.1:${port}` },
+        {
+          level: 'warn',
+          message: 'no session; what runs goes on',
+          coordinator: `http://127.0.0.1:${port}`,
+        },
       ]);
       await new Promise((resolve) => dead.close(resolve));
-      const args = ['--port', String(port), '--ops-port', '0', '--data-dir', join(cluster.directory, 'late-coordinator')];
+      const args = [
+        '--port',
+        String(port),
+        '--ops-port',
+        '0',
+        '--data-dir',
+        join(cluster.directory, 'late-coordinator'),
+      ];
       coordinator = Running.start(process.execPath, [bundleOf('coordinator'), ...args]);
       await agent.logged('session established');
     } finally {
@@ -651,14 +804,18 @@ describe('a coordinator that cannot be reached', () => {
   it('an agent whose name another machine has says so once, and gets no node', async () => {
     const agent = startAgent('agent-1', cluster.url, 'impostor', '--log-level', 'debug');
     try {
-      const tries = (): number => agent.lines.filter((line) => line.includes('still no session')).length;
+      const tries = (): number =>
+        agent.lines.filter((line) => line.includes('still no session')).length;
       await agent.line(() => tries() >= 3);
-      const said = agent.lines.filter((line) => line.includes('"no session') && !line.includes('"level":"debug"'));
+      const said = agent.lines.filter(
+        (line) => line.includes('"no session') && !line.includes('"level":"debug"'),
+      );
       expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
         {
           level: 'error',
           message: 'no session: the coordinator and this agent do not fit',
-          error: 'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
+          error:
+            'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
         },
       ]);
       expect(await cluster.client.listNodes({})).toMatchObject({
@@ -669,8 +826,19 @@ describe('a coordinator that cannot be reached', () => {
     }
   });
 
-  function startAgent(name: string, url: string, directory = name, ...more: readonly string[]): Running {
-    const place = ['--data-dir', join(cluster.directory, directory), '--runtime', 'process', '--stop-workloads-on-exit'];
+  function startAgent(
+    name: string,
+    url: string,
+    directory = name,
+    ...more: readonly string[]
+  ): Running {
+    const place = [
+      '--data-dir',
+      join(cluster.directory, directory),
+      '--runtime',
+      'process',
+      '--stop-workloads-on-exit',
+    ];
     const args = ['--name', name, '--coordinator', url, ...place, ...more];
     return Running.start(process.execPath, [bundleOf('agent'), ...args]);
   }

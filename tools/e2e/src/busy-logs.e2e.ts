@@ -1,9 +1,17 @@
-import { linesOfEntry, type CoordinatorClient, type LogEntry, type SkippedLines } from '@cloudless/api';
+import {
+  linesOfEntry,
+  type CoordinatorClient,
+  type LogEntry,
+  type SkippedLines,
+} from '@cloudless/api';
 import { QUICK, RealCluster } from './cluster.js';
 
 /** More than a node keeps of one replica: a slow reader cannot have all of them. */
 const LINES = 200_000;
-/** Writes a first line, and once it is asked to, numbered lines of 100 bytes as fast as they are taken. */
+/**
+ * Writes a first line, and once it is asked to, numbered lines of 100 bytes as fast as they are
+ * taken.
+ */
 const FLOOD = `const { writeSync } = require('node:fs');
   const rest = ' ' + 'x'.repeat(90) + '\\n';
   const flood = () => {
@@ -33,19 +41,26 @@ interface Reading {
 }
 
 /** Follows a container and accounts for each of its lines. */
-async function account(client: CoordinatorClient, containerId: string, reading: Reading, opened: () => void) {
+async function account(
+  client: CoordinatorClient,
+  containerId: string,
+  reading: Reading,
+  opened: () => void,
+) {
   const { maxBatchBytes, lastLine } = reading;
   const stopping = new AbortController();
   const figures = { lines: 0, skipped: 0, faults: [] as string[] };
   let next = 1n;
   const take = ({ sequence, line }: LogEntry): void => {
     if (sequence !== next) figures.faults.push(`line ${sequence} came where ${next} was due`);
-    if (Number(line.slice(0, 8)) !== Number(sequence)) figures.faults.push(`line ${sequence} says ${line}`);
+    if (Number(line.slice(0, 8)) !== Number(sequence))
+      figures.faults.push(`line ${sequence} says ${line}`);
     next = sequence + 1n;
     figures.lines += 1;
   };
   const skip = ({ firstSequence, lastSequence }: SkippedLines): void => {
-    if (firstSequence !== next) figures.faults.push(`line ${firstSequence} is missing where ${next} was due`);
+    if (firstSequence !== next)
+      figures.faults.push(`line ${firstSequence} is missing where ${next} was due`);
     next = lastSequence + 1n;
     figures.skipped += Number(lastSequence - firstSequence + 1n);
   };
@@ -68,7 +83,11 @@ describe('a replica that writes at full speed', () => {
     const { client } = cluster;
     await client.createWorkload({
       name: 'flood',
-      spec: { ...QUICK, command: ['node', '-e', FLOOD], ports: [{ name: 'http', containerPort: 80 }] },
+      spec: {
+        ...QUICK,
+        command: ['node', '-e', FLOOD],
+        ports: [{ name: 'http', containerPort: 80 }],
+      },
     });
     const { status } = await cluster.settled('flood');
     const [replica] = status!.replicas;
@@ -83,7 +102,9 @@ describe('a replica that writes at full speed', () => {
       { maxBatchBytes: 64 * 1024, lastLine: LINES },
       { maxBatchBytes: 0, lastLine: LINES / 10 }, // one line a message
     ];
-    const found = await Promise.all(readings.map((reading) => account(client, replica!.containerId, reading, opened)));
+    const found = await Promise.all(
+      readings.map((reading) => account(client, replica!.containerId, reading, opened)),
+    );
     for (const [index, { lines, skipped, faults }] of found.entries()) {
       expect(faults.slice(0, 3)).toEqual([]);
       expect(lines + skipped).toBeGreaterThanOrEqual(readings[index]!.lastLine);
@@ -103,7 +124,9 @@ describe('many followers of one client', () => {
     const { containerId } = status!.replicas[0]!;
     const stopping = new AbortController();
     const followers = Array.from({ length: FOLLOWERS }, () =>
-      client.streamLogs({ containerId, follow: true }, { signal: stopping.signal })[Symbol.asyncIterator](),
+      client
+        .streamLogs({ containerId, follow: true }, { signal: stopping.signal })
+        [Symbol.asyncIterator](),
     );
     try {
       const first = await Promise.all(followers.map((follower) => follower.next()));

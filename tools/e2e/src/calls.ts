@@ -22,21 +22,37 @@ export interface Caller {
   call(url: string, method: string, body: unknown): Promise<Answer>;
 }
 
-/** `buf` itself: the script that npm installs starts it as a child, which a signal to the script would not end. */
-const buf = createRequire(import.meta.url).resolve(`@bufbuild/buf-${process.platform}-${process.arch}/bin/buf`);
+/**
+ * `buf` itself: the script that npm installs starts it as a child, which a signal to the script
+ * would not end.
+ */
+const buf = createRequire(import.meta.url).resolve(
+  `@bufbuild/buf-${process.platform}-${process.arch}/bin/buf`,
+);
 
 type Protocol = 'connect' | 'grpc' | 'grpcweb';
 
-/** `buf curl` with the schema taken from the server's reflection, over HTTP/2 as reflection needs it. */
+/**
+ * `buf curl` with the schema taken from the server's reflection, over HTTP/2 as reflection needs
+ * it.
+ */
 export function bufCurl(protocol: Protocol): Caller {
-  return curlCaller(`buf curl, ${protocol} over HTTP/2`, ['--protocol', protocol, '--http2-prior-knowledge']);
+  return curlCaller(`buf curl, ${protocol} over HTTP/2`, [
+    '--protocol',
+    protocol,
+    '--http2-prior-knowledge',
+  ]);
 }
 
-/** `buf curl` over HTTP/1.1. Reflection is not possible there, so the schema comes from a file made by {@link buildSchema}. */
+/**
+ * `buf curl` over HTTP/1.1. Reflection is not possible there, so the schema comes from a file made
+ * by {@link buildSchema}.
+ */
 export function bufCurlHttp1(protocol: Exclude<Protocol, 'grpc'>, schema: () => string): Caller {
   return {
     name: `buf curl, ${protocol} over HTTP/1.1`,
-    call: (url, method, body) => curlCaller('', ['--protocol', protocol, '--schema', schema()]).call(url, method, body),
+    call: (url, method, body) =>
+      curlCaller('', ['--protocol', protocol, '--schema', schema()]).call(url, method, body),
   };
 }
 
@@ -62,13 +78,23 @@ function curlCaller(name: string, flags: readonly string[]): Caller {
   };
 }
 
-function curlArgs(flags: readonly string[], url: string, method: string, body: unknown): readonly string[] {
+function curlArgs(
+  flags: readonly string[],
+  url: string,
+  method: string,
+  body: unknown,
+): readonly string[] {
   return ['curl', ...flags, '--emit-defaults', '--data', JSON.stringify(body), `${url}/${method}`];
 }
 
 /** The names that reflection lists. */
 export async function listServices(url: string): Promise<readonly string[]> {
-  const { code, stdout, stderr } = await runToEnd(buf, ['curl', '--http2-prior-knowledge', '--list-services', url]);
+  const { code, stdout, stderr } = await runToEnd(buf, [
+    'curl',
+    '--http2-prior-knowledge',
+    '--list-services',
+    url,
+  ]);
   if (code !== 0) throw new Error(stderr);
   return stdout.trim().split('\n');
 }
@@ -94,7 +120,10 @@ export class CurlStream {
   }
 }
 
-/** JSON objects that are printed with indentation, one after the other; the last one may still be on its way. */
+/**
+ * JSON objects that are printed with indentation, one after the other; the last one may still be on
+ * its way.
+ */
 function documentsIn(lines: readonly string[]): readonly unknown[] {
   const documents: unknown[] = [];
   let open: string[] = [];
@@ -135,12 +164,18 @@ export function post(
   headers: Readonly<Record<string, string>> = {},
 ): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
-    const options = { method: 'POST', agent: false, headers: { 'content-type': 'application/json', ...headers } };
+    const options = {
+      method: 'POST',
+      agent: false,
+      headers: { 'content-type': 'application/json', ...headers },
+    };
     request(`${url}/${method}`, options, (response) => {
       let text = '';
       response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
       response.once('error', reject);
-      response.once('end', () => resolve({ status: response.statusCode ?? 0, text, json: parsed(text) }));
+      response.once('end', () =>
+        resolve({ status: response.statusCode ?? 0, text, json: parsed(text) }),
+      );
     })
       .once('error', reject)
       .end(body);

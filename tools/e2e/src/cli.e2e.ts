@@ -24,8 +24,13 @@ async function manifest(name: string, text: string): Promise<string> {
   return file;
 }
 /** For scripts that call cloudlessctl themselves. */
-const shellEnv = (): NodeJS.ProcessEnv => ({ ...cluster.ctlEnv, NODE: process.execPath, BUNDLE: bundleOf('cloudlessctl') });
-const names = async (): Promise<readonly string[]> => (await cluster.client.listWorkloads({})).workloads.map(({ name }) => name);
+const shellEnv = (): NodeJS.ProcessEnv => ({
+  ...cluster.ctlEnv,
+  NODE: process.execPath,
+  BUNDLE: bundleOf('cloudlessctl'),
+});
+const names = async (): Promise<readonly string[]> =>
+  (await cluster.client.listWorkloads({})).workloads.map(({ name }) => name);
 const read = (name: string): Promise<Workload> => cluster.client.getWorkload({ name });
 
 describe('a manifest that is wrong', () => {
@@ -74,29 +79,44 @@ describe('a manifest that is wrong', () => {
       text: 'name: bad\nspec: { command: [sleep, "1"], rollout: { strategy: ROLING_UPDATE } }\n',
       says: ':2:53: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, got the text "ROLING_UPDATE"; did you mean ROLLING_UPDATE?',
     },
-    { what: 'no name', file: 'nameless.yaml', text: 'spec: { command: [sleep, "1"] }\n', says: ':1:1: name: is missing' },
+    {
+      what: 'no name',
+      file: 'nameless.yaml',
+      text: 'spec: { command: [sleep, "1"] }\n',
+      says: ':1:1: name: is missing',
+    },
     { what: 'no YAML', file: 'broken.yaml', text: 'name: [\n', says: 'broken.yaml:' },
-  ])('$what: file, line and path; nothing is applied, of no document', async ({ file, text, says }) => {
-    const before = await names();
-    const path = await manifest(file, file.endsWith('.json') ? text : `${text}---\n${good}`);
-    const { code, stdout, stderr } = await ctl(
-      'apply',
-      '-f',
-      await manifest('first.yaml', good.replace('good', 'first')),
-      '-f',
-      path,
-    );
-    expect({ code, stdout, says: stderr.includes(file === 'broken.yaml' ? says : `${path}${says}`) ? says : stderr }).toEqual({
-      code: 2,
-      stdout: '',
-      says,
-    });
-    expect(stderr).toMatch(/^cloudlessctl: nothing was applied:\n/);
-    expect(await names()).toEqual(before);
-  });
+  ])(
+    '$what: file, line and path; nothing is applied, of no document',
+    async ({ file, text, says }) => {
+      const before = await names();
+      const path = await manifest(file, file.endsWith('.json') ? text : `${text}---\n${good}`);
+      const { code, stdout, stderr } = await ctl(
+        'apply',
+        '-f',
+        await manifest('first.yaml', good.replace('good', 'first')),
+        '-f',
+        path,
+      );
+      expect({
+        code,
+        stdout,
+        says: stderr.includes(file === 'broken.yaml' ? says : `${path}${says}`) ? says : stderr,
+      }).toEqual({
+        code: 2,
+        stdout: '',
+        says,
+      });
+      expect(stderr).toMatch(/^cloudlessctl: nothing was applied:\n/);
+      expect(await names()).toEqual(before);
+    },
+  );
 
   it('tells all that is wrong at once', async () => {
-    const path = await manifest('many.yaml', 'name: Bad\nspec:\n  command: sleep\n  replicass: 2\n  env: [A]\n');
+    const path = await manifest(
+      'many.yaml',
+      'name: Bad\nspec:\n  command: sleep\n  replicass: 2\n  env: [A]\n',
+    );
     const { stderr } = await ctl('apply', '-f', path);
     const lines = stderr.trim().split('\n').slice(1);
     expect(lines.map((line) => /:(\d+):\d+: ([\w.]+): /.exec(line)?.slice(1).join(' '))).toEqual([
@@ -109,7 +129,10 @@ describe('a manifest that is wrong', () => {
 
   it('a document that the coordinator refuses keeps the others from being applied', async () => {
     const before = await names();
-    const path = await manifest('refused.yaml', `${good}---\nname: bad\nspec: { command: [sleep, "1"], priority: 500 }\n`);
+    const path = await manifest(
+      'refused.yaml',
+      `${good}---\nname: bad\nspec: { command: [sleep, "1"], priority: 500 }\n`,
+    );
     expect(await ctl('apply', '-f', path)).toEqual({
       code: 1,
       stdout: '',
@@ -126,11 +149,21 @@ describe('apply', () => {
     `kind: Workload\nname: applied\nspec:\n  command: [sleep, "1000"]\n  env: { VERSION: "${version}" }\n  replicas: 2\n  rollout: { min_ready_duration: 0s, max_surge: 1 }\n`;
   const json = JSON.stringify({
     name: 'applied',
-    spec: { command: ['sleep', '1000'], env: { VERSION: '1' }, replicas: 2, rollout: { minReadyDuration: '0s', maxSurge: 1 } },
+    spec: {
+      command: ['sleep', '1000'],
+      env: { VERSION: '1' },
+      replicas: 2,
+      rollout: { minReadyDuration: '0s', maxSurge: 1 },
+    },
   });
 
   it('--dry-run prints the plan and does nothing', async () => {
-    const text = await output('apply', '-f', await manifest('applied.yaml', yaml('1')), '--dry-run');
+    const text = await output(
+      'apply',
+      '-f',
+      await manifest('applied.yaml', yaml('1')),
+      '--dry-run',
+    );
     expect(text).toContain('workload default/applied: create\n');
     expect(text).toMatch(/new replicas on: agent-1 \(1\), agent-2 \(1\)/);
     expect(await names()).not.toContain('applied');
@@ -143,10 +176,16 @@ describe('apply', () => {
     expect(created).toMatch(/workload default\/applied: 2 of 2 ready\n$/);
     const before = await read('applied');
     expect(await output('apply', '-f', file)).toBe('workload default/applied: unchanged\n');
-    expect(await output('apply', '-f', await manifest('applied.json', json))).toBe('workload default/applied: unchanged\n');
+    expect(await output('apply', '-f', await manifest('applied.json', json))).toBe(
+      'workload default/applied: unchanged\n',
+    );
     const input = await cluster.ctlWithInput(json, 'apply', '-f', '-');
     expect(input).toEqual({ code: 0, stdout: 'workload default/applied: unchanged\n', stderr: '' });
-    expect(await read('applied')).toMatchObject({ uid: before.uid, generation: 1n, spec: before.spec });
+    expect(await read('applied')).toMatchObject({
+      uid: before.uid,
+      generation: 1n,
+      spec: before.spec,
+    });
   });
 
   it('prints the difference and the steps, and --wait ends when the new version runs', async () => {
@@ -168,19 +207,32 @@ describe('apply', () => {
 
   it('without replicas keeps the number there is', async () => {
     await output('scale', 'applied', '1', '--wait');
-    await output('apply', '-f', await manifest('applied.yaml', yaml('3').replace('  replicas: 2\n', '')), '--wait');
+    await output(
+      'apply',
+      '-f',
+      await manifest('applied.yaml', yaml('3').replace('  replicas: 2\n', '')),
+      '--wait',
+    );
     expect((await read('applied')).spec).toMatchObject({ replicas: 1, env: { VERSION: '3' } });
   });
 });
 
 describe('exit codes', () => {
   beforeAll(async () => {
-    await cluster.client.createWorkload({ name: 'exits', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 0 } });
+    await cluster.client.createWorkload({
+      name: 'exits',
+      spec: { ...QUICK, command: ['sleep', '1000'], replicas: 0 },
+    });
   });
 
   it.each([
     { what: 'an unknown command', args: ['bogus'], code: 2, says: "unknown command 'bogus'" },
-    { what: 'an unknown flag', args: ['get', 'workloads', '--al'], code: 2, says: "unknown option '--al'" },
+    {
+      what: 'an unknown flag',
+      args: ['get', 'workloads', '--al'],
+      code: 2,
+      says: "unknown option '--al'",
+    },
     {
       what: 'an unknown kind',
       args: ['get', 'wrkloads'],
@@ -193,7 +245,12 @@ describe('exit codes', () => {
       code: 2,
       says: '--output: expected one of table, wide, json, yaml, got "jsn"; did you mean json?',
     },
-    { what: 'a value that the coordinator refuses', args: ['scale', 'exits', '1000001'], code: 2, says: '(INVALID_ARGUMENT)' },
+    {
+      what: 'a value that the coordinator refuses',
+      args: ['scale', 'exits', '1000001'],
+      code: 2,
+      says: '(INVALID_ARGUMENT)',
+    },
     {
       what: 'what is not there',
       args: ['get', 'workload', 'nothing'],
@@ -254,7 +311,16 @@ describe('exit codes', () => {
   });
 
   it('time over while replicas have no node: 7', async () => {
-    const { code, stderr } = await ctl('workload', 'create', 'image', '--image', 'nginx:alpine', '--wait', '--timeout', '1s');
+    const { code, stderr } = await ctl(
+      'workload',
+      'create',
+      'image',
+      '--image',
+      'nginx:alpine',
+      '--wait',
+      '--timeout',
+      '1s',
+    );
     expect({ code, stderr }).toEqual({
       code: 7,
       stderr: expect.stringContaining(
@@ -267,7 +333,11 @@ describe('exit codes', () => {
 
 describe('with a workload that talks', () => {
   beforeAll(async () => {
-    const spec = { ...QUICK, command: TALKER_COMMAND, ports: [{ name: 'http', containerPort: 80 }] };
+    const spec = {
+      ...QUICK,
+      command: TALKER_COMMAND,
+      ports: [{ name: 'http', containerPort: 80 }],
+    };
     await cluster.client.createWorkload({ name: 'talker', spec });
     await cluster.settled('talker');
   });
@@ -277,7 +347,9 @@ describe('with a workload that talks', () => {
   };
 
   it.each([0, 42, 255])('exec ends with the code of its command: %d', async (code) => {
-    expect(await ctl('exec', 'talker', '--', 'sh', '-c', `echo out; echo err >&2; exit ${code}`)).toEqual({
+    expect(
+      await ctl('exec', 'talker', '--', 'sh', '-c', `echo out; echo err >&2; exit ${code}`),
+    ).toEqual({
       code,
       stdout: 'out\n',
       stderr: 'err\n',
@@ -286,14 +358,25 @@ describe('with a workload that talks', () => {
 
   it('exec of a program that does not exist ends with 127, of one that cannot be executed with 126', async () => {
     expect(await ctl('exec', 'talker', '--', 'no-such-program')).toMatchObject({
-      ...{ code: 127, stdout: '', stderr: expect.stringMatching(/^command: no executable no-such-program in PATH .*\n$/) },
+      ...{
+        code: 127,
+        stdout: '',
+        stderr: expect.stringMatching(/^command: no executable no-such-program in PATH .*\n$/),
+      },
     });
-    expect(await ctl('exec', 'talker', '--', '/etc/passwd')).toMatchObject({ code: 126, stdout: '' });
+    expect(await ctl('exec', 'talker', '--', '/etc/passwd')).toMatchObject({
+      code: 126,
+      stdout: '',
+    });
   });
 
   it('exec forwards a pipe', async () => {
     const script = `printf 'through\\n' | "$NODE" "$BUNDLE" exec talker -- cat`;
-    expect(await runToEnd('bash', ['-c', script], { env: shellEnv() })).toEqual({ code: 0, stdout: 'through\n', stderr: '' });
+    expect(await runToEnd('bash', ['-c', script], { env: shellEnv() })).toEqual({
+      code: 0,
+      stdout: 'through\n',
+      stderr: '',
+    });
   });
 
   it('exec of a replica that is not there, and without a command', async () => {
@@ -326,9 +409,17 @@ describe('with a workload that talks', () => {
     const watching = cluster.startCtl('events', '--watch', '--workload', 'talker', '-o', 'json');
     try {
       await watching.line((line) => line.includes('"WorkloadCreated"'));
-      await cluster.client.updateWorkload({ name: 'talker', spec: { annotations: { seen: 'yes' } } });
+      await cluster.client.updateWorkload({
+        name: 'talker',
+        spec: { annotations: { seen: 'yes' } },
+      });
       const event = await watching.line((line) => line.includes('"WorkloadUpdated"'));
-      expect(JSON.parse(event)).toMatchObject({ namespace: 'default', workload: 'talker', severity: 'INFO', replicaId: '' });
+      expect(JSON.parse(event)).toMatchObject({
+        namespace: 'default',
+        workload: 'talker',
+        severity: 'INFO',
+        replicaId: '',
+      });
       expect(await watching.kill('SIGINT')).toBe(130);
     } finally {
       await watching.kill('SIGKILL');
@@ -339,7 +430,10 @@ describe('with a workload that talks', () => {
 
 describe('what is shown', () => {
   beforeAll(async () => {
-    await cluster.client.createWorkload({ name: 'shown', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 0 } });
+    await cluster.client.createWorkload({
+      name: 'shown',
+      spec: { ...QUICK, command: ['sleep', '1000'], replicas: 0 },
+    });
     await cluster.settled('shown');
   });
 
@@ -351,9 +445,13 @@ describe('what is shown', () => {
       spec: { image: '', replicas: 0 },
       status: { readyReplicas: 0, reason: '', replicas: [] },
     });
-    const list = JSON.parse(await output('get', 'workloads', '-o', 'json')) as { readonly workloads: readonly unknown[] };
+    const list = JSON.parse(await output('get', 'workloads', '-o', 'json')) as {
+      readonly workloads: readonly unknown[];
+    };
     expect(list.workloads).toContainEqual(expect.objectContaining({ name: 'shown' }));
-    expect(JSON.parse(await output('get', 'workloads', '-n', 'empty', '-o', 'json'))).toEqual({ workloads: [] });
+    expect(JSON.parse(await output('get', 'workloads', '-n', 'empty', '-o', 'json'))).toEqual({
+      workloads: [],
+    });
     expect(JSON.parse(await output('get', 'nodes', '-o', 'json'))).toMatchObject({
       nodes: [{ id: 'agent-1', cordoned: false }, { id: 'agent-2' }],
     });
@@ -361,13 +459,28 @@ describe('what is shown', () => {
 
   it('get -o yaml has the same', async () => {
     const lines = (await output('get', 'workload', 'shown', '-o', 'yaml')).split('\n');
-    for (const line of ['name: shown', '  replicas: 0', '  readyReplicas: 0', '  image: ""', '    - "1000"', 'generation: "1"'])
+    for (const line of [
+      'name: shown',
+      '  replicas: 0',
+      '  readyReplicas: 0',
+      '  image: ""',
+      '    - "1000"',
+      'generation: "1"',
+    ])
       expect(lines).toContain(line);
   });
 
   it('tables have a line for each', async () => {
     const [head, ...lines] = (await output('get', 'workloads')).trim().split('\n');
-    expect(head?.split(/ {2,}/)).toEqual(['NAMESPACE', 'NAME', 'STATUS', 'READY', 'UPDATED', 'AGE', 'REASON']);
+    expect(head?.split(/ {2,}/)).toEqual([
+      'NAMESPACE',
+      'NAME',
+      'STATUS',
+      'READY',
+      'UPDATED',
+      'AGE',
+      'REASON',
+    ]);
     expect(
       lines
         .find((line) => line.includes(' shown '))
@@ -383,17 +496,26 @@ describe('what is shown', () => {
 
   it('describe shows spec, status and events', async () => {
     const text = await output('describe', 'shown');
-    for (const part of ['Name:        shown', '  Command:   sleep 1000', '  Phase:          Running', 'WorkloadCreated'])
+    for (const part of [
+      'Name:        shown',
+      '  Command:   sleep 1000',
+      '  Phase:          Running',
+      'WorkloadCreated',
+    ])
       expect(text).toContain(part);
     expect(await output('describe', 'node', 'agent-1')).toContain('Capabilities:  runtime.process');
   });
 
   it('explain says why, for each node', async () => {
-    await cluster.client.createWorkload({ name: 'far', spec: { command: ['true'], placement: { zones: ['zone-x'] } } });
+    await cluster.client.createWorkload({
+      name: 'far',
+      spec: { command: ['true'], placement: { zones: ['zone-x'] } },
+    });
     await cluster.until('far', ({ status }) => status!.reason.includes('zone:'));
     const text = await output('explain', 'far');
     expect(text).toContain('1 of 1 replicas without a node: no node fits: zone: 2 of 2 nodes');
-    for (const node of ['agent-1', 'agent-2']) expect(text).toMatch(new RegExp(`^${node} +zone-[ab] +no .*zone`, 'm'));
+    for (const node of ['agent-1', 'agent-2'])
+      expect(text).toMatch(new RegExp(`^${node} +zone-[ab] +no .*zone`, 'm'));
     expect(JSON.parse(await output('explain', 'far', '-o', 'json'))).toMatchObject({
       name: 'far',
       nodes: [{ nodeId: 'agent-1', fits: false }, {}],
@@ -411,18 +533,29 @@ describe('what is shown', () => {
 
 describe('nodes', () => {
   it('label, taint and cordon show in the list and are taken back', async () => {
-    expect(await output('node', 'label', 'agent-1', 'disk=ssd', 'rack=7')).toBe('node agent-1: labelled\n');
-    expect(await output('node', 'taint', 'agent-1', 'dedicated=db:NO_SCHEDULE')).toBe('node agent-1: tainted\n');
+    expect(await output('node', 'label', 'agent-1', 'disk=ssd', 'rack=7')).toBe(
+      'node agent-1: labelled\n',
+    );
+    expect(await output('node', 'taint', 'agent-1', 'dedicated=db:NO_SCHEDULE')).toBe(
+      'node agent-1: tainted\n',
+    );
     expect(await output('node', 'cordon', 'agent-1')).toBe('node agent-1: cordoned\n');
-    const wide = (await output('node', 'list', '-o', 'wide')).split('\n').find((line) => line.startsWith('agent-1 '));
-    for (const part of ['Ready,Cordoned', 'dedicated=db:NO_SCHEDULE', 'disk=ssd', 'rack=7']) expect(wide).toContain(part);
+    const wide = (await output('node', 'list', '-o', 'wide'))
+      .split('\n')
+      .find((line) => line.startsWith('agent-1 '));
+    for (const part of ['Ready,Cordoned', 'dedicated=db:NO_SCHEDULE', 'disk=ssd', 'rack=7'])
+      expect(wide).toContain(part);
     expect(JSON.parse(await output('node', 'list', '-l', 'disk=ssd', '-o', 'json'))).toMatchObject({
       nodes: [{ id: 'agent-1' }],
     });
     await output('node', 'uncordon', 'agent-1');
     await output('node', 'taint', 'agent-1', 'dedicated:NO_SCHEDULE-');
     await output('node', 'label', 'agent-1', 'disk-', 'rack-');
-    expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({ cordoned: false, taints: [], labels: {} });
+    expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({
+      cordoned: false,
+      taints: [],
+      labels: {},
+    });
   });
 
   it.each([
@@ -433,17 +566,28 @@ describe('nodes', () => {
     { args: ['node', 'taint', 'agent-1', 'a=b'], says: 'expected key=value:EFFECT to set a taint' },
     { args: ['node', 'label', 'agent-1', 'disk'], says: 'disk' },
   ])('$args is refused', async ({ args, says }) => {
-    expect(await ctl(...args)).toMatchObject({ code: 2, stderr: expect.stringContaining(says) as string });
-    expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({ taints: [], labels: {} });
+    expect(await ctl(...args)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(says) as string,
+    });
+    expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({
+      taints: [],
+      labels: {},
+    });
   });
 });
 
 describe('the program itself', () => {
   it('tells its version without a coordinator', async () => {
     const offline = ['--server', 'http://127.0.0.1:1'];
-    const { version } = JSON.parse(await output('version', '--client', '-o', 'json', ...offline)) as { readonly version: string };
+    const { version } = JSON.parse(
+      await output('version', '--client', '-o', 'json', ...offline),
+    ) as { readonly version: string };
     expect(await output('version', '--client', ...offline)).toBe(`cloudlessctl ${version}\n`);
-    expect(await ctl('version', ...offline)).toMatchObject({ code: 5, stdout: `cloudlessctl ${version}\n` });
+    expect(await ctl('version', ...offline)).toMatchObject({
+      code: 5,
+      stdout: `cloudlessctl ${version}\n`,
+    });
     expect(await output('--version')).toBe(`cloudlessctl ${version}\n`);
     expect(version).toMatch(/^\d+\.\d+\.\d+$/);
   });
@@ -468,8 +612,14 @@ describe('the program itself', () => {
       source <(cloudlessctl completion bash)
       COMP_WORDS=(cloudlessctl "$@") COMP_CWORD=$#
       _cloudlessctl && printf '%s\\n' "\${COMPREPLY[@]}"`;
-    const { code, stdout, stderr } = await runToEnd('bash', ['-c', script, 'bash', ...words], { env: shellEnv() });
-    expect({ code, stderr, candidates: stdout.trim().split('\n') }).toEqual({ code: 0, stderr: '', candidates });
+    const { code, stdout, stderr } = await runToEnd('bash', ['-c', script, 'bash', ...words], {
+      env: shellEnv(),
+    });
+    expect({ code, stderr, candidates: stdout.trim().split('\n') }).toEqual({
+      code: 0,
+      stderr: '',
+      candidates,
+    });
   });
 
   it.each(['zsh', 'fish'])('prints a script for %s', async (shell) => {

@@ -11,7 +11,14 @@ import {
   type Workload,
 } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { Running, bundleOf, killAll, processesMentioning, runToEnd, type Finished } from './processes.js';
+import {
+  Running,
+  bundleOf,
+  killAll,
+  processesMentioning,
+  runToEnd,
+  type Finished,
+} from './processes.js';
 
 /** A server for tests: answers its replica's id, ends gently. */
 export const SERVER_COMMAND = [
@@ -22,7 +29,10 @@ export const SERVER_COMMAND = [
    process.on('SIGTERM', () => server.close(() => process.exit(0)));`,
 ];
 
-/** Says `up` on each stream, then the path of each request: on stderr when it begins with `/error`, else on stdout. */
+/**
+ * Says `up` on each stream, then the path of each request: on stderr when it begins with `/error`,
+ * else on stdout.
+ */
 export const TALKER_COMMAND = [
   'node',
   '-e',
@@ -33,19 +43,31 @@ export const TALKER_COMMAND = [
 ];
 
 /** What makes a test's workload quick: it counts as ready at once, and stops at once. */
-export const QUICK = { preStopDelay: { seconds: 0n }, rollout: { minReadyDuration: { seconds: 0n } } };
+export const QUICK = {
+  preStopDelay: { seconds: 0n },
+  rollout: { minReadyDuration: { seconds: 0n } },
+};
 
 /** Ports that tests hand to workloads: below the range of ports the system picks itself. */
 const WORKLOAD_PORTS = { from: 12_000, to: 32_000 };
 const PORTS_PER_AGENT = 400;
 const MAX_AGENTS = 8;
 
-/** The first of `count` ports for workloads. Runs at the same time seldom get the same ones, and agents skip a port in use. */
+/**
+ * The first of `count` ports for workloads. Runs at the same time seldom get the same ones, and
+ * agents skip a port in use.
+ */
 export function workloadPorts(count: number): number {
-  return WORKLOAD_PORTS.from + Math.floor(Math.random() * (WORKLOAD_PORTS.to - WORKLOAD_PORTS.from - count));
+  return (
+    WORKLOAD_PORTS.from +
+    Math.floor(Math.random() * (WORKLOAD_PORTS.to - WORKLOAD_PORTS.from - count))
+  );
 }
 
-/** A coordinator and agents as real processes, on ports chosen at run time, in a temporary directory. */
+/**
+ * A coordinator and agents as real processes, on ports chosen at run time, in a temporary
+ * directory.
+ */
 export class RealCluster {
   readonly agents = new Map<string, Running>();
   private coordinator: Running | undefined;
@@ -63,9 +85,10 @@ export class RealCluster {
 
   /**
    * Starts a coordinator and `zones.length` agents, one in each zone.
-   * @param prepare - Called before anything is started, with the directory; the coordinator's data is `coordinator` in it.
-   * @param criSocket - The agents run containers too, by the container runtime there; without it, whatever the machine has, they
-   *   run processes only.
+   * @param prepare - Called before anything is started, with the directory; the coordinator's data
+   *   is `coordinator` in it.
+   * @param criSocket - The agents run containers too, by the container runtime there; without it,
+   *   whatever the machine has, they run processes only.
    */
   static async start(
     zones: readonly string[] = ['zone-a', 'zone-b', 'zone-c'],
@@ -76,7 +99,8 @@ export class RealCluster {
     try {
       await prepare(cluster.directory);
       await cluster.startCoordinator();
-      for (const [index, zone] of zones.entries()) await cluster.startAgent(`agent-${index + 1}`, zone);
+      for (const [index, zone] of zones.entries())
+        await cluster.startAgent(`agent-${index + 1}`, zone);
     } catch (reason) {
       await cluster.stop();
       throw reason;
@@ -109,14 +133,29 @@ export class RealCluster {
   /** Starts the coordinator; the second time on the port it had. */
   async startCoordinator(): Promise<void> {
     const port = this.urlNow === '' ? '0' : new URL(this.urlNow).port;
-    const args = ['--port', port, '--ops-port', '0', '--data-dir', join(this.directory, 'coordinator'), ...this.coordinatorFlags];
-    this.coordinator = Running.start(process.execPath, ['--enable-source-maps', bundleOf('coordinator'), ...args]);
+    const args = [
+      '--port',
+      port,
+      '--ops-port',
+      '0',
+      '--data-dir',
+      join(this.directory, 'coordinator'),
+      ...this.coordinatorFlags,
+    ];
+    this.coordinator = Running.start(process.execPath, [
+      '--enable-source-maps',
+      bundleOf('coordinator'),
+      ...args,
+    ]);
     const ready = await this.coordinator.logged('coordinator ready');
     this.urlNow = String(ready['url']);
     this.opsUrlNow = String(ready['opsUrl']);
   }
 
-  /** Starts an agent, or the same one again; its node is ready then. @returns the address of its own service. */
+  /**
+   * Starts an agent, or the same one again; its node is ready then. @returns the address of its own
+   * service.
+   */
   async startAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const address = await this.launchAgent(name, zone, more);
     await this.nodeReady(name);
@@ -128,9 +167,20 @@ export class RealCluster {
     const first = this.firstPort + this.agentCount++ * PORTS_PER_AGENT;
     const agent = Running.start(process.execPath, [
       ...['--enable-source-maps', bundleOf('agent'), '--name', name, '--coordinator', this.url],
-      ...['--zone', zone, '--region', 'local', '--listen', '127.0.0.1:0', '--data-dir', join(this.directory, name)],
+      ...[
+        '--zone',
+        zone,
+        '--region',
+        'local',
+        '--listen',
+        '127.0.0.1:0',
+        '--data-dir',
+        join(this.directory, name),
+      ],
       ...['--port-range', `${first}-${first + PORTS_PER_AGENT - 1}`, '--stop-workloads-on-exit'],
-      ...(this.criSocket === undefined ? ['--runtime', 'process'] : ['--runtime', 'cri', '--cri-socket', this.criSocket]),
+      ...(this.criSocket === undefined
+        ? ['--runtime', 'process']
+        : ['--runtime', 'cri', '--cri-socket', this.criSocket]),
       ...more,
     ]);
     this.agents.set(name, agent);
@@ -151,7 +201,10 @@ export class RealCluster {
 
   /** Runs cloudlessctl with something on its standard input. */
   ctlWithInput(input: string, ...args: readonly string[]): Promise<Finished> {
-    return runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args], { env: this.ctlEnv, input });
+    return runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args], {
+      env: this.ctlEnv,
+      input,
+    });
   }
 
   /** Starts a cloudlessctl that goes on. */
@@ -161,7 +214,11 @@ export class RealCluster {
 
   /** Makes cloudlessctl talk to this cluster, whatever the configuration of who runs the test. */
   get ctlEnv(): NodeJS.ProcessEnv {
-    return { CLOUDLESS_SERVER: this.url, CLOUDLESS_CONFIG: join(this.directory, 'no-config.yaml'), NO_COLOR: '1' };
+    return {
+      CLOUDLESS_SERVER: this.url,
+      CLOUDLESS_CONFIG: join(this.directory, 'no-config.yaml'),
+      NO_COLOR: '1',
+    };
   }
 
   /**
@@ -172,7 +229,10 @@ export class RealCluster {
     const watch = new AbortController();
     const [name = '', namespace = 'default'] = target.split('/').reverse();
     try {
-      for await (const { workload } of this.client.watchWorkloads({ namespace, name }, { signal: watch.signal })) {
+      for await (const { workload } of this.client.watchWorkloads(
+        { namespace, name },
+        { signal: watch.signal },
+      )) {
         if (workload?.status !== undefined && fits(workload)) return workload;
       }
     } finally {
@@ -187,7 +247,10 @@ export class RealCluster {
     const [name = '', namespace = 'default'] = target.split('/').reverse();
     let present = false;
     try {
-      for await (const { kind } of this.client.watchWorkloads({ namespace, name }, { signal: watch.signal })) {
+      for await (const { kind } of this.client.watchWorkloads(
+        { namespace, name },
+        { signal: watch.signal },
+      )) {
         if (kind === WatchWorkloadsResponse_Kind.PUT) present = true;
         else if (kind === WatchWorkloadsResponse_Kind.DELETED) return;
         else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !present) return;
@@ -198,15 +261,22 @@ export class RealCluster {
     throw new Error(`the watch of ${target} ended`);
   }
 
-  /** Waits until as many replicas are ready as are wanted, all of the newest version and none leaving. */
+  /**
+   * Waits until as many replicas are ready as are wanted, all of the newest version and none
+   * leaving.
+   */
   settled(name: string): Promise<Workload> {
     return this.until(name, ({ generation, status }) => {
       if (status === undefined) return false;
-      const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas, observedGeneration } = status;
-      const exact = [readyReplicas, updatedReplicas, totalReplicas].every((count) => count === desiredReplicas);
+      const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas, observedGeneration } =
+        status;
+      const exact = [readyReplicas, updatedReplicas, totalReplicas].every(
+        (count) => count === desiredReplicas,
+      );
       // One that has just stopped is shown until its record goes.
       const gone = status.replicas.filter(
-        ({ phase }) => phase === ReplicaStatus_Phase.STOPPING || phase === ReplicaStatus_Phase.STOPPED,
+        ({ phase }) =>
+          phase === ReplicaStatus_Phase.STOPPING || phase === ReplicaStatus_Phase.STOPPED,
       );
       return exact && gone.length === 0 && observedGeneration === generation;
     });

@@ -1,8 +1,18 @@
-import { ContainerStatus_State as State, createAgentClient, type EndpointSet } from '@cloudless/api';
+import {
+  ContainerStatus_State as State,
+  createAgentClient,
+  type EndpointSet,
+} from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { COORDINATOR, bufCurl, plainHttp } from './calls.js';
 import { QUICK, type RealCluster } from './cluster.js';
-import { containersOf, describeContainers, fetchText, startOnContainers, stopOnContainers } from './containers.js';
+import {
+  containersOf,
+  describeContainers,
+  fetchText,
+  startOnContainers,
+  stopOnContainers,
+} from './containers.js';
 
 /** The published call, to the letter: CLD-REQ-080. */
 const CALL = { namespace: 'default', name: 'test', spec: { image: 'nginx:alpine', replicas: 2 } };
@@ -19,23 +29,43 @@ describeContainers('the published call on containers', () => {
   it.each(callers.map((caller) => ({ caller, name: caller.name })))(
     'by $name runs nginx:alpine twice, and each answers on port 80 of its own address',
     async ({ caller }) => {
-      const { code, message, items } = await caller.call(cluster.url, `${COORDINATOR}/CreateWorkload`, CALL);
-      expect({ code, message, spec: (items[0] as { spec?: unknown } | undefined)?.spec }).toMatchObject({
+      const { code, message, items } = await caller.call(
+        cluster.url,
+        `${COORDINATOR}/CreateWorkload`,
+        CALL,
+      );
+      expect({
+        code,
+        message,
+        spec: (items[0] as { spec?: unknown } | undefined)?.spec,
+      }).toMatchObject({
         code: 'ok',
         message: '',
         spec: CALL.spec,
       });
       const workload = await cluster.settled('test');
-      expect(new Set(workload.status!.replicas.map(({ nodeId }) => nodeId))).toEqual(new Set(['agent-1', 'agent-2']));
+      expect(new Set(workload.status!.replicas.map(({ nodeId }) => nodeId))).toEqual(
+        new Set(['agent-1', 'agent-2']),
+      );
       const containers = await containersOf(cluster, workload);
       expect(containers).toMatchObject(
-        workload.status!.replicas.map(({ id, nodeId }) => ({ replicaId: id, nodeId, state: State.RUNNING, runtime: 'cri' })),
+        workload.status!.replicas.map(({ id, nodeId }) => ({
+          replicaId: id,
+          nodeId,
+          state: State.RUNNING,
+          runtime: 'cri',
+        })),
       );
       expect(new Set(containers.map(({ ip }) => ip)).size).toBe(2);
       for (const { ip } of containers) expect(await fetchText(`http://${ip}:80/`)).toMatch(WELCOME);
-      expect((await caller.call(cluster.url, `${COORDINATOR}/DeleteWorkload`, { namespace: 'default', name: 'test' })).code).toBe(
-        'ok',
-      );
+      expect(
+        (
+          await caller.call(cluster.url, `${COORDINATOR}/DeleteWorkload`, {
+            namespace: 'default',
+            name: 'test',
+          })
+        ).code,
+      ).toBe('ok');
       await cluster.gone('test');
     },
   );
@@ -46,11 +76,16 @@ describeContainers('the published call on containers', () => {
     const workload = await cluster.settled('web');
     const { endpoints } = await endpointsOf('web', 2);
     const addresses = (await containersOf(cluster, workload)).map(({ ip }) => ip);
-    expect(endpoints.map(({ ip, port }) => `${ip}:${port}`).sort()).toEqual(addresses.map((ip) => `${ip}:80`).sort());
-    for (const { ip, port } of endpoints) expect(await fetchText(`http://${ip}:${port}/`)).toMatch(WELCOME);
+    expect(endpoints.map(({ ip, port }) => `${ip}:${port}`).sort()).toEqual(
+      addresses.map((ip) => `${ip}:80`).sort(),
+    );
+    for (const { ip, port } of endpoints)
+      expect(await fetchText(`http://${ip}:${port}/`)).toMatch(WELCOME);
     for (const { containerId, nodeId, endpoints: told } of workload.status!.replicas) {
       const { address } = await cluster.agent(nodeId).logged('agent ready');
-      const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
+      const agent = createAgentClient(
+        createGrpcTransport({ baseUrl: `http://${String(address)}` }),
+      );
       expect((await agent.getContainerStatus({ containerId })).ip).toBe(told[0]!.ip);
     }
   });

@@ -2,7 +2,12 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import type { ReplicaStatus } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { QUICK, type RealCluster } from './cluster.js';
-import { describeContainers, fetchText, startOnContainers, stopOnContainers } from './containers.js';
+import {
+  describeContainers,
+  fetchText,
+  startOnContainers,
+  stopOnContainers,
+} from './containers.js';
 
 const MIB = 1024 * 1024;
 /** More than an agent starts at the same time. */
@@ -17,13 +22,19 @@ describeContainers('containers that fail', () => {
 
   const create = async (name: string, spec: object): Promise<void> => {
     const requests = { cpuMillis: 10 }; // so that many fit on a small machine
-    await cluster.client.createWorkload({ name, spec: { ...QUICK, resources: { requests }, ...spec } });
+    await cluster.client.createWorkload({
+      name,
+      spec: { ...QUICK, resources: { requests }, ...spec },
+    });
   };
   const remove = async (name: string): Promise<void> => {
     await cluster.client.deleteWorkload({ name });
     await cluster.gone(name);
   };
-  const replicaUntil = async (name: string, fits: (replica: ReplicaStatus) => boolean): Promise<ReplicaStatus> => {
+  const replicaUntil = async (
+    name: string,
+    fits: (replica: ReplicaStatus) => boolean,
+  ): Promise<ReplicaStatus> => {
     const { status } = await cluster.until(name, ({ status: now }) => now!.replicas.some(fits));
     return status!.replicas.find(fits)!;
   };
@@ -36,13 +47,20 @@ describeContainers('containers that fail', () => {
     // Holds a file's worth of memory: tail keeps the last 200 MB of an endless input.
     const command = ['tail', '-c', '200000000', '/dev/zero'];
     const memory = { memoryBytes: BigInt(32 * MIB) };
-    await create('greedy', { image: 'busybox:1', command, resources: { requests: memory, limits: memory } });
+    await create('greedy', {
+      image: 'busybox:1',
+      command,
+      resources: { requests: memory, limits: memory },
+    });
     const { id } = await replicaUntil(
       'greedy',
-      ({ lastExitCode, lastEndReason }) => lastExitCode === 137 && lastEndReason === 'out of memory',
+      ({ lastExitCode, lastEndReason }) =>
+        lastExitCode === 137 && lastEndReason === 'out of memory',
     );
     await replicaUntil('greedy', ({ restarts }) => restarts >= 1);
-    expect(await messagesOf('greedy', 'ReplicaRestarted')).toContain(`replica ${id} ended (out of memory) and was restarted`);
+    expect(await messagesOf('greedy', 'ReplicaRestarted')).toContain(
+      `replica ${id} ended (out of memory) and was restarted`,
+    );
     expect((await cluster.ctl('describe', 'greedy')).stdout).toContain('out of memory');
     await remove('greedy');
   });
@@ -51,11 +69,17 @@ describeContainers('containers that fail', () => {
     await create('unknown', { image: 'no-such-image:7', replicas: MANY });
     const words = /no-such-image:7.*not found/;
     // The next try has begun, without a reason yet, when the end of the last one is still shown.
-    const replica = await replicaUntil('unknown', ({ imagePull }) => words.test(imagePull?.reason ?? ''));
+    const replica = await replicaUntil('unknown', ({ imagePull }) =>
+      words.test(imagePull?.reason ?? ''),
+    );
     expect(replica).toMatchObject({ ready: false, imagePull: { image: 'no-such-image:7' } });
-    await replicaUntil('unknown', ({ reason, lastEndReason }) => words.test(`${reason} ${lastEndReason}`));
+    await replicaUntil('unknown', ({ reason, lastEndReason }) =>
+      words.test(`${reason} ${lastEndReason}`),
+    );
     await replicaUntil('unknown', ({ reason }) => /restarting in/.test(reason));
-    expect((await messagesOf('unknown', 'ImagePullFailed')).some((message) => words.test(message))).toBe(true);
+    expect(
+      (await messagesOf('unknown', 'ImagePullFailed')).some((message) => words.test(message)),
+    ).toBe(true);
     expect((await cluster.ctl('describe', 'unknown')).stdout).toMatch(words);
     await create('other', { image: 'nginx:alpine' });
     await cluster.settled('other');
@@ -67,7 +91,9 @@ describeContainers('containers that fail', () => {
     const silent = await SilentRegistry.listen();
     try {
       await create('waiting', { image: `127.0.0.1:${silent.port}/slow:1`, replicas: MANY });
-      await cluster.until('waiting', ({ status }) => status!.replicas.every(({ reason }) => reason.startsWith('pulling ')));
+      await cluster.until('waiting', ({ status }) =>
+        status!.replicas.every(({ reason }) => reason.startsWith('pulling ')),
+      );
       await silent.asked();
       await create('other', { image: 'nginx:alpine', replicas: 2 });
       const { status } = await cluster.settled('other');
@@ -88,10 +114,15 @@ describeContainers('containers that fail', () => {
     });
     const ports = [{ name: 'http', containerPort: 8080 }];
     const run = (name: string, script: string) =>
-      cluster.agentClient.execCommand({ name, command: ['sh', '-c', script] }).then(({ exitCode }) => expect(exitCode).toBe(0));
+      cluster.agentClient
+        .execCommand({ name, command: ['sh', '-c', script] })
+        .then(({ exitCode }) => expect(exitCode).toBe(0));
 
     it('a failing liveness command restarts the container in place', async () => {
-      await create('live', { image: 'cloudless/test:1', livenessProbe: exec('test', '!', '-e', '/tmp/broken') });
+      await create('live', {
+        image: 'cloudless/test:1',
+        livenessProbe: exec('test', '!', '-e', '/tmp/broken'),
+      });
       const before = (await cluster.settled('live')).status!.replicas[0]!;
       await run('live', 'touch /tmp/broken');
       const after = await replicaUntil('live', ({ restarts, ready: now }) => restarts === 1 && now);
@@ -105,25 +136,48 @@ describeContainers('containers that fail', () => {
     });
 
     it.each([
-      { kind: 'http', probe: { check: { case: 'http' as const, value: { port: 'http', path: '/version' } }, ...quick } },
-      { kind: 'tcp', probe: { check: { case: 'tcp' as const, value: { port: '8080' } }, ...quick } },
-      { kind: 'grpc', probe: { check: { case: 'grpc' as const, value: { port: '8080' } }, ...quick } },
-      { kind: 'exec', probe: exec('wget', '-q', '-O', '/dev/null', 'http://127.0.0.1:8080/version') },
-    ])('$kind: unready until somebody listens at the address of the container', async ({ kind, probe }) => {
-      const name = `probed-${kind}`;
-      const command = ['sh', '-c', 'until [ -e /tmp/go ]; do sleep 0.05; done; exec /serve.sh'];
-      await create(name, { image: 'cloudless/test:1', command, ports, readinessProbe: probe });
-      await replicaUntil(name, ({ ready, reason }) => !ready && /^readiness probe: .*3 of 3 failed/.test(reason));
-      await run(name, 'touch /tmp/go');
-      if (kind === 'grpc') {
-        // The server speaks HTTP/1 only: it was reached when that is what the reason says.
-        await replicaUntil(name, ({ reason }) => /readiness probe: the server does not speak HTTP\/2/.test(reason));
-      } else {
-        const { ip, port } = (await cluster.settled(name)).status!.replicas[0]!.endpoints[0]!;
-        expect((await fetchText(`http://${ip}:${port}/version`)).trim()).toBe('1');
-      }
-      await remove(name);
-    });
+      {
+        kind: 'http',
+        probe: {
+          check: { case: 'http' as const, value: { port: 'http', path: '/version' } },
+          ...quick,
+        },
+      },
+      {
+        kind: 'tcp',
+        probe: { check: { case: 'tcp' as const, value: { port: '8080' } }, ...quick },
+      },
+      {
+        kind: 'grpc',
+        probe: { check: { case: 'grpc' as const, value: { port: '8080' } }, ...quick },
+      },
+      {
+        kind: 'exec',
+        probe: exec('wget', '-q', '-O', '/dev/null', 'http://127.0.0.1:8080/version'),
+      },
+    ])(
+      '$kind: unready until somebody listens at the address of the container',
+      async ({ kind, probe }) => {
+        const name = `probed-${kind}`;
+        const command = ['sh', '-c', 'until [ -e /tmp/go ]; do sleep 0.05; done; exec /serve.sh'];
+        await create(name, { image: 'cloudless/test:1', command, ports, readinessProbe: probe });
+        await replicaUntil(
+          name,
+          ({ ready, reason }) => !ready && /^readiness probe: .*3 of 3 failed/.test(reason),
+        );
+        await run(name, 'touch /tmp/go');
+        if (kind === 'grpc') {
+          // The server speaks HTTP/1 only: it was reached when that is what the reason says.
+          await replicaUntil(name, ({ reason }) =>
+            /readiness probe: the server does not speak HTTP\/2/.test(reason),
+          );
+        } else {
+          const { ip, port } = (await cluster.settled(name)).status!.replicas[0]!.endpoints[0]!;
+          expect((await fetchText(`http://${ip}:${port}/version`)).trim()).toBe('1');
+        }
+        await remove(name);
+      },
+    );
   });
 });
 

@@ -24,10 +24,20 @@ const PORT = 80;
 const serversOf = (rollout: Rollout): ReturnType<typeof webSpec> =>
   webSpec(
     { minAvailable: REPLICAS, ...rollout },
-    { command: [], image: REQUEST_IMAGE, env: environment('1'), ports: [{ name: 'http', containerPort: PORT }] },
+    {
+      command: [],
+      image: REQUEST_IMAGE,
+      env: environment('1'),
+      ports: [{ name: 'http', containerPort: PORT }],
+    },
   );
 /** Answers take so long that whoever is stopped has some requests under way. */
-const environment = (version: string) => ({ VERSION: version, PORT: String(PORT), HOST: '0.0.0.0', ANSWER_MS: '100' });
+const environment = (version: string) => ({
+  VERSION: version,
+  PORT: String(PORT),
+  HOST: '0.0.0.0',
+  ANSWER_MS: '100',
+});
 
 describeContainers(
   'clients that follow the endpoints of containers miss no answer, and min_available replicas are ready all the time',
@@ -49,7 +59,8 @@ describeContainers(
 
     const update = (name: string, version: string) =>
       cluster.client.updateWorkload({ name, spec: { env: environment(version) } });
-    const active = (name: string, version: number) => cluster.until(name, ({ status }) => status!.activeVersion === version);
+    const active = (name: string, version: number) =>
+      cluster.until(name, ({ status }) => status!.activeVersion === version);
 
     describe('by replacing some at a time', () => {
       const name = 'web';
@@ -72,7 +83,10 @@ describeContainers(
           const read = (pid, name) => { try { return readFileSync('/proc/' + pid + '/' + name, 'utf8'); } catch { return ''; } };
           const own = readdirSync('/proc').filter((pid) => read(pid, 'status').includes('PPid:\\t0\\n'));
           process.stdout.write(own.map((pid) => read(pid, 'cmdline')).join(' '));`;
-        const { stdout } = await cluster.agentClient.execCommand({ name, command: ['/usr/bin/node', '-e', script] });
+        const { stdout } = await cluster.agentClient.execCommand({
+          name,
+          command: ['/usr/bin/node', '-e', script],
+        });
         expect(stdout).toContain('request-app.mjs');
       });
 
@@ -83,7 +97,9 @@ describeContainers(
           await rolledOut(cluster, name);
         });
         expectServed(clients, REPLICAS);
-        expect(liveIds(await rolledOut(cluster, name)).filter((id) => before.includes(id))).toEqual([]);
+        expect(liveIds(await rolledOut(cluster, name)).filter((id) => before.includes(id))).toEqual(
+          [],
+        );
         // They did ask both versions, so silence is no success.
         for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
       });
@@ -110,7 +126,9 @@ describeContainers(
           await rolledOut(cluster, name);
         });
         expectServed(clients, REPLICAS);
-        expect(liveReplicas(await rolledOut(cluster, name)).map(({ nodeId }) => nodeId)).not.toContain(node);
+        expect(
+          liveReplicas(await rolledOut(cluster, name)).map(({ nodeId }) => nodeId),
+        ).not.toContain(node);
         for (const { versions } of clients) expect(versions).toEqual(['2', '3']);
         await cluster.client.uncordonNode({ nodeId: node });
       });

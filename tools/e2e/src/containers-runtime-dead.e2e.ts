@@ -23,15 +23,22 @@ describeContainers('a node whose container runtime is dead', () => {
   });
 
   const create = (name: string, replicas: number): Promise<unknown> => {
-    // Shells and sleep take no notice of SIGTERM as a first process: without a grace nothing waits for that.
+    // Shells and sleep take no notice of SIGTERM as a first process: without a grace nothing waits
+    // for that.
     const rest = { ...QUICK, terminationGracePeriod: { seconds: 0n }, resources: { requests } };
-    return cluster.client.createWorkload({ name, spec: { ...rest, image: 'busybox:1', command: SLEEP, replicas } });
+    return cluster.client.createWorkload({
+      name,
+      spec: { ...rest, image: 'busybox:1', command: SLEEP, replicas },
+    });
   };
-  const nodesOf = ({ status }: Workload): readonly string[] => status!.replicas.map(({ nodeId }) => nodeId).sort();
+  const nodesOf = ({ status }: Workload): readonly string[] =>
+    status!.replicas.map(({ nodeId }) => nodeId).sort();
   const unavailable = async (expected: boolean): Promise<void> => {
     for (;;) {
       const { status } = await cluster.client.getNode({ nodeId: 'agent-2' });
-      const found = status?.conditions.find(({ type }) => type === ConditionType.CONTAINER_RUNTIME_UNAVAILABLE);
+      const found = status?.conditions.find(
+        ({ type }) => type === ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
+      );
       if (found?.status === expected) return;
     }
   };
@@ -42,17 +49,23 @@ describeContainers('a node whose container runtime is dead', () => {
     expect(nodesOf(kept)).toEqual(['agent-1', 'agent-2']);
     const ids = kept.status!.replicas.map(({ id }) => id).sort();
     const doomed = kept.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
-    const [{ pid } = { pid: 0 }] = (await containersOf(cluster, kept)).filter(({ nodeId }) => nodeId === 'agent-2');
+    const [{ pid } = { pid: 0 }] = (await containersOf(cluster, kept)).filter(
+      ({ nodeId }) => nodeId === 'agent-2',
+    );
 
     own.kill('containerd');
     await create('early', 2); // nobody has noticed yet
     await unavailable(true);
     await create('late', 4);
-    expect(nodesOf(await cluster.settled('late'))).toEqual(Array.from({ length: 4 }, () => 'agent-1'));
+    expect(nodesOf(await cluster.settled('late'))).toEqual(
+      Array.from({ length: 4 }, () => 'agent-1'),
+    );
     expect(nodesOf(await cluster.settled('early'))).toEqual(['agent-1', 'agent-1']);
 
     process.kill(pid, 'SIGKILL');
-    const broken = await cluster.until('kept', ({ status }) => status!.replicas.some(({ ready }) => !ready));
+    const broken = await cluster.until('kept', ({ status }) =>
+      status!.replicas.some(({ ready }) => !ready),
+    );
     expect(broken.status!.replicas.find(({ ready }) => !ready)).toMatchObject({
       id: doomed.id,
       restarts: 0,
@@ -62,7 +75,9 @@ describeContainers('a node whose container runtime is dead', () => {
     await own.start();
     await unavailable(false);
     const after = await cluster.until('kept', ({ status }) =>
-      status!.replicas.every(({ id, ready, restarts }) => ready && restarts === (id === doomed.id ? 1 : 0)),
+      status!.replicas.every(
+        ({ id, ready, restarts }) => ready && restarts === (id === doomed.id ? 1 : 0),
+      ),
     );
     expect(after.status!.replicas.map(({ id }) => id).sort()).toEqual(ids);
     await create('again', 2);

@@ -1,13 +1,28 @@
 import { RolloutStatus_Phase, type ReplicaStatus, type Workload } from '@cloudless/api';
 import { QUICK, type RealCluster } from './cluster.js';
-import { containersOf, describeContainers, startOnContainers, stopOnContainers } from './containers.js';
+import {
+  containersOf,
+  describeContainers,
+  startOnContainers,
+  stopOnContainers,
+} from './containers.js';
 
-// A first process takes no notice of SIGTERM unless it handles it, as sleep does not: its grace would be waited for.
-const SLEEPER = { ...QUICK, image: 'busybox:1', command: ['sleep', '1000'], terminationGracePeriod: { seconds: 0n } };
+// A first process takes no notice of SIGTERM unless it handles it, as sleep does not: its grace
+// would be waited for.
+const SLEEPER = {
+  ...QUICK,
+  image: 'busybox:1',
+  command: ['sleep', '1000'],
+  terminationGracePeriod: { seconds: 0n },
+};
 const VOLUME = { name: 'data', mountPath: '/data' };
 const emptyDir = { ...VOLUME, source: { case: 'emptyDir' as const, value: {} } };
 const named = { ...VOLUME, source: { case: 'named' as const, value: { name: 'data' } } };
-const hostPath = (path: string) => ({ ...VOLUME, readOnly: true, source: { case: 'hostPath' as const, value: { path } } });
+const hostPath = (path: string) => ({
+  ...VOLUME,
+  readOnly: true,
+  source: { case: 'hostPath' as const, value: { path } },
+});
 
 describeContainers('privileges and volumes of containers', () => {
   let cluster: RealCluster;
@@ -25,8 +40,14 @@ describeContainers('privileges and volumes of containers', () => {
     await cluster.gone(name);
   };
   /** What a shell inside writes and the code it ends with. */
-  const inside = async (name: string, script: string): Promise<{ readonly out: string; readonly code: number }> => {
-    const { stdout, stderr, exitCode } = await cluster.agentClient.execCommand({ name, command: ['sh', '-c', script] });
+  const inside = async (
+    name: string,
+    script: string,
+  ): Promise<{ readonly out: string; readonly code: number }> => {
+    const { stdout, stderr, exitCode } = await cluster.agentClient.execCommand({
+      name,
+      command: ['sh', '-c', script],
+    });
     return { out: (stdout + stderr).trim(), code: exitCode };
   };
   /** A line of the main process's status, as the kernel tells it; process 1 is init. */
@@ -45,9 +66,18 @@ describeContainers('privileges and volumes of containers', () => {
     expect(await kernelSays('plain', 'NoNewPrivs')).toBe('1');
     expect(await kernelSays('plain', 'Seccomp')).toBe('2');
     const bounding = BigInt(`0x${await kernelSays('plain', 'CapBnd')}`);
-    const has = Object.entries(CAPABILITIES).filter(([, bit]) => (bounding >> BigInt(bit)) % 2n === 1n);
+    const has = Object.entries(CAPABILITIES).filter(
+      ([, bit]) => (bounding >> BigInt(bit)) % 2n === 1n,
+    );
     expect(has.map(([name]) => name)).toEqual(['CHOWN', 'NET_BIND_SERVICE']);
-    expect((await inside('plain', 'cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null')).out).toBe('4096');
+    expect(
+      (
+        await inside(
+          'plain',
+          'cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null',
+        )
+      ).out,
+    ).toBe('4096');
     await remove('plain');
   });
 
@@ -70,26 +100,61 @@ describeContainers('privileges and volumes of containers', () => {
       code: 1,
       out: expect.stringContaining('Read-only file system') as string,
     });
-    expect(await inside('strict', 'echo kept > /data/file && cat /data/file')).toEqual({ code: 0, out: 'kept' });
-    expect((await inside('strict', 'cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null')).out).toBe('77');
+    expect(await inside('strict', 'echo kept > /data/file && cat /data/file')).toEqual({
+      code: 0,
+      out: 'kept',
+    });
+    expect(
+      (
+        await inside(
+          'strict',
+          'cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null',
+        )
+      ).out,
+    ).toBe('77');
     await remove('strict');
   });
 
   it('runs no image of root where that is forbidden, and says so', async () => {
-    await cluster.client.createWorkload({ name: 'root', spec: { ...SLEEPER, security: { runAsNonRoot: true } } });
+    await cluster.client.createWorkload({
+      name: 'root',
+      spec: { ...SLEEPER, security: { runAsNonRoot: true } },
+    });
     const { status } = await cluster.until('root', (workload) =>
-      workload.status!.replicas.some(({ reason, lastEndReason }) => /non.?root/i.test(reason + lastEndReason)),
+      workload.status!.replicas.some(({ reason, lastEndReason }) =>
+        /non.?root/i.test(reason + lastEndReason),
+      ),
     );
     expect(status!.readyReplicas).toBe(0);
     await remove('root');
   });
 
   it.each([
-    { what: 'an AppArmor profile', spec: { security: { apparmorProfile: 'localhost/mine' } }, lacks: 'security.apparmor' },
-    { what: 'SELinux options', spec: { security: { selinuxOptions: '::container_t:s0' } }, lacks: 'security.selinux' },
-    { what: 'all privileges', spec: { security: { privileged: true } }, lacks: 'security.privileged' },
-    { what: 'a directory of the node', spec: { volumes: [hostPath('/srv')] }, lacks: 'volumes.hostpath' },
-    { what: 'another runtime', spec: { security: { runtimeClass: 'kata' } }, lacks: 'runtime-class.kata' },
+    {
+      what: 'an AppArmor profile',
+      spec: { security: { apparmorProfile: 'localhost/mine' } },
+      lacks: 'security.apparmor',
+    },
+    {
+      what: 'SELinux options',
+      spec: { security: { selinuxOptions: '::container_t:s0' } },
+      lacks: 'security.selinux',
+    },
+    {
+      what: 'all privileges',
+      spec: { security: { privileged: true } },
+      lacks: 'security.privileged',
+    },
+    {
+      what: 'a directory of the node',
+      spec: { volumes: [hostPath('/srv')] },
+      lacks: 'volumes.hostpath',
+    },
+    {
+      what: 'another runtime',
+      spec: { security: { runtimeClass: 'kata' } },
+      lacks: 'runtime-class.kata',
+    },
   ])('$what waits for a node that has it', async ({ spec, lacks }) => {
     const name = lacks.replace('.', '-');
     await cluster.client.createWorkload({ name, spec: { ...SLEEPER, ...spec } });
@@ -100,13 +165,20 @@ describeContainers('privileges and volumes of containers', () => {
 
   it('mounts of the node what its agent allows, and nothing else', async () => {
     await cluster.startAgent('agent-2', 'zone-b', ['--allow-host-path', cluster.directory]);
-    const { nodeId } = await create('hosted', { volumes: [hostPath(`${cluster.directory}/coordinator`)] });
+    const { nodeId } = await create('hosted', {
+      volumes: [hostPath(`${cluster.directory}/coordinator`)],
+    });
     expect(nodeId).toBe('agent-2');
     expect((await inside('hosted', 'ls /data')).out).not.toBe('');
     expect(await inside('hosted', 'touch /data/file')).toMatchObject({ code: 1 });
-    await cluster.client.createWorkload({ name: 'elsewhere', spec: { ...SLEEPER, volumes: [hostPath('/etc')] } });
+    await cluster.client.createWorkload({
+      name: 'elsewhere',
+      spec: { ...SLEEPER, volumes: [hostPath('/etc')] },
+    });
     await cluster.until('elsewhere', ({ status }) =>
-      status!.replicas.some(({ reason, lastEndReason }) => `${reason}${lastEndReason}`.includes('/etc')),
+      status!.replicas.some(({ reason, lastEndReason }) =>
+        `${reason}${lastEndReason}`.includes('/etc'),
+      ),
     );
     await remove('hosted');
     await remove('elsewhere');
@@ -119,10 +191,14 @@ describeContainers('privileges and volumes of containers', () => {
       await inside('scratch', 'echo kept > /data/file');
       const [container] = await containersOf(cluster, await cluster.settled('scratch'));
       process.kill(container!.pid, 'SIGKILL');
-      await cluster.until('scratch', ({ status }) => status!.replicas.some(({ restarts, ready }) => restarts === 1 && ready));
+      await cluster.until('scratch', ({ status }) =>
+        status!.replicas.some(({ restarts, ready }) => restarts === 1 && ready),
+      );
       expect(await inside('scratch', 'cat /data/file')).toEqual({ code: 0, out: 'kept' });
       await cluster.client.restartRollout({ name: 'scratch' });
-      const { status } = await cluster.until('scratch', (workload) => isRolledOut(workload, before.id));
+      const { status } = await cluster.until('scratch', (workload) =>
+        isRolledOut(workload, before.id),
+      );
       expect(status!.replicas[0]!.id).not.toBe(before.id);
       expect((await inside('scratch', 'ls -A /data')).out).toBe('');
       await remove('scratch');
@@ -142,8 +218,18 @@ describeContainers('privileges and volumes of containers', () => {
   });
 });
 
-/** Bits of some capabilities: include/uapi/linux/capability.h. The first and the last are given by default. */
-const CAPABILITIES = { CHOWN: 0, NET_BIND_SERVICE: 10, NET_RAW: 13, SYS_ADMIN: 21, MKNOD: 27, AUDIT_WRITE: 29 };
+/**
+ * Bits of some capabilities: include/uapi/linux/capability.h. The first and the last are given by
+ * default.
+ */
+const CAPABILITIES = {
+  CHOWN: 0,
+  NET_BIND_SERVICE: 10,
+  NET_RAW: 13,
+  SYS_ADMIN: 21,
+  MKNOD: 27,
+  AUDIT_WRITE: 29,
+};
 
 function isRolledOut({ status }: Workload, oldReplica: string): boolean {
   return (

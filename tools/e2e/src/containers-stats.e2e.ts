@@ -26,18 +26,22 @@ describeContainers('what containers use', () => {
     await cluster.client.createWorkload({ name, spec });
     return (await cluster.settled(name)).status!.replicas[0]!.id;
   };
-  const sampled = (replicaId: string): Promise<ContainerStats> => cluster.agentClient.getContainerStats({ replicaId });
+  const sampled = (replicaId: string): Promise<ContainerStats> =>
+    cluster.agentClient.getContainerStats({ replicaId });
 
   it('a busy loop with a limit of 200 m uses 200 m, within a tenth, over five seconds', async () => {
     const replicaId = await run('busy', 'while :; do :; done');
     const first = await sampled(replicaId);
     let last = first;
-    while (timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!) < SPAN_MS) last = await sampled(replicaId);
+    while (timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!) < SPAN_MS)
+      last = await sampled(replicaId);
     const spanMs = timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!);
     const millis = Number(last.cpu!.cpuUsageNanos - first.cpu!.cpuUsageNanos) / 1_000 / spanMs;
-    // A machine that is too busy does not give it so much: only within periods in which it was held back it has had its share.
+    // A machine that is too busy does not give it so much: only within periods in which it was held
+    // back it has had its share.
     const periods = last.cpu!.periods! - first.cpu!.periods!;
-    const heldBack = Number(last.cpu!.throttledPeriods! - first.cpu!.throttledPeriods!) / Number(periods);
+    const heldBack =
+      Number(last.cpu!.throttledPeriods! - first.cpu!.throttledPeriods!) / Number(periods);
     expect(millis).toBeLessThanOrEqual(LIMIT_MILLIS * 1.1);
     expect(millis).toBeGreaterThanOrEqual(LIMIT_MILLIS * 0.9 * heldBack);
     expect(heldBack).toBeGreaterThan(0.2);
@@ -68,10 +72,16 @@ describeContainers('what containers use', () => {
     const { id, endpoints } = (await cluster.settled('web')).status!.replicas[0]!;
     const before = await sampled(id);
     const { ip, port } = endpoints[0]!;
-    const body = await (await fetch(`http://${ip}:${port}/`, { headers: { connection: 'close' } })).text();
+    const body = await (
+      await fetch(`http://${ip}:${port}/`, { headers: { connection: 'close' } })
+    ).text();
     const after = await sampled(id);
-    expect(after.network!.networkSentBytes - before.network!.networkSentBytes).toBeGreaterThan(BigInt(body.length));
-    expect(after.network!.networkReceivedPackets).toBeGreaterThan(before.network!.networkReceivedPackets);
+    expect(after.network!.networkSentBytes - before.network!.networkSentBytes).toBeGreaterThan(
+      BigInt(body.length),
+    );
+    expect(after.network!.networkReceivedPackets).toBeGreaterThan(
+      before.network!.networkReceivedPackets,
+    );
   });
 
   it('cloudlessctl top shows limits beside use', async () => {
@@ -81,6 +91,8 @@ describeContainers('what containers use', () => {
     }
     const { stdout, code } = await cluster.ctl('top', 'replica', 'busy', '-o', 'wide');
     expect(code).toBe(0);
-    expect(stdout).toMatch(/\ndefault +busy +\S+ +agent-1 +\d+m +100m\/200m +\S+ +64Mi\/64Mi +1 .* \d+% /);
+    expect(stdout).toMatch(
+      /\ndefault +busy +\S+ +agent-1 +\d+m +100m\/200m +\S+ +64Mi\/64Mi +1 .* \d+% /,
+    );
   });
 });

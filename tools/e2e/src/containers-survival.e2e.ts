@@ -1,7 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ImagePull_Policy as Pull, RestartPolicy_Policy as Restart, type Workload } from '@cloudless/api';
+import {
+  ImagePull_Policy as Pull,
+  RestartPolicy_Policy as Restart,
+  type Workload,
+} from '@cloudless/api';
 import { QUICK, type RealCluster } from './cluster.js';
 import { containersOf, describeContainers, fetchText, startOnContainers } from './containers.js';
 import { ForeignPod } from './foreign-pod.js';
@@ -9,8 +13,14 @@ import { OwnContainers } from './own-containers.js';
 import { bundleOf, runToEnd } from './processes.js';
 
 /** Counts without end: a line that is missing or doubled shows. Exits with 42 when told to. */
-const COUNTER = ['sh', '-c', 'n=0; while [ ! -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.02; done; exit 42'];
-/** What may take long is over by then: RELIABILITY has it as a limit for everything of a container. */
+const COUNTER = [
+  'sh',
+  '-c',
+  'n=0; while [ ! -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.02; done; exit 42',
+];
+/**
+ * What may take long is over by then: RELIABILITY has it as a limit for everything of a container.
+ */
 const GONE_WITHIN_MS = 60_000;
 /** What a pod has on its machine: see {@link OwnContainers.footprint}. */
 const KINDS = ['sandbox', 'container', 'mount', 'interface', 'cgroup', 'process', 'address'];
@@ -33,8 +43,12 @@ describeContainers('a container runtime that fails, and what containers leave be
   });
 
   const create = async (name: string, spec: object): Promise<Workload> => {
-    // Shells and sleep take no notice of SIGTERM as a first process: without a grace nothing waits for that.
-    await cluster.client.createWorkload({ name, spec: { ...QUICK, terminationGracePeriod: { seconds: 0n }, ...spec } });
+    // Shells and sleep take no notice of SIGTERM as a first process: without a grace nothing waits
+    // for that.
+    await cluster.client.createWorkload({
+      name,
+      spec: { ...QUICK, terminationGracePeriod: { seconds: 0n }, ...spec },
+    });
     return cluster.settled(name);
   };
   const remove = async (name: string): Promise<void> => {
@@ -46,8 +60,14 @@ describeContainers('a container runtime that fails, and what containers leave be
       status!.replicas.some(({ reason, lastEndReason }) => why.test(`${reason} ${lastEndReason}`)),
     );
 
-  /** What there is beside what there was, once that is nothing, or {@link GONE_WITHIN_MS} after the deletion. */
-  const leftAfter = async (machine: readonly string[], files?: readonly string[]): Promise<readonly string[]> => {
+  /**
+   * What there is beside what there was, once that is nothing, or {@link GONE_WITHIN_MS} after the
+   * deletion.
+   */
+  const leftAfter = async (
+    machine: readonly string[],
+    files?: readonly string[],
+  ): Promise<readonly string[]> => {
     const deadline = performance.now() + GONE_WITHIN_MS;
     for (;;) {
       const left = [
@@ -59,18 +79,31 @@ describeContainers('a container runtime that fails, and what containers leave be
   };
 
   it('leaves nothing of a deleted workload, and all of what belongs to others', async () => {
-    const volumes = [{ name: 'scratch', mountPath: '/scratch', source: { case: 'emptyDir', value: {} } }];
-    const spec = { image: 'nginx:alpine', replicas: 4, ports: [{ name: 'http', containerPort: 80 }], volumes };
+    const volumes = [
+      { name: 'scratch', mountPath: '/scratch', source: { case: 'emptyDir', value: {} } },
+    ];
+    const spec = {
+      image: 'nginx:alpine',
+      replicas: 4,
+      ports: [{ name: 'http', containerPort: 80 }],
+      volumes,
+    };
     const machine = await own.footprint();
     await create('first', spec);
     await remove('first');
     expect(await leftAfter(machine)).toEqual([]);
     const files = filesOf(cluster); // what agents make once for all, like folders, is no trace
     const workload = await create('brief', spec);
-    for (const { ip } of await containersOf(cluster, workload)) expect(await fetchText(`http://${ip}/`)).toContain('nginx');
+    for (const { ip } of await containersOf(cluster, workload))
+      expect(await fetchText(`http://${ip}/`)).toContain('nginx');
     const during = (await own.footprint()).filter((line) => !machine.includes(line));
-    const kindsOfFour = KINDS.filter((kind) => during.filter((line) => line.startsWith(`${kind} `)).length >= 4);
-    expect({ kindsOfFour, logs: filesOf(cluster).filter((file) => file.includes('logs/')).length >= 4 }).toEqual({
+    const kindsOfFour = KINDS.filter(
+      (kind) => during.filter((line) => line.startsWith(`${kind} `)).length >= 4,
+    );
+    expect({
+      kindsOfFour,
+      logs: filesOf(cluster).filter((file) => file.includes('logs/')).length >= 4,
+    }).toEqual({
       kindsOfFour: KINDS,
       logs: true,
     });
@@ -91,8 +124,12 @@ describeContainers('a container runtime that fails, and what containers leave be
     const { status } = await failed('always', /cloudless\/test:1.*connection refused/);
     expect(status!.readyReplicas).toBe(0);
     const { events } = await cluster.client.listEvents({ workload: 'always' });
-    expect(events.find(({ reason }) => reason === 'ImagePullFailed')?.message).toContain(own.registry);
-    expect((await cluster.settled('cached')).status!.replicas.every(({ restarts }) => restarts === 0)).toBe(true);
+    expect(events.find(({ reason }) => reason === 'ImagePullFailed')?.message).toContain(
+      own.registry,
+    );
+    expect(
+      (await cluster.settled('cached')).status!.replicas.every(({ restarts }) => restarts === 0),
+    ).toBe(true);
     await own.start();
     await cluster.settled('always');
     await remove('always');
@@ -100,8 +137,13 @@ describeContainers('a container runtime that fails, and what containers leave be
   });
 
   it('takes up again what ran while containerd was killed and started, with its logs and exits', async () => {
-    // On a slow machine the agent may be away for longer than its lease: that is no reason to replace these.
-    const patient = { image: 'busybox:1', command: COUNTER, disconnect: { lostAfter: { seconds: 100n } } };
+    // On a slow machine the agent may be away for longer than its lease: that is no reason to
+    // replace these.
+    const patient = {
+      image: 'busybox:1',
+      command: COUNTER,
+      disconnect: { lostAfter: { seconds: 100n } },
+    };
     const before = await create('kept', { ...patient, replicas: 2 });
     const ending = await create('ending', { ...patient, restart: { policy: Restart.NEVER } });
     const kept = await containersOf(cluster, before);
@@ -118,8 +160,11 @@ describeContainers('a container runtime that fails, and what containers leave be
     expect(exited.status!.replicas[0]).toMatchObject({ restarts: 0 });
     const after = await cluster.settled('kept');
     expect(identity(after)).toEqual(identity(before));
-    expect((await containersOf(cluster, after)).map(({ pid }) => pid)).toEqual(kept.map(({ pid }) => pid));
-    for (const numbers of await Promise.all(logs)) expect(numbers).toEqual(numbers.map((_, index) => index + 1));
+    expect((await containersOf(cluster, after)).map(({ pid }) => pid)).toEqual(
+      kept.map(({ pid }) => pid),
+    );
+    for (const numbers of await Promise.all(logs))
+      expect(numbers).toEqual(numbers.map((_, index) => index + 1));
     await foreign.isUntouched();
     await remove('kept');
     await remove('ending');
@@ -129,7 +174,9 @@ describeContainers('a container runtime that fails, and what containers leave be
     await create('last', { image: 'busybox:1', command: ['sleep', '1000'], replicas: 2 });
     await cluster.agent('agent-1').kill('SIGTERM'); // ends its containers: --stop-workloads-on-exit
     await cluster.agent('agent-2').kill('SIGTERM');
-    expect((await own.footprint()).filter((line) => line.startsWith('sandbox'))).toEqual([`sandbox ${foreign.sandboxId}`]);
+    expect((await own.footprint()).filter((line) => line.startsWith('sandbox'))).toEqual([
+      `sandbox ${foreign.sandboxId}`,
+    ]);
     for (const name of ['agent-1', 'agent-2']) {
       const args = [bundleOf('agent'), 'reset', '--data-dir', join(cluster.directory, name)];
       expect(await runToEnd(process.execPath, args)).toMatchObject({ code: 0 });
@@ -137,7 +184,9 @@ describeContainers('a container runtime that fails, and what containers leave be
     await foreign.isUntouched();
   });
 
-  /** The numbers in a container's log until there are so many, followed by way of the coordinator. */
+  /**
+   * The numbers in a container's log until there are so many, followed by way of the coordinator.
+   */
   async function numbersOf(containerId: string, count: number): Promise<readonly number[]> {
     const ending = new AbortController();
     const numbers: number[] = [];
@@ -155,7 +204,12 @@ describeContainers('a container runtime that fails, and what containers leave be
 
 /** What must not change for a container to be still the same. */
 function identity({ status }: Workload): unknown {
-  return status!.replicas.map(({ id, nodeId, containerId, restarts }) => ({ id, nodeId, containerId, restarts }));
+  return status!.replicas.map(({ id, nodeId, containerId, restarts }) => ({
+    id,
+    nodeId,
+    containerId,
+    restarts,
+  }));
 }
 
 /** What the agents keep, file by file. */

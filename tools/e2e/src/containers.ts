@@ -4,7 +4,11 @@ import { RealCluster } from './cluster.js';
 /** What the set-up of real containers in tools/containers tells scripts, and so these tests. */
 const tools = new URL('../../containers/', import.meta.url);
 const { findContainers } = (await import(new URL('find.mjs', tools).href)) as {
-  readonly findContainers: () => { readonly required: boolean; readonly socket?: string; readonly whyNot?: string };
+  readonly findContainers: () => {
+    readonly required: boolean;
+    readonly socket?: string;
+    readonly whyNot?: string;
+  };
 };
 const { callCri } = (await import(new URL('cri.mjs', tools).href)) as {
   readonly callCri: <Answer>(socket: string, method: string, message: object) => Promise<Answer>;
@@ -17,8 +21,8 @@ const found = findContainers();
 export const SOCKET = found.socket ?? '';
 
 /**
- * As `describe`, for tests that need real containers. Where there are none it is skipped and its name says why; where there must be
- * some (`CLOUDLESS_CONTAINERS=required`, as in CI) it fails.
+ * As `describe`, for tests that need real containers. Where there are none it is skipped and its
+ * name says why; where there must be some (`CLOUDLESS_CONTAINERS=required`, as in CI) it fails.
  */
 export function describeContainers(name: string, body: () => void): void {
   if (found.socket !== undefined) describe(name, body);
@@ -30,13 +34,21 @@ export function describeContainers(name: string, body: () => void): void {
   }
 }
 
-/** A cluster whose agents run containers beside processes, `agent-1` and so on, one in each zone. */
-export function startOnContainers(zones: readonly string[] = ['zone-a', 'zone-b'], criSocket = SOCKET): Promise<RealCluster> {
+/**
+ * A cluster whose agents run containers beside processes, `agent-1` and so on, one in each zone.
+ */
+export function startOnContainers(
+  zones: readonly string[] = ['zone-a', 'zone-b'],
+  criSocket = SOCKET,
+): Promise<RealCluster> {
   return RealCluster.start(zones, async () => undefined, { criSocket });
 }
 
 /** Ends the cluster. @throws when one of its pods or containers is left on the socket. */
-export async function stopOnContainers(cluster: RealCluster | undefined, socket = SOCKET): Promise<void> {
+export async function stopOnContainers(
+  cluster: RealCluster | undefined,
+  socket = SOCKET,
+): Promise<void> {
   if (cluster === undefined) return; // it could not be started
   const { clusterId } = await cluster.client.getServerInfo({});
   await cluster.stop();
@@ -52,7 +64,11 @@ interface Labelled {
 
 /** The sandboxes of a cluster, by the label that its agents put on them. */
 export async function podsOf(clusterId: string, socket = SOCKET): Promise<readonly string[]> {
-  const { items } = await callCri<{ readonly items: readonly Labelled[] }>(socket, 'ListPodSandbox', {});
+  const { items } = await callCri<{ readonly items: readonly Labelled[] }>(
+    socket,
+    'ListPodSandbox',
+    {},
+  );
   const isOurs = ({ labels }: Labelled): boolean =>
     labels.some(({ key, value }) => key === 'io.cloudless.cluster' && value === clusterId);
   return items.filter(isOurs).map(({ id }) => id);
@@ -65,9 +81,16 @@ export async function removePod(podSandboxId: string, socket = SOCKET): Promise<
 }
 
 /** The containers of a workload that run, as their agents see them. */
-export async function containersOf(cluster: RealCluster, { status }: Workload): Promise<readonly ContainerStatus[]> {
-  const ids = (status?.replicas ?? []).map(({ containerId }) => containerId).filter((containerId) => containerId !== '');
-  return Promise.all(ids.map((containerId) => cluster.agentClient.getContainerStatus({ containerId })));
+export async function containersOf(
+  cluster: RealCluster,
+  { status }: Workload,
+): Promise<readonly ContainerStatus[]> {
+  const ids = (status?.replicas ?? [])
+    .map(({ containerId }) => containerId)
+    .filter((containerId) => containerId !== '');
+  return Promise.all(
+    ids.map((containerId) => cluster.agentClient.getContainerStatus({ containerId })),
+  );
 }
 
 /** The body of an answer; asks again as long as nobody listens. */
@@ -77,7 +100,8 @@ export async function fetchText(url: string): Promise<string> {
       const response = await fetch(url, { headers: { connection: 'close' } });
       return await response.text();
     } catch (reason) {
-      if (!REFUSED.has((reason as { readonly cause?: NodeJS.ErrnoException }).cause?.code ?? '')) throw reason;
+      if (!REFUSED.has((reason as { readonly cause?: NodeJS.ErrnoException }).cause?.code ?? ''))
+        throw reason;
     }
   }
 }

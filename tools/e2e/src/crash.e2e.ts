@@ -4,7 +4,10 @@ import { createSeededRandom } from '@cloudless/base';
 import { RealCluster } from './cluster.js';
 import { RecordingWriter, type Written } from './recording-writer.js';
 
-/** RELIABILITY 1, 3, 17: acknowledged is kept, a retry applies once, and nobody who runs is disturbed. */
+/**
+ * RELIABILITY 1, 3, 17: acknowledged is kept, a retry applies once, and nobody who runs is
+ * disturbed.
+ */
 /** Fewer in a developer's run than in CI, which sets the number itself. */
 const KILLS = Number(process.env['CLOUDLESS_KILLS'] ?? 50);
 const WRITERS = 6;
@@ -22,10 +25,12 @@ afterEach(() => cluster.stop());
 
 /** Where the replicas of a workload run: container and process. */
 async function placesOf(workload: Workload): Promise<Record<string, string>> {
-  const places = (workload.status?.replicas ?? []).map(async ({ id, nodeId, containerId, restarts }) => {
-    const { pid } = await cluster.agentClient.getContainerStatus({ containerId });
-    return [id, `${nodeId} ${containerId} pid ${pid} restarts ${restarts}`] as const;
-  });
+  const places = (workload.status?.replicas ?? []).map(
+    async ({ id, nodeId, containerId, restarts }) => {
+      const { pid } = await cluster.agentClient.getContainerStatus({ containerId });
+      return [id, `${nodeId} ${containerId} pid ${pid} restarts ${restarts}`] as const;
+    },
+  );
   return Object.fromEntries(await Promise.all(places));
 }
 
@@ -46,17 +51,25 @@ async function compare(
   const [lost, twice]: [string[], string[]] = [[], []];
   for (const name of new Set(log.map((written) => written.name))) {
     const own = log.filter((written) => written.name === name);
-    const answers = own.map(({ answer }) => answer).sort((a, b) => Number(a.generation - b.generation));
+    const answers = own
+      .map(({ answer }) => answer)
+      .sort((a, b) => Number(a.generation - b.generation));
     const now = await cluster.client.getWorkload({ name }).catch(() => undefined);
-    // Each write raises the generation once: those that were answered and those there are must be the same.
+    // Each write raises the generation once: those that were answered and those there are must be
+    // the same.
     const missing = answers.length - Number(now?.generation ?? 0n);
-    if (missing > 0 || now?.uid !== answers[0]?.uid) lost.push(`${name}: ${missing} of ${answers.length} writes`);
+    if (missing > 0 || now?.uid !== answers[0]?.uid)
+      lost.push(`${name}: ${missing} of ${answers.length} writes`);
     if (missing < 0) twice.push(`${name}: ${-missing} more than ${answers.length} writes`);
     for (const [index, { generation }] of answers.entries()) {
-      if (generation !== BigInt(index + 1)) twice.push(`${name}: answer ${index + 1} has generation ${generation}`);
+      if (generation !== BigInt(index + 1))
+        twice.push(`${name}: answer ${index + 1} has generation ${generation}`);
     }
     const last = answers.at(-1)?.spec;
-    if (JSON.stringify([now?.spec?.replicas, now?.spec?.labels]) !== JSON.stringify([last?.replicas, last?.labels])) {
+    if (
+      JSON.stringify([now?.spec?.replicas, now?.spec?.labels]) !==
+      JSON.stringify([last?.replicas, last?.labels])
+    ) {
       lost.push(`${name}: the last write`);
     }
   }
@@ -66,10 +79,20 @@ async function compare(
 it(
   `${KILLS} kills of the coordinator in the middle of writes: nothing acknowledged is lost, nothing is applied twice, nothing restarts`,
   async () => {
-    await cluster.client.createWorkload({ name: 'steady', spec: { command: ['sleep', '100000'], replicas: 4 } });
-    await cluster.client.createWorkload({ name: 'shared', requestId: 'shared', spec: { command: ['sleep', '1'], replicas: 0 } });
+    await cluster.client.createWorkload({
+      name: 'steady',
+      spec: { command: ['sleep', '100000'], replicas: 4 },
+    });
+    await cluster.client.createWorkload({
+      name: 'shared',
+      requestId: 'shared',
+      spec: { command: ['sleep', '1'], replicas: 0 },
+    });
     const before = await placesOf(await cluster.settled('steady'));
-    const writers = Array.from({ length: WRITERS }, (_, index) => new RecordingWriter(index, cluster.url));
+    const writers = Array.from(
+      { length: WRITERS },
+      (_, index) => new RecordingWriter(index, cluster.url),
+    );
     const writing = Promise.all(writers.map((writer) => writer.run()));
     await killOften();
     for (const writer of writers) writer.stop();
@@ -80,7 +103,10 @@ it(
       requestId: 'shared',
       spec: { command: ['sleep', '1'], replicas: 0 },
     });
-    const log = [...writers.flatMap((writer) => writer.log), { name: 'shared', answer: shared, sends: 1 }];
+    const log = [
+      ...writers.flatMap((writer) => writer.log),
+      { name: 'shared', answer: shared, sends: 1 },
+    ];
     const { lost, twice } = await compare(log);
     for (let index = 0; index < WRITERS; index += 1) await cluster.settled(`own-${index}`);
     const after = await placesOf(await cluster.settled('steady'));
@@ -90,7 +116,12 @@ it(
       `crash: kills ${KILLS}, acknowledged ${log.length}, retried ${retried}, lost ${lost.length}, twice ${twice.length}, ` +
         `restarted ${restarted.length}, seed ${SEED}\n`,
     );
-    expect({ lost, twice, restarted, refused: writers.flatMap(({ refusals }) => refusals) }).toEqual({
+    expect({
+      lost,
+      twice,
+      restarted,
+      refused: writers.flatMap(({ refusals }) => refusals),
+    }).toEqual({
       lost: [],
       twice: [],
       restarted: [],

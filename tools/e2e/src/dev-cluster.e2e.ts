@@ -13,7 +13,9 @@ afterEach(async () => {
   const left = processesUsing(directory);
   killAll(left);
   const files = await readdir(directory);
-  await Promise.all(files.map((file) => rm(join(directory, file), { recursive: true, force: true })));
+  await Promise.all(
+    files.map((file) => rm(join(directory, file), { recursive: true, force: true })),
+  );
   expect({ left, files }).toEqual({ left: [], files: [] });
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
@@ -27,8 +29,10 @@ const args = (...more: readonly string[]): readonly string[] => [
   ...more,
 ];
 const env = (): NodeJS.ProcessEnv => ({ TMPDIR: directory, NO_COLOR: '1' });
-const start = (...more: readonly string[]): Running => Running.start(process.execPath, args(...more), env());
-const runs = (...more: readonly string[]) => runToEnd(process.execPath, args(...more), { env: env() });
+const start = (...more: readonly string[]): Running =>
+  Running.start(process.execPath, args(...more), env());
+const runs = (...more: readonly string[]) =>
+  runToEnd(process.execPath, args(...more), { env: env() });
 
 const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
 /** Returns once nothing of the clusters runs any more. */
@@ -67,7 +71,9 @@ describe('the development cluster', () => {
     const api = await told(cluster, 'API');
     const url = api.split(' ')[0] ?? '';
     const health = await told(cluster, 'Health');
-    expect(await told(cluster, 'Runtime')).toBe('processes; containers are not used, as --runtime process says');
+    expect(await told(cluster, 'Runtime')).toBe(
+      'processes; containers are not used, as --runtime process says',
+    );
     const agentPort = (await told(cluster, 'agent-1')).split(':').at(-1) ?? '';
     await cluster.line((line) => line.startsWith('Ctrl-C'));
     expect(await (await fetch(health)).json()).toEqual({ status: 'ok' });
@@ -81,36 +87,71 @@ describe('the development cluster', () => {
       '-o',
       'json',
     ]);
-    expect(JSON.parse(listed.stdout)).toMatchObject({ name: 'hello', status: { phase: 'RUNNING', readyReplicas: 3 } });
+    expect(JSON.parse(listed.stdout)).toMatchObject({
+      name: 'hello',
+      status: { phase: 'RUNNING', readyReplicas: 3 },
+    });
     const mine = processesUsing(directory);
     const folders = await readdir(directory);
 
     const busy = [
-      { flags: ['--port', portOf(api), '--ops-port', '0', '--agent-port', '0'], port: portOf(api), flag: '--port' },
-      { flags: ['--port', '0', '--ops-port', portOf(health), '--agent-port', '0'], port: portOf(health), flag: '--ops-port' },
-      { flags: ['--port', '0', '--ops-port', '0', '--agent-port', agentPort], port: agentPort, flag: '--agent-port' },
+      {
+        flags: ['--port', portOf(api), '--ops-port', '0', '--agent-port', '0'],
+        port: portOf(api),
+        flag: '--port',
+      },
+      {
+        flags: ['--port', '0', '--ops-port', portOf(health), '--agent-port', '0'],
+        port: portOf(health),
+        flag: '--ops-port',
+      },
+      {
+        flags: ['--port', '0', '--ops-port', '0', '--agent-port', agentPort],
+        port: agentPort,
+        flag: '--agent-port',
+      },
     ];
     const seconds = [];
     for (const { flags, port, flag } of busy) {
       const { code, stderr } = await runs(...flags);
       const left = processesUsing(directory).filter((line) => !mine.includes(line));
       killAll(left);
-      const names = stderr.includes(`port ${port} on 127.0.0.1 is in use`) && stderr.includes(`choose another with ${flag}`);
+      const names =
+        stderr.includes(`port ${port} on 127.0.0.1 is in use`) &&
+        stderr.includes(`choose another with ${flag}`);
       seconds.push({ flag, code, names, left, folders: await readdir(directory) });
     }
     const stopping = await cluster.kill('SIGINT');
-    expect(seconds).toEqual(busy.map(({ flag }) => ({ flag, code: 1, names: true, left: [], folders })));
+    expect(seconds).toEqual(
+      busy.map(({ flag }) => ({ flag, code: 1, names: true, left: [], folders })),
+    );
     expect(stopping).toBe(0);
   });
 
   it('says what it runs workloads with, and why', async () => {
     const socket = join(directory, 'no.sock');
-    const without = start(...anyPorts, '--agents', '1', '--runtime', 'auto', '--cri-socket', socket);
+    const without = start(
+      ...anyPorts,
+      '--agents',
+      '1',
+      '--runtime',
+      'auto',
+      '--cri-socket',
+      socket,
+    );
     expect(await told(without, 'Runtime')).toMatch(
       /^processes; containers are not used: (no container runtime answers at|only root may use the container runtime at) .*no\.sock.*; `sudo node tools\/containers\/setup\.mjs install` brings a container runtime$/,
     );
     expect(await without.kill('SIGINT')).toBe(0);
-    const { code, stderr } = await runs(...anyPorts, '--agents', '1', '--runtime', 'cri', '--cri-socket', socket);
+    const { code, stderr } = await runs(
+      ...anyPorts,
+      '--agents',
+      '1',
+      '--runtime',
+      'cri',
+      '--cri-socket',
+      socket,
+    );
     expect(code).toBe(1);
     expect(stderr).toContain('--runtime cri: ');
     expect(stderr).toContain('or run without containers by --runtime process');
@@ -119,38 +160,62 @@ describe('the development cluster', () => {
   it('ends, and says so, when its coordinator ends', async () => {
     const cluster = start(...anyPorts);
     await cluster.line((line) => line.startsWith('Ctrl-C'));
-    const coordinator = processesUsing(directory).find((line) => line.includes('dist/apps/coordinator/main.mjs')) ?? '';
+    const coordinator =
+      processesUsing(directory).find((line) => line.includes('dist/apps/coordinator/main.mjs')) ??
+      '';
     process.kill(Number(coordinator.split(' ')[0]), 'SIGKILL');
     expect(await cluster.exited).toBe(1);
-    expect(cluster.lines.join('\n')).toMatch(/^dev-cluster: coordinator has ended; its log is .*coordinator\.log$/m);
+    expect(cluster.lines.join('\n')).toMatch(
+      /^dev-cluster: coordinator has ended; its log is .*coordinator\.log$/m,
+    );
   });
 
   it.each([
     { what: 'an unknown flag', flags: ['--prot', '1'], says: "unknown option '--prot'" },
-    { what: 'a runtime that is none', flags: ['--runtime', 'docker'], says: 'Allowed choices are auto, process, cri.' },
-    { what: 'a port that is none', flags: ['--port', '99999'], says: 'It must be a whole number from 0 to 65535.' },
+    {
+      what: 'a runtime that is none',
+      flags: ['--runtime', 'docker'],
+      says: 'Allowed choices are auto, process, cri.',
+    },
+    {
+      what: 'a port that is none',
+      flags: ['--port', '99999'],
+      says: 'It must be a whole number from 0 to 65535.',
+    },
   ])('refuses $what', async ({ flags, says }) => {
-    expect(await runs(...flags)).toMatchObject({ code: 2, stderr: expect.stringContaining(says) as string });
+    expect(await runs(...flags)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(says) as string,
+    });
   });
 
   it('ends with SIGINT also while it waits for its example', async () => {
     const manifest = join(directory, 'never-ready.yaml');
-    await writeFile(manifest, 'name: never\nspec: { command: [sleep, "1000"], ports: [{ name: http, containerPort: 80 }] }\n');
+    await writeFile(
+      manifest,
+      'name: never\nspec: { command: [sleep, "1000"], ports: [{ name: http, containerPort: 80 }] }\n',
+    );
     const cluster = start(...anyPorts, '--example', manifest);
     await cluster.line((line) => line.includes('waiting for port http to accept connections'));
     process.kill(cluster.pid, 'SIGINT');
-    // The command that waits must be ended too: it would look for its coordinator for another minute.
-    await expect(cluster.line((line) => line.includes('connecting again'))).rejects.toThrow('ended before');
+    // The command that waits must be ended too: it would look for its coordinator for another
+    // minute.
+    await expect(cluster.line((line) => line.includes('connecting again'))).rejects.toThrow(
+      'ended before',
+    );
     expect(await cluster.exited).toBe(130);
     await rm(manifest);
   });
 
-  it.each(['SIGKILL', 'SIGHUP', 'SIGTERM'] as const)('leaves nothing behind when %s ends it', async (signal) => {
-    const cluster = start(...anyPorts, ...example);
-    await cluster.line((line) => line.startsWith('Ctrl-C'));
-    await cluster.kill(signal);
-    await nothingRuns();
-  });
+  it.each(['SIGKILL', 'SIGHUP', 'SIGTERM'] as const)(
+    'leaves nothing behind when %s ends it',
+    async (signal) => {
+      const cluster = start(...anyPorts, ...example);
+      await cluster.line((line) => line.startsWith('Ctrl-C'));
+      await cluster.kill(signal);
+      await nothingRuns();
+    },
+  );
 
   it('leaves nothing behind when SIGKILL ends it while it starts', async () => {
     const cluster = start(...anyPorts);
@@ -162,9 +227,13 @@ describe('the development cluster', () => {
 
   it('ends when nobody reads its output any more', async () => {
     const script = '"$@" | sed "/Ctrl-C/q"'; // as `| tee` that Ctrl-C has ended
-    const { stdout } = await runToEnd('sh', ['-c', script, 'sh', process.execPath, ...args(...anyPorts, ...example)], {
-      env: env(),
-    });
+    const { stdout } = await runToEnd(
+      'sh',
+      ['-c', script, 'sh', process.execPath, ...args(...anyPorts, ...example)],
+      {
+        env: env(),
+      },
+    );
     expect(stdout).toContain('Ctrl-C');
     await nothingRuns();
   });

@@ -21,7 +21,9 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     image = await DiskImage.create(join(scratch, 'image'), IMAGE_MIB);
     cleanups.push(() => image.unmount());
     const data = await image.makeDirectory('coordinator');
-    cluster = await RealCluster.start(['zone-a'], (directory) => symlink(data, join(directory, 'coordinator')));
+    cluster = await RealCluster.start(['zone-a'], (directory) =>
+      symlink(data, join(directory, 'coordinator')),
+    );
     cleanups.push(() => cluster.stop());
   });
   afterAll(async () => {
@@ -41,8 +43,13 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     }
   }
 
-  /** Creates workloads until one is refused. @returns the names that were acknowledged, and the refusal. */
-  async function createUntilRefused(prefix: string): Promise<{ readonly created: string[]; readonly refusal: unknown }> {
+  /**
+   * Creates workloads until one is refused. @returns the names that were acknowledged, and the
+   * refusal.
+   */
+  async function createUntilRefused(
+    prefix: string,
+  ): Promise<{ readonly created: string[]; readonly refusal: unknown }> {
     const created: string[] = [];
     for (;;) {
       const name = `${prefix}-${created.length}`;
@@ -63,15 +70,22 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     return `${response.status} ${await response.text()}`;
   }
 
-  const logged = (text: string): readonly string[] => cluster.coordinatorProcess.lines.filter((line) => line.includes(text));
-  const restartsOf = ({ status }: Workload): number => (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
+  const logged = (text: string): readonly string[] =>
+    cluster.coordinatorProcess.lines.filter((line) => line.includes(text));
+  const restartsOf = ({ status }: Workload): number =>
+    (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
 
   it('refuses writes with a clear error, all else goes on, and writes go on when there is room, without a restart', async () => {
     const { client } = cluster;
-    await client.createWorkload({ name: 'web', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 } });
+    await client.createWorkload({
+      name: 'web',
+      spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 },
+    });
     const web = await cluster.settled('web');
     const watching = new AbortController();
-    const watch = client.watchWorkloads({ name: 'web' }, { signal: watching.signal })[Symbol.asyncIterator]();
+    const watch = client
+      .watchWorkloads({ name: 'web' }, { signal: watching.signal })
+      [Symbol.asyncIterator]();
     await watch.next();
 
     await fill();
@@ -92,19 +106,26 @@ describeOnDiskImages('a full disk under the coordinator', () => {
 
     // A replica that ends is restarted by its agent; that it was can only be written down later.
     const [victim] = web.status?.replicas ?? [];
-    const { pid } = await cluster.agentClient.getContainerStatus({ containerId: victim?.containerId ?? '' });
+    const { pid } = await cluster.agentClient.getContainerStatus({
+      containerId: victim?.containerId ?? '',
+    });
     process.kill(pid, 'SIGKILL');
     const { address } = await cluster.agent('agent-1').logged('agent ready');
     const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
     for (let running = false; !running;) {
       const { containers } = await agent.listContainers({});
       running =
-        containers.filter(({ replicaId, containerId }) => replicaId === victim?.id && containerId !== victim.containerId).length >
-        0;
+        containers.filter(
+          ({ replicaId, containerId }) =>
+            replicaId === victim?.id && containerId !== victim.containerId,
+        ).length > 0;
     }
-    expect((await client.listWorkloads({ pageSize: 1_000 })).workloads).toHaveLength(created.length + 1);
+    expect((await client.listWorkloads({ pageSize: 1_000 })).workloads).toHaveLength(
+      created.length + 1,
+    );
     expect((await client.listNodes({})).nodes.map(({ status }) => status?.phase)).toEqual([1]);
-    for (let round = 0; round < 20; round += 1) expect((await createUntilRefused('none')).created).toEqual([]);
+    for (let round = 0; round < 20; round += 1)
+      expect((await createUntilRefused('none')).created).toEqual([]);
     expect(restartsOf(await client.getWorkload({ name: 'web' }))).toBe(0);
     expect(logged('disk full: writes are refused')).toHaveLength(1);
     expect(logged('"level":"error"')).toEqual([]);
@@ -112,8 +133,13 @@ describeOnDiskImages('a full disk under the coordinator', () => {
 
     await rm(join(image.directory, 'filler'));
     await client.createWorkload({ name: 'after', spec: { command: ['true'], replicas: 0 } });
-    const after = await cluster.until('web', (workload) => restartsOf(workload) === 1 && workload.status?.readyReplicas === 2);
-    expect(after.status?.replicas.map(({ id }) => id).sort()).toEqual(web.status?.replicas.map(({ id }) => id).sort());
+    const after = await cluster.until(
+      'web',
+      (workload) => restartsOf(workload) === 1 && workload.status?.readyReplicas === 2,
+    );
+    expect(after.status?.replicas.map(({ id }) => id).sort()).toEqual(
+      web.status?.replicas.map(({ id }) => id).sort(),
+    );
     for (let seen = 0; seen !== 1;) {
       const next = await watch.next();
       expect(next.done).toBe(false);
@@ -124,7 +150,9 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     await cluster.coordinatorProcess.line((line) => line.includes('there is room again'));
     expect(await page('/health')).toBe('200 {"status":"ok"}\n');
     expect(await page('/metrics')).toContain('\ncloudless_store_writable 1\n');
-    expect(logged('there is room again').concat(logged('disk full: writes are refused'))).toHaveLength(2);
+    expect(
+      logged('there is room again').concat(logged('disk full: writes are refused')),
+    ).toHaveLength(2);
     const { events } = await client.listEvents({ pageSize: 1_000 });
     expect(events.filter(({ reason }) => reason === 'NodeLost')).toEqual([]);
 

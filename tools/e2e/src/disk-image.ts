@@ -4,13 +4,21 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { runToEnd } from './processes.js';
 
-/** Why disk images cannot be mounted here; undefined when they can. They need root, loop devices and the tools for ext4. */
+/**
+ * Why disk images cannot be mounted here; undefined when they can. They need root, loop devices and
+ * the tools for ext4.
+ */
 export function whyNoDiskImages(): string | undefined {
   if (process.getuid?.() !== 0) return 'mounting a disk image needs root';
   const directory = execFileSync('mktemp', ['-d'], { encoding: 'utf8' }).trim();
   try {
-    const script = 'truncate -s 1M image && mkfs.ext4 -q image && mkdir on && mount -o loop image on && umount on';
-    execFileSync('/bin/sh', ['-c', script], { cwd: directory, stdio: ['ignore', 'ignore', 'pipe'], encoding: 'utf8' });
+    const script =
+      'truncate -s 1M image && mkfs.ext4 -q image && mkdir on && mount -o loop image on && umount on';
+    execFileSync('/bin/sh', ['-c', script], {
+      cwd: directory,
+      stdio: ['ignore', 'ignore', 'pipe'],
+      encoding: 'utf8',
+    });
     return undefined;
   } catch (reason) {
     return `a disk image cannot be mounted: ${String((reason as { readonly stderr?: unknown }).stderr ?? reason).trim()}`;
@@ -19,7 +27,10 @@ export function whyNoDiskImages(): string | undefined {
   }
 }
 
-/** `describe` where disk images can be mounted; elsewhere the tests are skipped, and the reason is said. */
+/**
+ * `describe` where disk images can be mounted; elsewhere the tests are skipped, and the reason is
+ * said.
+ */
 export function describeOnDiskImages(name: string, tests: () => void): void {
   const reason = whyNoDiskImages();
   if (reason === undefined) return describe(name, tests);
@@ -70,12 +81,14 @@ export class DiskImage {
   }
 
   /**
-   * Cuts the power: what the file system has not handed to the disk below by now never gets there, and nothing on it can be
-   * read or written any more. Not a byte is flushed for it.
-   * @see fs/ext4/ioctl.c, EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH; `godown` of xfstests does the same
+   * Cuts the power: what the file system has not handed to the disk below by now never gets there,
+   * and nothing on it can be read or written any more. Not a byte is flushed for it.
+   * @see fs/ext4/ioctl.c, EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH; `godown` of xfstests
+   *   does the same
    */
   async cutPower(): Promise<void> {
-    const script = 'my $how = pack("L", 2); open(my $d, "<", $ARGV[0]) or die $!; ioctl($d, 0x8004587d, $how) or die $!;';
+    const script =
+      'my $how = pack("L", 2); open(my $d, "<", $ARGV[0]) or die $!; ioctl($d, 0x8004587d, $how) or die $!;';
     await run('perl', ['-e', script, this.directory]);
   }
 

@@ -25,12 +25,18 @@ async function untilNode(nodeId: string, fits: (node: Node) => boolean): Promise
   throw new Error(`the watch of ${nodeId} ended`);
 }
 
-/** Does something, and gives the fewest ready replicas that a watch of the workload showed meanwhile. */
+/**
+ * Does something, and gives the fewest ready replicas that a watch of the workload showed
+ * meanwhile.
+ */
 async function lowestReady(name: string, act: () => Promise<void>): Promise<number> {
   const watch = new AbortController();
   let lowest = Number.POSITIVE_INFINITY;
   const following = (async () => {
-    for await (const { workload } of cluster.client.watchWorkloads({ name }, { signal: watch.signal })) {
+    for await (const { workload } of cluster.client.watchWorkloads(
+      { name },
+      { signal: watch.signal },
+    )) {
       if (workload?.status !== undefined) lowest = Math.min(lowest, workload.status.readyReplicas);
     }
   })().catch(() => undefined);
@@ -42,14 +48,19 @@ async function lowestReady(name: string, act: () => Promise<void>): Promise<numb
 
 describe('the drain of real nodes', () => {
   it('shows how far it is until the node is empty, and keeps the floor', async () => {
-    await cluster.client.createWorkload({ name: 'web', spec: { ...sleeper, ...floorOf(6), replicas: 6 } });
+    await cluster.client.createWorkload({
+      name: 'web',
+      spec: { ...sleeper, ...floorOf(6), replicas: 6 },
+    });
     await cluster.settled('web');
     const lowest = await lowestReady('web', async () => {
       const { code, stdout } = await cluster.ctl('node', 'drain', 'agent-1', '--wait');
       expect(code).toBe(0);
       const lines = stdout.trimEnd().split('\n');
       expect(lines[0]).toBe('node agent-1: draining');
-      expect(lines[1]).toMatch(/^node agent-1: [12] of 2 replicas left: default\/web: [12] replicas?: ./);
+      expect(lines[1]).toMatch(
+        /^node agent-1: [12] of 2 replicas left: default\/web: [12] replicas?: ./,
+      );
       expect(lines.at(-1)).toBe('node agent-1: drained');
     });
     expect(lowest).toBe(6);
@@ -63,12 +74,23 @@ describe('the drain of real nodes', () => {
     await cluster.client.createWorkload({ name: 'bound', spec: bound });
     await cluster.settled('bound');
     const failed = await cluster.ctl('node', 'drain', 'agent-2', '--deadline', '4s', '--wait');
-    expect(failed).toMatchObject({ code: 1, stdout: expect.stringContaining('1 of 1 replica left') as unknown });
-    expect(failed.stderr).toMatch(/drain of node agent-2 has failed.*\n  default\/bound: 1 replica: 1 replacement has no node: /);
+    expect(failed).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('1 of 1 replica left') as unknown,
+    });
+    expect(failed.stderr).toMatch(
+      /drain of node agent-2 has failed.*\n  default\/bound: 1 replica: 1 replacement has no node: /,
+    );
     const node = await cluster.client.getNode({ nodeId: 'agent-2' });
-    expect(node).toMatchObject({ draining: false, cordoned: true, status: { drain: { phase: DrainPhase.FAILED } } });
+    expect(node).toMatchObject({
+      draining: false,
+      cordoned: true,
+      status: { drain: { phase: DrainPhase.FAILED } },
+    });
     expect((await cluster.client.getWorkload({ name: 'bound' })).status?.readyReplicas).toBe(1);
-    expect(await cluster.ctl('node', 'drain', 'agent-2', '--force', '--wait')).toMatchObject({ code: 0 });
+    expect(await cluster.ctl('node', 'drain', 'agent-2', '--force', '--wait')).toMatchObject({
+      code: 0,
+    });
     const homeless = await cluster.until('bound', ({ status }) => status!.readyReplicas === 0);
     expect(homeless.status?.reason).toContain('1 of 1 replicas without a node');
   });
@@ -78,41 +100,66 @@ describe('the drain of real nodes', () => {
     await cluster.settled('bound');
     const drain = ['node', 'drain', 'agent-2', '--force', '--wait'];
     const late = await cluster.ctl(...drain, '--deadline', '10m', '--timeout', '1s');
-    expect(late).toMatchObject({ code: 6, stderr: expect.stringContaining('is not drained after 1s') as unknown });
+    expect(late).toMatchObject({
+      code: 6,
+      stderr: expect.stringContaining('is not drained after 1s') as unknown,
+    });
     expect((await cluster.client.getWorkload({ name: 'bound' })).status?.readyReplicas).toBe(1);
     expect(await cluster.ctl(...drain, '--deadline', '1s')).toMatchObject({ code: 0 });
     const node = await cluster.client.getNode({ nodeId: 'agent-2' });
-    expect(node).toMatchObject({ draining: true, status: { replicaCount: 0, drain: { phase: DrainPhase.DRAINED, total: 1 } } });
+    expect(node).toMatchObject({
+      draining: true,
+      status: { replicaCount: 0, drain: { phase: DrainPhase.DRAINED, total: 1 } },
+    });
   });
 
   it('of two nodes at once keeps a workload at its floor', async () => {
     await cluster.startAgent('agent-4', 'zone-a');
-    await cluster.client.createWorkload({ name: 'web', spec: { ...sleeper, ...floorOf(8), replicas: 8 } });
+    await cluster.client.createWorkload({
+      name: 'web',
+      spec: { ...sleeper, ...floorOf(8), replicas: 8 },
+    });
     await cluster.settled('web');
     const lowest = await lowestReady('web', async () => {
-      expect(await cluster.ctl('node', 'drain', 'agent-1', 'agent-2', '--wait')).toMatchObject({ code: 0 });
+      expect(await cluster.ctl('node', 'drain', 'agent-1', 'agent-2', '--wait')).toMatchObject({
+        code: 0,
+      });
     });
     expect(lowest).toBe(8);
     const { status } = await cluster.settled('web');
-    expect(new Set(status!.replicas.map(({ nodeId }) => nodeId))).toEqual(new Set(['agent-3', 'agent-4']));
+    expect(new Set(status!.replicas.map(({ nodeId }) => nodeId))).toEqual(
+      new Set(['agent-3', 'agent-4']),
+    );
   });
 
   it('goes on when the coordinator is killed in the middle, and so does who waits for it', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: bound });
     await cluster.settled('bound');
     const waiting = cluster.ctl('node', 'drain', 'agent-2', '--deadline', '10m', '--wait');
-    const before = await untilNode('agent-2', ({ status }) => status?.drain?.waiting[0]?.includes('no node') === true);
+    const before = await untilNode(
+      'agent-2',
+      ({ status }) => status?.drain?.waiting[0]?.includes('no node') === true,
+    );
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
     await cluster.nodeReady('agent-2');
     const after = await cluster.client.getNode({ nodeId: 'agent-2' });
-    expect(after.status?.drain).toMatchObject({ phase: DrainPhase.DRAINING, total: 1, remaining: 1 });
+    expect(after.status?.drain).toMatchObject({
+      phase: DrainPhase.DRAINING,
+      total: 1,
+      remaining: 1,
+    });
     expect(after.status?.drain?.deadline).toEqual(before.status?.drain?.deadline);
     const lowest = await lowestReady('bound', async () => {
       await cluster.startAgent('agent-x', 'zone-b');
-      expect(await waiting).toMatchObject({ code: 0, stdout: expect.stringContaining('node agent-2: drained\n') as unknown });
+      expect(await waiting).toMatchObject({
+        code: 0,
+        stdout: expect.stringContaining('node agent-2: drained\n') as unknown,
+      });
     });
     expect(lowest).toBe(1);
-    expect((await cluster.settled('bound')).status!.replicas.map(({ nodeId }) => nodeId)).toEqual(['agent-x']);
+    expect((await cluster.settled('bound')).status!.replicas.map(({ nodeId }) => nodeId)).toEqual([
+      'agent-x',
+    ]);
   });
 });

@@ -13,7 +13,10 @@ export interface Seen {
   readonly replicaIds: readonly string[];
 }
 
-/** Follows the endpoints of a workload and remembers every set; goes on with the last one while the coordinator is away. */
+/**
+ * Follows the endpoints of a workload and remembers every set; goes on with the last one while the
+ * coordinator is away.
+ */
 export class EndpointWatch {
   readonly seen: Seen[] = [];
   private set: EndpointSet | undefined;

@@ -4,20 +4,29 @@ import type { Workload } from '@cloudless/api';
 import { QUICK, RealCluster } from './cluster.js';
 import { killAll, processesMentioning } from './processes.js';
 
-/** RELIABILITY 40: nothing that a replica started survives, whatever session or environment it chose. */
+/**
+ * RELIABILITY 40: nothing that a replica started survives, whatever session or environment it
+ * chose.
+ */
 let cluster: RealCluster;
 beforeEach(async () => {
   cluster = await RealCluster.start(['zone-a']);
 });
 afterEach(() => cluster.stop());
 
-/** Starts a daemon as sshd and cron are: a session of its own, an empty environment, a parent that ends. Then stays. */
+/**
+ * Starts a daemon as sshd and cron are: a session of its own, an empty environment, a parent that
+ * ends. Then stays.
+ */
 const daemonOf = (notes: string): string[] => [
   '/bin/sh',
   '-c',
   `( setsid env -i sh -c 'echo $$ >> ${notes}; exec sleep 3600' & ); exec sleep 3600`,
 ];
-/** Without cgroups a daemon whose parent has ended cannot be told from others: there its parent stays. */
+/**
+ * Without cgroups a daemon whose parent has ended cannot be told from others: there its parent
+ * stays.
+ */
 const childOf = (notes: string): string[] => [
   '/bin/sh',
   '-c',
@@ -26,14 +35,21 @@ const childOf = (notes: string): string[] => [
 
 const mainPid = ({ status }: Workload): string =>
   readFileSync(
-    join(cluster.directory, 'agent-1/runtime/containers', status!.replicas[0]!.containerId, 'state.json'),
+    join(
+      cluster.directory,
+      'agent-1/runtime/containers',
+      status!.replicas[0]!.containerId,
+      'state.json',
+    ),
     'utf8',
   ).replace(/^.*"pid":(\d+).*$/s, '$1');
 
 /** The ids in the file, once there are so many. */
 async function noted(file: string, count: number): Promise<readonly number[]> {
   for (;;) {
-    const ids = existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n').filter(Boolean).map(Number) : [];
+    const ids = existsSync(file)
+      ? readFileSync(file, 'utf8').trim().split('\n').filter(Boolean).map(Number)
+      : [];
     if (ids.length >= count) return ids;
     await cluster.client.listNodes({});
   }
@@ -46,8 +62,14 @@ async function untilDead(pid: number): Promise<void> {
 describe('a process in a session of its own with an empty environment', () => {
   it('ends with its replica: by a restart in place, and by deletion after the supervisor was replaced', async () => {
     const notes = join(cluster.directory, 'probe');
-    await cluster.client.createWorkload({ name: 'probe', spec: { ...QUICK, command: ['sleep', '3600'] } });
-    const hasCgroups = readFileSync(`/proc/${mainPid(await cluster.settled('probe'))}/cgroup`, 'utf8').includes('/cloudless-');
+    await cluster.client.createWorkload({
+      name: 'probe',
+      spec: { ...QUICK, command: ['sleep', '3600'] },
+    });
+    const hasCgroups = readFileSync(
+      `/proc/${mainPid(await cluster.settled('probe'))}/cgroup`,
+      'utf8',
+    ).includes('/cloudless-');
     await cluster.client.createWorkload({
       name: 'daemon',
       spec: { ...QUICK, command: hasCgroups ? daemonOf(notes) : childOf(notes) },

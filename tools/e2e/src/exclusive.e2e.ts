@@ -10,14 +10,21 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
-/** Notes every 10 ms that it lives, and does not end by SIGTERM: so it also shows that it is killed in time. */
+/**
+ * Notes every 10 ms that it lives, and does not end by SIGTERM: so it also shows that it is killed
+ * in time.
+ */
 const HEART = `const fs = require('node:fs');
   process.on('SIGTERM', () => undefined);
   setInterval(() => fs.appendFileSync(process.env.HEARTS, process.env.CLOUDLESS_REPLICA_ID + ' ' + Date.now() + '\\n'), 10);`;
 
 const only = ({ status }: Workload) => status!.replicas.find(({ ready, stale }) => ready && !stale);
 
-async function startExclusive(): Promise<{ readonly id: string; readonly nodeId: string; readonly hearts: string }> {
+async function startExclusive(): Promise<{
+  readonly id: string;
+  readonly nodeId: string;
+  readonly hearts: string;
+}> {
   const hearts = join(cluster.directory, 'hearts');
   await cluster.client.createWorkload({
     name: 'only',
@@ -34,7 +41,9 @@ async function startExclusive(): Promise<{ readonly id: string; readonly nodeId:
 }
 
 /** The first and the last sign of life of each replica, in the order in which they began. */
-function livesIn(file: string): readonly { readonly id: string; readonly from: number; readonly to: number }[] {
+function livesIn(
+  file: string,
+): readonly { readonly id: string; readonly from: number; readonly to: number }[] {
   const lives = new Map<string, { id: string; from: number; to: number }>();
   for (const line of readFileSync(file, 'utf8').trimEnd().split('\n')) {
     const [id = '', at = ''] = line.split(' ');
@@ -49,26 +58,35 @@ async function replacedElsewhere(id: string, nodeId: string): Promise<void> {
   expect(only(after)?.nodeId).not.toBe(nodeId);
 }
 
-/** No sign of life of the first replica is later than the first one of its replacement, and nothing else ran. */
+/**
+ * No sign of life of the first replica is later than the first one of its replacement, and nothing
+ * else ran.
+ */
 async function expectOneAfterTheOther(id: string, hearts: string): Promise<void> {
-  const { status } = await cluster.until('only', (workload) => workload.status!.replicas.length === 1);
+  const { status } = await cluster.until(
+    'only',
+    (workload) => workload.status!.replicas.length === 1,
+  );
   const [first, second, ...more] = livesIn(hearts);
   expect([first?.id, second?.id, more.length]).toEqual([id, status!.replicas[0]!.id, 0]);
   expect(first?.to).toBeLessThan(second?.from ?? 0);
 }
 
 describe('an exclusive replica', () => {
-  it.each(['SIGKILL', 'SIGSTOP'] as const)('whose agent gets %s ends before its replacement begins', async (signal) => {
-    const { id, nodeId, hearts } = await startExclusive();
-    const agent = cluster.agent(nodeId);
-    if (signal === 'SIGKILL') await agent.kill(signal);
-    else process.kill(agent.pid, signal);
-    await replacedElsewhere(id, nodeId);
-    // The old agent comes back and learns that its replica was replaced.
-    if (signal === 'SIGKILL') await cluster.startAgent(nodeId, 'zone-a');
-    else process.kill(agent.pid, 'SIGCONT');
-    await expectOneAfterTheOther(id, hearts);
-  });
+  it.each(['SIGKILL', 'SIGSTOP'] as const)(
+    'whose agent gets %s ends before its replacement begins',
+    async (signal) => {
+      const { id, nodeId, hearts } = await startExclusive();
+      const agent = cluster.agent(nodeId);
+      if (signal === 'SIGKILL') await agent.kill(signal);
+      else process.kill(agent.pid, signal);
+      await replacedElsewhere(id, nodeId);
+      // The old agent comes back and learns that its replica was replaced.
+      if (signal === 'SIGKILL') await cluster.startAgent(nodeId, 'zone-a');
+      else process.kill(agent.pid, 'SIGCONT');
+      await expectOneAfterTheOther(id, hearts);
+    },
+  );
 
   it('whose agent and supervisor are killed together ends before its replacement begins', async () => {
     const { id, nodeId, hearts } = await startExclusive();
@@ -77,7 +95,8 @@ describe('an exclusive replica', () => {
     killAll(supervisors);
     await cluster.agent(nodeId).kill('SIGKILL');
     await replacedElsewhere(id, nodeId);
-    // Its agent is back long after stop_after, adopts nothing that runs, and learns that its replica was replaced.
+    // Its agent is back long after stop_after, adopts nothing that runs, and learns that its
+    // replica was replaced.
     await cluster.startAgent(nodeId, 'zone-a');
     await expectOneAfterTheOther(id, hearts);
   });

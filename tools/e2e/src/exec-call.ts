@@ -25,9 +25,14 @@ export class ExecCall {
   /** Size of all that was written. */
   bytes = 0;
 
-  constructor(client: Pick<CoordinatorClient, 'exec'>, start: MessageInitShape<typeof ExecStartSchema>) {
+  constructor(
+    client: Pick<CoordinatorClient, 'exec'>,
+    start: MessageInitShape<typeof ExecStartSchema>,
+  ) {
     this.say({ case: 'start', value: start });
-    this.responses = client.exec(each(this.requests), { signal: this.ending.signal })[Symbol.asyncIterator]();
+    this.responses = client
+      .exec(each(this.requests), { signal: this.ending.signal })
+      [Symbol.asyncIterator]();
   }
 
   say(request: NonNullable<MessageInitShape<typeof ExecRequestSchema>['request']>): void {
@@ -52,7 +57,8 @@ export class ExecCall {
       if (response.case === undefined) continue;
       if (response.case === 'stdout' || response.case === 'stderr') {
         this.bytes += response.value.length;
-        if (this.bytes <= MAX_TEXT) this.text[response.case] += new TextDecoder().decode(response.value);
+        if (this.bytes <= MAX_TEXT)
+          this.text[response.case] += new TextDecoder().decode(response.value);
       }
       return response;
     }
@@ -62,7 +68,8 @@ export class ExecCall {
   async until(fits: (stdout: string) => boolean): Promise<void> {
     while (!fits(this.text.stdout)) {
       const response = await this.next();
-      if (response === undefined || response.case === 'exit') throw new Error(`ended after ${JSON.stringify(this.text)}`);
+      if (response === undefined || response.case === 'exit')
+        throw new Error(`ended after ${JSON.stringify(this.text)}`);
     }
   }
 
@@ -86,13 +93,24 @@ export class ForwardCall {
   private readonly responses: AsyncIterator<PortForwardResponse>;
   private readonly ending = new AbortController();
 
-  constructor(client: Pick<CoordinatorClient, 'portForward'>, start: MessageInitShape<typeof PortForwardStartSchema>) {
-    this.requests.push(create(PortForwardRequestSchema, { request: { case: 'start', value: start } }));
-    this.responses = client.portForward(each(this.requests), { signal: this.ending.signal })[Symbol.asyncIterator]();
+  constructor(
+    client: Pick<CoordinatorClient, 'portForward'>,
+    start: MessageInitShape<typeof PortForwardStartSchema>,
+  ) {
+    this.requests.push(
+      create(PortForwardRequestSchema, { request: { case: 'start', value: start } }),
+    );
+    this.responses = client
+      .portForward(each(this.requests), { signal: this.ending.signal })
+      [Symbol.asyncIterator]();
   }
 
   send(text: string): void {
-    this.requests.push(create(PortForwardRequestSchema, { request: { case: 'data', value: new TextEncoder().encode(text) } }));
+    this.requests.push(
+      create(PortForwardRequestSchema, {
+        request: { case: 'data', value: new TextEncoder().encode(text) },
+      }),
+    );
   }
 
   end(): void {

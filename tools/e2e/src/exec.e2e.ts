@@ -92,27 +92,37 @@ describe('Exec', () => {
 
   it('refuses a call that does not say at first what to run', async () => {
     const call = client.exec((async function* () {})());
-    await expect(call[Symbol.asyncIterator]().next()).rejects.toThrow('start: must be the first message');
+    await expect(call[Symbol.asyncIterator]().next()).rejects.toThrow(
+      'start: must be the first message',
+    );
   });
 
   it('ends an unknown command with 127, and says so on stderr', async () => {
     const call = new ExecCall(client, start(['no-such-thing']));
     expect(await call.exit()).toBe(127);
-    expect(call.text).toEqual({ stdout: '', stderr: expect.stringContaining('no executable no-such-thing in PATH') });
+    expect(call.text).toEqual({
+      stdout: '',
+      stderr: expect.stringContaining('no executable no-such-thing in PATH'),
+    });
   });
 
   it('refuses a size without a terminal, and a deadline that has passed', async () => {
     const sized = new ExecCall(client, start(['cat']));
     sized.say({ case: 'resize', value: { columns: 1, rows: 1 } });
     await expect(sized.exit()).rejects.toThrow('resize: the command has no terminal');
-    const late = new ExecCall(client, { ...start(['sleep', '77']), timeout: { seconds: 0n, nanos: 200_000_000 } });
+    const late = new ExecCall(client, {
+      ...start(['sleep', '77']),
+      timeout: { seconds: 0n, nanos: 200_000_000 },
+    });
     await expect(late.exit()).rejects.toThrow('the command took longer than 200 ms');
   });
 
   it('makes the command wait for a slow reader, and loses nothing', async () => {
     const done = join(cluster.directory, 'written');
     const bytes = 128 * 1024 * 1024;
-    const memory = [cluster.coordinatorProcess.pid, cluster.agent('agent-1').pid].map(residentBytes);
+    const memory = [cluster.coordinatorProcess.pid, cluster.agent('agent-1').pid].map(
+      residentBytes,
+    );
     const call = new ExecCall(client, start(inShell(`head -c ${bytes} /dev/zero; touch ${done}`)));
     await call.next();
     await call.next();
@@ -128,21 +138,41 @@ describe('Exec', () => {
 
 describe('what a caller started ends with it, within 10 s', () => {
   const endless = (call: ExecCall): void => {
-    for (let count = 0; count < 100; count += 1) call.say({ case: 'stdin', value: new Uint8Array(64 * 1024) });
+    for (let count = 0; count < 100; count += 1)
+      call.say({ case: 'stdin', value: new Uint8Array(64 * 1024) });
   };
   it.each([
     { name: 'a silent command', number: 40_001, script: 'sleep 40001', load: () => undefined },
-    { name: 'a command that does not read its input', number: 40_002, script: 'sleep 40002', load: endless },
-    { name: 'a command that waits for its reader', number: 40_003, script: 'yes 40003 | cat', load: () => undefined },
+    {
+      name: 'a command that does not read its input',
+      number: 40_002,
+      script: 'sleep 40002',
+      load: endless,
+    },
+    {
+      name: 'a command that waits for its reader',
+      number: 40_003,
+      script: 'yes 40003 | cat',
+      load: () => undefined,
+    },
     {
       name: 'a command that ignores SIGTERM',
       number: 40_004,
       script: `trap '' TERM HUP; sleep 40004; sleep 40004`,
       load: endless,
     },
-    { name: 'a command with a terminal', number: 40_005, script: 'sleep 40005', tty: { columns: 80, rows: 24 }, load: endless },
+    {
+      name: 'a command with a terminal',
+      number: 40_005,
+      script: 'sleep 40005',
+      tty: { columns: 80, rows: 24 },
+      load: endless,
+    },
   ])('$name', async ({ number, script, load, tty }) => {
-    const call = new ExecCall(client, { ...start(inShell(`echo up; ${script}`)), ...(tty === undefined ? {} : { tty }) });
+    const call = new ExecCall(client, {
+      ...start(inShell(`echo up; ${script}`)),
+      ...(tty === undefined ? {} : { tty }),
+    });
     load(call);
     await call.until((text) => text.includes('up')); // a terminal may show what is typed before
     expect(processesMentioning(String(number)).length).toBeGreaterThan(0);
@@ -157,7 +187,8 @@ describe('what a caller started ends with it, within 10 s', () => {
     await call.until((text) => text === 'up\n');
     const began = performance.now();
     await cluster.coordinatorProcess.kill('SIGKILL');
-    while (processesMentioning('40006').length > 0) await new Promise((resolve) => setImmediate(resolve));
+    while (processesMentioning('40006').length > 0)
+      await new Promise((resolve) => setImmediate(resolve));
     expect(performance.now() - began).toBeLessThan(10_000);
     await cluster.startCoordinator();
     await cluster.nodeReady('agent-1');
@@ -181,14 +212,27 @@ describe('streams to one node', () => {
   const pids = (): number[] => [cluster.coordinatorProcess.pid, cluster.agent('agent-1').pid];
   const [LOGS, EXECS, FORWARDS] = [11, 8, 8];
 
-  /** Fills every place that one client may have of commands and connections. @returns what ends it again. */
+  /**
+   * Fills every place that one client may have of commands and connections. @returns what ends it
+   * again.
+   */
   async function fill(): Promise<() => void> {
-    await cluster.until('echo', ({ status }) => status!.replicas.some(({ ready, stale }) => ready && !stale));
+    await cluster.until('echo', ({ status }) =>
+      status!.replicas.some(({ ready, stale }) => ready && !stale),
+    );
     const ending = new AbortController();
-    const execs = Array.from({ length: EXECS }, () => new ExecCall(client, start(inShell('echo up; sleep 40008'))));
-    const forwards = Array.from({ length: FORWARDS }, () => new ForwardCall(client, { name: 'echo' }));
+    const execs = Array.from(
+      { length: EXECS },
+      () => new ExecCall(client, start(inShell('echo up; sleep 40008'))),
+    );
+    const forwards = Array.from(
+      { length: FORWARDS },
+      () => new ForwardCall(client, { name: 'echo' }),
+    );
     const logs = Array.from({ length: LOGS }, () =>
-      client.streamLogs({ name: 'echo', follow: true, tailLines: 0 }, { signal: ending.signal })[Symbol.asyncIterator](),
+      client
+        .streamLogs({ name: 'echo', follow: true, tailLines: 0 }, { signal: ending.signal })
+        [Symbol.asyncIterator](),
     );
     await Promise.all([
       ...execs.map((call) => call.until((text) => text === 'up\n')),
@@ -236,7 +280,10 @@ describe('streams to one node', () => {
     await client.execCommand(start(['true']));
   }
 
-  /** Ends calls before their answer, at their first answer, in the middle of data and right before their end. */
+  /**
+   * Ends calls before their answer, at their first answer, in the middle of data and right before
+   * their end.
+   */
   async function cutInAllPhases(): Promise<void> {
     for (let count = 0; count < 20; count += 1) {
       const early = new ExecCall(client, start(inShell('sleep 40009')));
@@ -256,7 +303,9 @@ describe('streams to one node', () => {
       if (count % 2 === 0) await forward.next();
       forward.cut();
       const ending = new AbortController();
-      const lines = client.streamLogs({ name: 'web', follow: true }, { signal: ending.signal })[Symbol.asyncIterator]();
+      const lines = client
+        .streamLogs({ name: 'web', follow: true }, { signal: ending.signal })
+        [Symbol.asyncIterator]();
       const line = lines.next().catch(() => undefined);
       ending.abort();
       await line;

@@ -16,12 +16,22 @@ export class ForeignPod {
   ) {}
 
   static async start(socket: string): Promise<ForeignPod> {
-    const call = <Answer>(method: string, message: object): Promise<Answer> => callCri<Answer>(socket, method, message);
+    const call = <Answer>(method: string, message: object): Promise<Answer> =>
+      callCri<Answer>(socket, method, message);
     for (const image of [USED, KEPT]) await call('PullImage', { image: { image } });
-    const sandboxConfig = { metadata: { name: 'foreign', uid: 'foreign', namespace: 'others' }, hostname: 'foreign' };
-    const { podSandboxId } = await call<{ podSandboxId: string }>('RunPodSandbox', { config: sandboxConfig });
+    const sandboxConfig = {
+      metadata: { name: 'foreign', uid: 'foreign', namespace: 'others' },
+      hostname: 'foreign',
+    };
+    const { podSandboxId } = await call<{ podSandboxId: string }>('RunPodSandbox', {
+      config: sandboxConfig,
+    });
     const config = { metadata: { name: 'foreign' }, image: { image: USED } };
-    const { containerId } = await call<{ containerId: string }>('CreateContainer', { podSandboxId, config, sandboxConfig });
+    const { containerId } = await call<{ containerId: string }>('CreateContainer', {
+      podSandboxId,
+      config,
+      sandboxConfig,
+    });
     await call('StartContainer', { containerId });
     const pod = new ForeignPod(socket, podSandboxId, containerId);
     await pod.isUntouched();
@@ -30,7 +40,9 @@ export class ForeignPod {
 
   /** Expects that it runs, that it is the same, and that its images are there. */
   async isUntouched(): Promise<void> {
-    const { status } = await callCri<PodStatus>(this.socket, 'PodSandboxStatus', { podSandboxId: this.sandboxId });
+    const { status } = await callCri<PodStatus>(this.socket, 'PodSandboxStatus', {
+      podSandboxId: this.sandboxId,
+    });
     expect(status.state).toBe(READY);
     const { containers } = await callCri<{ containers: readonly { id: string; state: number }[] }>(
       this.socket,
@@ -40,11 +52,19 @@ export class ForeignPod {
     expect(containers.find(({ id }) => id === this.containerId)?.state).toBe(RUNNING);
     expect((await fetchText(`http://${status.network.ip}:8080/version`)).trim()).toBe('2');
     for (const image of [USED, KEPT]) {
-      const found = await callCri<{ image?: { id: string } }>(this.socket, 'ImageStatus', { image: { image } });
-      expect({ image, id: found.image?.id }).toEqual({ image, id: expect.stringMatching(/^sha256:/) as string });
+      const found = await callCri<{ image?: { id: string } }>(this.socket, 'ImageStatus', {
+        image: { image },
+      });
+      expect({ image, id: found.image?.id }).toEqual({
+        image,
+        id: expect.stringMatching(/^sha256:/) as string,
+      });
     }
   }
 }
-/** States as the interface counts them: PodSandboxState.SANDBOX_READY, ContainerState.CONTAINER_RUNNING. */
+/**
+ * States as the interface counts them: PodSandboxState.SANDBOX_READY,
+ * ContainerState.CONTAINER_RUNNING.
+ */
 const READY = 0;
 const RUNNING = 1;

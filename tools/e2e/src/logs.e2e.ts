@@ -71,19 +71,26 @@ function byContainer(lines: readonly Line[]): ReadonlyMap<string, readonly Line[
 
 describe('logs -f of a workload', () => {
   it('lacks no line and doubles none, whatever happens meanwhile', async () => {
-    await cluster.client.createWorkload({ name: 'web', spec: { ...QUICK, command: COUNTER, replicas: 3 } });
+    await cluster.client.createWorkload({
+      name: 'web',
+      spec: { ...QUICK, command: COUNTER, replicas: 3 },
+    });
     const first = await cluster.settled('web');
     const follower = new Follower(cluster.startCtl('logs', '-f', 'web', '-o', 'json'));
     const ids = readyIn(first);
     await follower.showsMore(ids, 20);
 
     const victim = first.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
-    process.kill((await cluster.agentClient.getContainerStatus({ containerId: victim.containerId })).pid, 'SIGKILL');
+    process.kill(
+      (await cluster.agentClient.getContainerStatus({ containerId: victim.containerId })).pid,
+      'SIGKILL',
+    );
     await follower.showsMore(ids, 20);
 
     await cluster.agent('agent-1').kill('SIGKILL');
     await cluster.startAgent('agent-1', 'zone-a');
-    // On a slow machine the agent may have been away for longer than its lease: its replica was replaced then.
+    // On a slow machine the agent may have been away for longer than its lease: its replica was
+    // replaced then.
     const third = readyIn(await cluster.settled('web'));
     const replaced = ids.filter((id) => !third.includes(id));
     await follower.showsMore(third, 20);
@@ -104,18 +111,30 @@ describe('logs -f of a workload', () => {
     expect(groups.size).toBeGreaterThanOrEqual(3 + 1 + 3);
     const killed = [...groups.values()].filter((lines) => !lines.at(-1)!.line.startsWith('last'));
     const unreachable = replaced.concat(third.filter((id) => !fourth.includes(id)));
-    expect(killed.map(([line]) => line!.replicaId).filter((id) => !unreachable.includes(id))).toEqual([victim.id]);
+    expect(
+      killed.map(([line]) => line!.replicaId).filter((id) => !unreachable.includes(id)),
+    ).toEqual([victim.id]);
     for (const lines of groups.values()) {
-      expect(lines.map(({ sequence }) => Number(sequence))).toEqual(lines.map((_, index) => index + 1));
-      expect(lines.map(({ line }) => Number(line.split(' ')[1]))).toEqual(lines.map((_, index) => index + 1));
+      expect(lines.map(({ sequence }) => Number(sequence))).toEqual(
+        lines.map((_, index) => index + 1),
+      );
+      expect(lines.map(({ line }) => Number(line.split(' ')[1]))).toEqual(
+        lines.map((_, index) => index + 1),
+      );
     }
   }, 300_000);
 
   it('with --tail 0 shows only what is new, also after the coordinator came back', async () => {
-    const command = ['sh', '-c', 'for n in 1 2 3; do echo old; done; while :; do sleep 0.05; echo tick; done'];
+    const command = [
+      'sh',
+      '-c',
+      'for n in 1 2 3; do echo old; done; while :; do sleep 0.05; echo tick; done',
+    ];
     await cluster.client.createWorkload({ name: 'web', spec: { ...QUICK, command } });
     const ids = readyIn(await cluster.settled('web'));
-    const follower = new Follower(cluster.startCtl('logs', '-f', '--tail', '0', 'web', '-o', 'json'));
+    const follower = new Follower(
+      cluster.startCtl('logs', '-f', '--tail', '0', 'web', '-o', 'json'),
+    );
     await follower.showsMore(ids, 3);
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
@@ -123,13 +142,16 @@ describe('logs -f of a workload', () => {
     await follower.showsMore(ids, 20);
     const from = Number(follower.shown[0]!.sequence);
     expect(from).toBeGreaterThan(3);
-    expect(follower.shown.map(({ sequence }) => Number(sequence))).toEqual(follower.shown.map((_, index) => from + index));
+    expect(follower.shown.map(({ sequence }) => Number(sequence))).toEqual(
+      follower.shown.map((_, index) => from + index),
+    );
     await follower.program.kill('SIGTERM');
   });
 
   it('goes on over the rotation of the log', async () => {
     // 9 MB in lines of 90 bytes: two files full, and a third one.
-    const script = 'const pad = "x".repeat(80); for (let n = 1; n <= 100000; n += 1) console.log(String(n).padStart(9) + pad);';
+    const script =
+      'const pad = "x".repeat(80); for (let n = 1; n <= 100000; n += 1) console.log(String(n).padStart(9) + pad);';
     await cluster.client.createWorkload({
       name: 'web',
       spec: { ...QUICK, command: ['node', '-e', `${script} setInterval(() => 0, 1000)`] },
@@ -137,7 +159,9 @@ describe('logs -f of a workload', () => {
     await cluster.settled('web');
     const follower = cluster.startCtl('logs', '-f', 'web');
     await follower.line((line) => line.startsWith('   100000x'));
-    const numbers = follower.lines.filter((line) => line.endsWith('xxx')).map((line) => Number.parseInt(line, 10));
+    const numbers = follower.lines
+      .filter((line) => line.endsWith('xxx'))
+      .map((line) => Number.parseInt(line, 10));
     expect(numbers).toEqual(Array.from({ length: 100_000 }, (_, index) => index + 1));
     await follower.kill('SIGTERM');
   });

@@ -5,6 +5,10 @@ export function whyNoNamespaces(): string | undefined {
   if (process.platform !== 'linux') return 'only Linux has namespaces';
   if (process.getuid?.() !== 0) return 'namespaces need root';
   const flags = ['--net', '--pid', '--fork', '--mount-proc', '--kill-child'];
-  const { status, stderr, error } = spawnSync('unshare', [...flags, 'ip', 'link', 'set', 'lo', 'up'], { encoding: 'utf8' });
+  const { status, stderr, error } = spawnSync(
+    'unshare',
+    [...flags, 'ip', 'link', 'set', 'lo', 'up'],
+    { encoding: 'utf8' },
+  );
   return status === 0 ? undefined : `unshare does not work: ${(error?.message ?? stderr).trim()}`;
 }

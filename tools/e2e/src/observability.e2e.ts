@@ -53,22 +53,32 @@ afterAll(async () => {
 });
 
 const scrape = async (opsUrl: string): Promise<string> => (await fetch(`${opsUrl}/metrics`)).text();
-const agentOpsUrl = async (): Promise<string> => String((await cluster.agent('agent-1').logged('agent ready'))['opsUrl']);
+const agentOpsUrl = async (): Promise<string> =>
+  String((await cluster.agent('agent-1').logged('agent ready'))['opsUrl']);
 
 /** The sum of all series of a metric whose labels contain this text. */
 function valueOf(metrics: string, name: string, labels = ''): number {
-  const lines = metrics.split('\n').filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(labels));
+  const lines = metrics
+    .split('\n')
+    .filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(labels));
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
 }
 
 /** Names with their kinds, as they are served. */
 function namesIn(metrics: string): readonly string[] {
-  return [...metrics.matchAll(/^# TYPE (cloudless_\w+) \w+$/gm)].map(([, name]) => name ?? '').sort();
+  return [...metrics.matchAll(/^# TYPE (cloudless_\w+) \w+$/gm)]
+    .map(([, name]) => name ?? '')
+    .sort();
 }
 
 async function runWeb(): Promise<void> {
   const headers = { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };
-  const spec = { command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas: 2, ...QUICK };
+  const spec = {
+    command: SERVER_COMMAND,
+    ports: [{ name: 'http', containerPort: 80 }],
+    replicas: 2,
+    ...QUICK,
+  };
   await cluster.client.createWorkload({ name: 'web', spec, requestId: 'create-web' }, { headers });
   await cluster.until('web', ({ status }) => status?.readyReplicas === 2);
 }
@@ -81,7 +91,12 @@ describe('what can be seen of a cluster from outside', () => {
     const [coordinator, agent] = [await scrape(cluster.opsUrl), await scrape(opsUrl)];
     const moved: readonly (readonly [string, string, string, string?])[] = [
       [coordinatorBefore, coordinator, 'cloudless_rpc_calls_total', 'method="CreateWorkload"'],
-      [coordinatorBefore, coordinator, 'cloudless_rpc_duration_seconds_count', 'method="CreateWorkload"'],
+      [
+        coordinatorBefore,
+        coordinator,
+        'cloudless_rpc_duration_seconds_count',
+        'method="CreateWorkload"',
+      ],
       [coordinatorBefore, coordinator, 'cloudless_workloads'],
       [coordinatorBefore, coordinator, 'cloudless_replicas', 'state="ready"'],
       [coordinatorBefore, coordinator, 'cloudless_state_revision'],
@@ -90,9 +105,16 @@ describe('what can be seen of a cluster from outside', () => {
       [agentBefore, agent, 'cloudless_agent_replicas', 'ready="true"'],
     ];
     for (const [before, after, name, labels] of moved) {
-      expect([name, valueOf(after, name, labels) > valueOf(before, name, labels)]).toEqual([name, true]);
+      expect([name, valueOf(after, name, labels) > valueOf(before, name, labels)]).toEqual([
+        name,
+        true,
+      ]);
     }
-    for (const name of ['cloudless_store_size_bytes', 'cloudless_store_disk_free_bytes', 'cloudless_store_disk_size_bytes']) {
+    for (const name of [
+      'cloudless_store_size_bytes',
+      'cloudless_store_disk_free_bytes',
+      'cloudless_store_disk_size_bytes',
+    ]) {
       expect([name, valueOf(coordinator, name) > 0]).toEqual([name, true]);
     }
     expect(valueOf(coordinator, 'cloudless_nodes', 'alive="true"')).toBe(1);
@@ -106,7 +128,10 @@ describe('what can be seen of a cluster from outside', () => {
   });
 
   it('the documentation names every metric, and no other', async () => {
-    const served = new Set([...namesIn(await scrape(cluster.opsUrl)), ...namesIn(await scrape(await agentOpsUrl()))]);
+    const served = new Set([
+      ...namesIn(await scrape(cluster.opsUrl)),
+      ...namesIn(await scrape(await agentOpsUrl())),
+    ]);
     const page = readFileSync(join(repository, 'docs/operating.md'), 'utf8');
     const documented = [...page.matchAll(/^\| `(cloudless_\w+)`/gm)].map(([, name]) => name);
     expect([...documented].sort()).toEqual([...served].sort());
@@ -132,13 +157,25 @@ describe('what can be seen of a cluster from outside', () => {
       workload: 'web',
       audit: { principal: 'anonymous', address: '127.0.0.1', result: 'ok', traceId: TRACE },
     });
-    const { events } = JSON.parse((await cluster.ctl('events', '-o', 'json')).stdout) as { events: Record<string, unknown>[] };
+    const { events } = JSON.parse((await cluster.ctl('events', '-o', 'json')).stdout) as {
+      events: Record<string, unknown>[];
+    };
     expect(events.some(({ category }) => category === 'AUDIT')).toBe(false);
     const placed = events.find(({ reason }) => reason === 'ReplicasPlaced');
     const why = await cluster.ctl('events', '--why', String(placed?.['id']));
-    const shape = why.stdout.split('\n').map((line) => /(why|request): |\b(?:[A-Z][a-z]+){2,}\b/.exec(line)?.[0] ?? '');
+    const shape = why.stdout
+      .split('\n')
+      .map((line) => /(why|request): |\b(?:[A-Z][a-z]+){2,}\b/.exec(line)?.[0] ?? '');
     expect(shape).toEqual([
-      ...['CreateWorkload', 'request: ', 'WorkloadCreated', 'ReplicasCreated', 'why: ', 'ReplicasPlaced', 'why: '],
+      ...[
+        'CreateWorkload',
+        'request: ',
+        'WorkloadCreated',
+        'ReplicasCreated',
+        'why: ',
+        'ReplicasPlaced',
+        'why: ',
+      ],
       ...['ReplicaReady', 'ReplicaReady', ''],
     ]);
   });

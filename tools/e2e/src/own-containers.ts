@@ -13,11 +13,18 @@ interface SetupState {
   readonly processes: { readonly registry: number | null; readonly containerd: number | null };
 }
 
-/** A containerd and a registry for one test file alone: it may stop and kill them, and sees all they leave on the machine. */
+/**
+ * A containerd and a registry for one test file alone: it may stop and kill them, and sees all they
+ * leave on the machine.
+ */
 export class OwnContainers {
   /** Pods and containers there have been: cgroups are named by them. */
   private readonly ids = new Set<string>();
-  private state: SetupState = { socket: '', registry: '', processes: { registry: null, containerd: null } };
+  private state: SetupState = {
+    socket: '',
+    registry: '',
+    processes: { registry: null, containerd: null },
+  };
 
   private constructor(
     private readonly home: string,
@@ -29,10 +36,17 @@ export class OwnContainers {
     const home = mkdtempSync(join(tmpdir(), 'cloudless-own-'));
     const bridge = `cle${process.pid}`;
     const registry = `127.0.0.1:${await freePort()}`;
-    // Half of a private network that set-ups by hand do not take by default; a collision is told by name.
+    // Half of a private network that set-ups by hand do not take by default; a collision is told by
+    // name.
     const subnet = `10.${200 + (process.pid % 30)}.${128 + ((process.pid >> 5) % 128)}.0/24`;
     const flags = ['--dir', join(home, 'lib'), '--run-dir', join(home, 'run'), '--bridge', bridge];
-    const own = new OwnContainers(home, bridge, [...flags, '--registry', registry, '--subnet', subnet]);
+    const own = new OwnContainers(home, bridge, [
+      ...flags,
+      '--registry',
+      registry,
+      '--subnet',
+      subnet,
+    ]);
     try {
       await own.run('install');
       return own;
@@ -69,8 +83,16 @@ export class OwnContainers {
 
   /** All that pods have on this machine, one line each. Empty when there are none. */
   async footprint(): Promise<readonly string[]> {
-    const { items } = await callCri<{ readonly items: readonly Item[] }>(this.socket, 'ListPodSandbox', {});
-    const { containers } = await callCri<{ readonly containers: readonly Item[] }>(this.socket, 'ListContainers', {});
+    const { items } = await callCri<{ readonly items: readonly Item[] }>(
+      this.socket,
+      'ListPodSandbox',
+      {},
+    );
+    const { containers } = await callCri<{ readonly containers: readonly Item[] }>(
+      this.socket,
+      'ListContainers',
+      {},
+    );
     for (const { id } of [...items, ...containers]) this.ids.add(id);
     return [
       ...items.map(({ id }) => `sandbox ${id}`),
@@ -86,13 +108,19 @@ export class OwnContainers {
   /** Also those of network namespaces, which the set-up keeps in its own folder. */
   private mounts(): readonly string[] {
     const places = readFileSync('/proc/self/mountinfo', 'utf8').split('\n');
-    return places.map((line) => line.split(' ')[4] ?? '').filter((place) => place.startsWith(this.home));
+    return places
+      .map((line) => line.split(' ')[4] ?? '')
+      .filter((place) => place.startsWith(this.home));
   }
 
   /** The machine's ends of the pods' network interfaces. */
   private interfaces(): readonly string[] {
-    const all = execFileSync('ip', ['-o', 'link', 'show', 'type', 'veth'], { encoding: 'utf8' }).split('\n');
-    return all.filter((line) => line.includes(` master ${this.bridge} `)).map((line) => line.split(': ')[1] ?? '');
+    const all = execFileSync('ip', ['-o', 'link', 'show', 'type', 'veth'], {
+      encoding: 'utf8',
+    }).split('\n');
+    return all
+      .filter((line) => line.includes(` master ${this.bridge} `))
+      .map((line) => line.split(': ')[1] ?? '');
   }
 
   private cgroups(): readonly string[] {
@@ -113,9 +141,14 @@ export class OwnContainers {
     });
   }
 
-  /** What the network plugins noted: addresses that are given out, and what they did for each pod. */
+  /**
+   * What the network plugins noted: addresses that are given out, and what they did for each pod.
+   */
   private addresses(): readonly string[] {
-    const given = readdirSync(join(this.home, 'lib', 'addresses'), { recursive: true, encoding: 'utf8' });
+    const given = readdirSync(join(this.home, 'lib', 'addresses'), {
+      recursive: true,
+      encoding: 'utf8',
+    });
     const results = readdirSync('/var/lib/cni/results');
     return [
       ...given.filter((file) => /(^|\/)\d+\.\d+\.\d+\.\d+$/.test(file)),
@@ -125,7 +158,12 @@ export class OwnContainers {
 
   private async run(command: string): Promise<void> {
     const script = join(repository, 'tools/containers/setup.mjs');
-    const { code, stdout, stderr } = await runToEnd(process.execPath, [script, command, '--json', ...this.flags]);
+    const { code, stdout, stderr } = await runToEnd(process.execPath, [
+      script,
+      command,
+      '--json',
+      ...this.flags,
+    ]);
     if (code !== 0) throw new Error(`setup.mjs ${command}: ${stderr}`);
     if (command !== 'remove') this.state = JSON.parse(stdout) as SetupState;
   }

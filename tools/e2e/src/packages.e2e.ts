@@ -11,7 +11,10 @@ beforeAll(async () => {
 });
 afterAll(() => rm(scratch, { recursive: true, force: true }));
 
-/** Asks the scheduler for a node and the API library for a spec's defaults and the problems of a bad one. */
+/**
+ * Asks the scheduler for a node and the API library for a spec's defaults and the problems of a bad
+ * one.
+ */
 const PROGRAM = `
 import { create } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema, checkSpec, withDefaults } from '@cloudless/api';
@@ -38,16 +41,27 @@ async function json(path: string, value: unknown): Promise<void> {
 
 describe('the libraries as packages', () => {
   it('install together in another Nx workspace and run there', async () => {
-    execFileSync(join(repository, 'node_modules/.bin/tsc'), ['-b', ...packed.map((name) => `libs/${name}/tsconfig.lib.json`)], {
-      cwd: repository,
-    });
+    execFileSync(
+      join(repository, 'node_modules/.bin/tsc'),
+      ['-b', ...packed.map((name) => `libs/${name}/tsconfig.lib.json`)],
+      {
+        cwd: repository,
+      },
+    );
     const tarballs = packed.map((name) => {
       const [pack] = JSON.parse(
-        execFileSync('npm', ['pack', '--json', '--pack-destination', scratch, '-w', `@cloudless/${name}`], {
-          cwd: repository,
-          encoding: 'utf8',
-        }),
-      ) as readonly { readonly filename: string; readonly files: readonly { readonly path: string }[] }[];
+        execFileSync(
+          'npm',
+          ['pack', '--json', '--pack-destination', scratch, '-w', `@cloudless/${name}`],
+          {
+            cwd: repository,
+            encoding: 'utf8',
+          },
+        ),
+      ) as readonly {
+        readonly filename: string;
+        readonly files: readonly { readonly path: string }[];
+      }[];
       const strays = pack!.files
         .map(({ path }) => path)
         .filter((path) => !/^(dist\/.*\.(js|d\.ts)|package\.json|README\.md|LICENSE)$/.test(path));
@@ -55,22 +69,44 @@ describe('the libraries as packages', () => {
       return join(scratch, pack!.filename);
     });
     await mkdir(join(scratch, 'apps/planner/src'), { recursive: true });
-    await json('package.json', { name: 'scratch', version: '0.0.0', private: true, workspaces: ['apps/*'] });
+    await json('package.json', {
+      name: 'scratch',
+      version: '0.0.0',
+      private: true,
+      workspaces: ['apps/*'],
+    });
     await json('nx.json', { analytics: false, neverConnectToCloud: true });
     await json('apps/planner/package.json', {
       name: 'planner',
       version: '0.0.0',
       private: true,
       type: 'module',
-      nx: { targets: { start: { executor: 'nx:run-commands', options: { command: 'node apps/planner/src/main.js' } } } },
+      nx: {
+        targets: {
+          start: {
+            executor: 'nx:run-commands',
+            options: { command: 'node apps/planner/src/main.js' },
+          },
+        },
+      },
     });
     await writeFile(join(scratch, 'apps/planner/src/main.js'), PROGRAM);
-    const { devDependencies } = JSON.parse(await readFile(join(repository, 'package.json'), 'utf8')) as {
+    const { devDependencies } = JSON.parse(
+      await readFile(join(repository, 'package.json'), 'utf8'),
+    ) as {
       devDependencies: { nx: string };
     };
     const install = await runToEnd(
       'npm',
-      ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', `nx@${devDependencies.nx}`, ...tarballs],
+      [
+        'install',
+        '--ignore-scripts',
+        '--prefer-offline',
+        '--no-audit',
+        '--no-fund',
+        `nx@${devDependencies.nx}`,
+        ...tarballs,
+      ],
       { cwd: scratch },
     );
     expect(install).toMatchObject({ code: 0 });
@@ -79,6 +115,8 @@ describe('the libraries as packages', () => {
       env: { NX_DAEMON: 'false' },
     });
     expect(run.code).toBe(0);
-    expect(run.stdout).toContain('edge-1 edge-2\n1 100\ninvalid spec: image or command is required');
+    expect(run.stdout).toContain(
+      'edge-1 edge-2\n1 100\ninvalid spec: image or command is required',
+    );
   });
 });

@@ -13,30 +13,47 @@ describe('placement on real nodes', () => {
     await cluster.client.createWorkload({ name: 'spread', spec: { ...sleeper, replicas: 5 } });
     const { status } = await cluster.settled('spread');
     const zones = status!.replicas.map(({ zone }) => zone);
-    expect(['zone-a', 'zone-b', 'zone-c'].map((zone) => zones.filter((other) => other === zone).length).sort()).toEqual([
-      1, 2, 2,
-    ]);
+    expect(
+      ['zone-a', 'zone-b', 'zone-c']
+        .map((zone) => zones.filter((other) => other === zone).length)
+        .sort(),
+    ).toEqual([1, 2, 2]);
   });
 
   it('leaves a workload for an unknown zone pending with the reason, and places it when a fitting node joins', async () => {
-    await cluster.client.createWorkload({ name: 'zoned', spec: { ...sleeper, placement: { zones: ['zone-x'] } } });
+    await cluster.client.createWorkload({
+      name: 'zoned',
+      spec: { ...sleeper, placement: { zones: ['zone-x'] } },
+    });
     const waiting = await cluster.until('zoned', ({ status }) => status!.reason.includes('zone:'));
-    expect(waiting.status!.reason).toBe('1 of 1 replicas without a node: no node fits: zone: 3 of 3 nodes');
+    expect(waiting.status!.reason).toBe(
+      '1 of 1 replicas without a node: no node fits: zone: 3 of 3 nodes',
+    );
     await cluster.startAgent('agent-x', 'zone-x');
     const placed = await cluster.settled('zoned');
     expect(placed.status!.replicas[0]).toMatchObject({ nodeId: 'agent-x', ready: true });
   });
 
   it('places a waiting workload when a node is relabelled', async () => {
-    await cluster.client.createWorkload({ name: 'labelled', spec: { ...sleeper, placement: { nodeSelector: { disk: 'ssd' } } } });
-    await cluster.until('labelled', ({ status }) => status!.reason.includes('node selector disk=ssd: 4 of 4 nodes'));
+    await cluster.client.createWorkload({
+      name: 'labelled',
+      spec: { ...sleeper, placement: { nodeSelector: { disk: 'ssd' } } },
+    });
+    await cluster.until('labelled', ({ status }) =>
+      status!.reason.includes('node selector disk=ssd: 4 of 4 nodes'),
+    );
     expect(await cluster.ctl('node', 'label', 'agent-2', 'disk=ssd')).toMatchObject({ code: 0 });
     expect((await cluster.settled('labelled')).status!.replicas[0]?.nodeId).toBe('agent-2');
   });
 
   it('keeps an image workload pending and names the capability that is missing', async () => {
-    await cluster.client.createWorkload({ name: 'image', spec: { image: 'nginx:alpine', replicas: 2 } });
-    const waiting = await cluster.until('image', ({ status }) => status!.reason.includes('capability'));
+    await cluster.client.createWorkload({
+      name: 'image',
+      spec: { image: 'nginx:alpine', replicas: 2 },
+    });
+    const waiting = await cluster.until('image', ({ status }) =>
+      status!.reason.includes('capability'),
+    );
     expect(waiting.status!.reason).toContain('capability runtime.cri: 4 of 4 nodes');
   });
 
@@ -44,8 +61,13 @@ describe('placement on real nodes', () => {
     expect(await cluster.ctl('node', 'drain', 'agent-1', '--wait')).toMatchObject({ code: 0 });
     const drained = await cluster.client.getNode({ nodeId: 'agent-1' });
     expect(drained).toMatchObject({ draining: true, cordoned: true, status: { replicaCount: 0 } });
-    expect((await cluster.settled('spread')).status!.replicas.map(({ nodeId }) => nodeId)).not.toContain('agent-1');
+    expect(
+      (await cluster.settled('spread')).status!.replicas.map(({ nodeId }) => nodeId),
+    ).not.toContain('agent-1');
     expect(await cluster.ctl('node', 'uncordon', 'agent-1')).toMatchObject({ code: 0 });
-    expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({ draining: false, cordoned: false });
+    expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({
+      draining: false,
+      cordoned: false,
+    });
   });
 });

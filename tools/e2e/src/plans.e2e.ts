@@ -22,18 +22,28 @@ const manifest = (name: string, replicas: number, note = ''): string =>
 
 interface MadePlan {
   readonly id: string;
-  readonly workloads: readonly { readonly name: string; readonly placements: readonly { readonly nodeId: string }[] }[];
+  readonly workloads: readonly {
+    readonly name: string;
+    readonly placements: readonly { readonly nodeId: string }[];
+  }[];
 }
 
 /** Makes a plan by a command line with `--plan`. */
 async function planned(input: string, ...args: readonly string[]): Promise<MadePlan> {
-  const { code, stdout, stderr } = await cluster.ctlWithInput(input, ...args, '--plan', '-o', 'json');
+  const { code, stdout, stderr } = await cluster.ctlWithInput(
+    input,
+    ...args,
+    '--plan',
+    '-o',
+    'json',
+  );
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   return JSON.parse(stdout) as MadePlan;
 }
 
-const nodesOf = (workload: { readonly status?: { readonly replicas: readonly { readonly nodeId: string }[] } | undefined }) =>
-  (workload.status?.replicas ?? []).map(({ nodeId }) => nodeId).sort();
+const nodesOf = (workload: {
+  readonly status?: { readonly replicas: readonly { readonly nodeId: string }[] } | undefined;
+}) => (workload.status?.replicas ?? []).map(({ nodeId }) => nodeId).sort();
 
 describe('a plan', () => {
   it('is shown, and then executed as it was shown', async () => {
@@ -47,7 +57,9 @@ describe('a plan', () => {
       stdout: expect.stringMatching(/^workload default\/web: created\n/),
     });
     const web = await cluster.client.getWorkload({ name: 'web' });
-    expect(nodesOf(web)).toEqual((workloads[0]?.placements ?? []).map(({ nodeId }) => nodeId).sort());
+    expect(nodesOf(web)).toEqual(
+      (workloads[0]?.placements ?? []).map(({ nodeId }) => nodeId).sort(),
+    );
     expect(await cluster.ctl('apply', '--plan-id', id)).toMatchObject({
       code: 4,
       stderr: expect.stringContaining('executed already'),
@@ -60,25 +72,39 @@ describe('a plan', () => {
     expect(await cluster.ctl('scale', 'web', '2', '--wait')).toMatchObject({ code: 0 });
     expect(await cluster.ctl('apply', '--plan-id', id)).toMatchObject({
       code: 4,
-      stderr: expect.stringContaining('default/web: generation 1 was planned, it is 2 now; make a new plan'),
+      stderr: expect.stringContaining(
+        'default/web: generation 1 was planned, it is 2 now; make a new plan',
+      ),
     });
-    expect((await cluster.client.listWorkloads({})).workloads.map(({ name, spec }) => `${name} ${spec?.replicas}`)).toEqual([
-      'web 2',
-    ]);
+    expect(
+      (await cluster.client.listWorkloads({})).workloads.map(
+        ({ name, spec }) => `${name} ${spec?.replicas}`,
+      ),
+    ).toEqual(['web 2']);
   });
 
   it('of a drain and of an undo is executed too', async () => {
-    expect(await cluster.ctlWithInput(manifest('web', 2, 'new'), 'apply', '-f', '-', '--wait')).toMatchObject({ code: 0 });
+    expect(
+      await cluster.ctlWithInput(manifest('web', 2, 'new'), 'apply', '-f', '-', '--wait'),
+    ).toMatchObject({ code: 0 });
     const back = await planned('', 'rollout', 'undo', 'web');
-    expect(await cluster.ctl('rollout', 'undo', '--plan-id', back.id, '--wait')).toMatchObject({ code: 0 });
+    expect(await cluster.ctl('rollout', 'undo', '--plan-id', back.id, '--wait')).toMatchObject({
+      code: 0,
+    });
     const web = await cluster.client.getWorkload({ name: 'web' });
     expect(web.spec?.env['NOTE']).toBe('');
     const [from = ''] = nodesOf(web);
     const move = await planned('', 'node', 'drain', from);
-    expect(await cluster.ctl('node', 'drain', '--plan-id', move.id, '--wait')).toMatchObject({ code: 0 });
+    expect(await cluster.ctl('node', 'drain', '--plan-id', move.id, '--wait')).toMatchObject({
+      code: 0,
+    });
     const moved = await cluster.settled('web');
-    const where = move.workloads.flatMap(({ placements }) => placements.map(({ nodeId }) => nodeId));
-    expect(nodesOf(moved)).toEqual([...nodesOf(web).filter((nodeId) => nodeId !== from), ...where].sort());
+    const where = move.workloads.flatMap(({ placements }) =>
+      placements.map(({ nodeId }) => nodeId),
+    );
+    expect(nodesOf(moved)).toEqual(
+      [...nodesOf(web).filter((nodeId) => nodeId !== from), ...where].sort(),
+    );
     await cluster.client.uncordonNode({ nodeId: from });
   });
 

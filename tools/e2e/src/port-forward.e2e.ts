@@ -8,7 +8,12 @@ beforeAll(async () => {
   cluster = await RealCluster.start(['zone-a', 'zone-b']);
   await cluster.client.createWorkload({
     name: 'web',
-    spec: { ...QUICK, command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas: 2 },
+    spec: {
+      ...QUICK,
+      command: SERVER_COMMAND,
+      ports: [{ name: 'http', containerPort: 80 }],
+      replicas: 2,
+    },
   });
   await cluster.client.createWorkload({
     name: 'echo',
@@ -37,7 +42,9 @@ afterAll(async () => {
 });
 
 const urlOf = async (program: Running): Promise<string> =>
-  /^Forwarding (127\.0\.0\.1:\d+) -> /.exec(await program.line((line) => line.startsWith('Forwarding')))![1]!;
+  /^Forwarding (127\.0\.0\.1:\d+) -> /.exec(
+    await program.line((line) => line.startsWith('Forwarding')),
+  )![1]!;
 
 /** Sends, ends its side, and reads to the end. */
 function talk(address: string, bytes: number): Promise<string> {
@@ -80,9 +87,9 @@ describe('port-forward', () => {
       held?.socket.destroy();
       const socket = connect({ host, port: Number(port) });
       socket.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n');
-      const [chunk] = (await new Promise<Buffer[]>((resolve) => socket.once('data', (data: Buffer) => resolve([data])))) as [
-        Buffer,
-      ];
+      const [chunk] = (await new Promise<Buffer[]>((resolve) =>
+        socket.once('data', (data: Buffer) => resolve([data])),
+      )) as [Buffer];
       held = { socket, replica: chunk.toString().split('\r\n\r\n')[1] ?? '' };
     }
     const reset = new Promise<string>((resolve) =>
@@ -91,7 +98,9 @@ describe('port-forward', () => {
     await cluster.agent(first!.nodeId).kill('SIGKILL');
     expect(await reset).toBe('ECONNRESET');
     for (let count = 0; count < 3; count += 1) {
-      expect(await (await fetch(`http://${address}`, { headers: { connection: 'close' } })).text()).toBe(second!.id);
+      expect(
+        await (await fetch(`http://${address}`, { headers: { connection: 'close' } })).text(),
+      ).toBe(second!.id);
     }
     await cluster.startAgent(first!.nodeId, 'zone-a');
     await cluster.settled('web');
@@ -103,7 +112,9 @@ describe('port-forward', () => {
         yield { request: { case: 'start' as const, value: { name: 'web', port: '81' } } };
       })(),
     );
-    await expect(calls[Symbol.asyncIterator]().next()).rejects.toThrow(/declares no TCP port 81; it has http \(80\)/);
+    await expect(calls[Symbol.asyncIterator]().next()).rejects.toThrow(
+      /declares no TCP port 81; it has http \(80\)/,
+    );
     expect(await cluster.ctl('port-forward', 'web', '81')).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('it has http (80)'),
@@ -114,7 +125,16 @@ describe('port-forward', () => {
 describe('exec', () => {
   it('carries a pipe as input, and the exit code', async () => {
     const input = 'x'.repeat(3_000_000);
-    const { code, stdout } = await cluster.ctlWithInput(input, 'exec', '-i', 'web', '--', 'sh', '-c', 'wc -c; exit 9');
+    const { code, stdout } = await cluster.ctlWithInput(
+      input,
+      'exec',
+      '-i',
+      'web',
+      '--',
+      'sh',
+      '-c',
+      'wc -c; exit 9',
+    );
     expect({ code, stdout: stdout.trim() }).toEqual({ code: 9, stdout: '3000000' });
   });
 });

@@ -14,13 +14,17 @@ const OUTER_MIB = 80;
 const INNER_MIB = 48;
 /** From a process that should say nothing any more. */
 const MORE_ACKS = 500;
-/** After so long without power a writer is taken for one that waits for the disk for ever; what it was told till then is judged. */
+/**
+ * After so long without power a writer is taken for one that waits for the disk for ever; what it
+ * was told till then is judged.
+ */
 const NO_ANSWER_MS = 5_000;
 
 /**
- * A machine whose disk is a file on another file system: what the machine's kernel keeps in memory is in the mounted inner one,
- * what its disk keeps in a volatile cache is in the memory of the outer one. Cutting the power of the outer one loses both, but
- * for what was flushed all the way down: as on a real machine, an acknowledgement is worth no more than its flush.
+ * A machine whose disk is a file on another file system: what the machine's kernel keeps in memory
+ * is in the mounted inner one, what its disk keeps in a volatile cache is in the memory of the
+ * outer one. Cutting the power of the outer one loses both, but for what was flushed all the way
+ * down: as on a real machine, an acknowledgement is worth no more than its flush.
  */
 class Machine {
   private constructor(
@@ -35,7 +39,11 @@ class Machine {
     return Machine.on(scratch, outer, (disk) => DiskImage.create(disk, INNER_MIB));
   }
 
-  private static async on(scratch: string, outer: DiskImage, open: (disk: string) => Promise<DiskImage>): Promise<Machine> {
+  private static async on(
+    scratch: string,
+    outer: DiskImage,
+    open: (disk: string) => Promise<DiskImage>,
+  ): Promise<Machine> {
     try {
       return new Machine(scratch, outer, await open(join(outer.directory, 'inner')));
     } catch (reason) {
@@ -59,7 +67,9 @@ class Machine {
     const scratch = await mkdtemp(join(tmpdir(), 'cloudless-e2e-power-'));
     await copyFile(join(this.scratch, 'outer'), join(scratch, 'outer'));
     await this.remove();
-    return Machine.on(scratch, await DiskImage.mount(join(scratch, 'outer')), (disk) => DiskImage.mount(disk));
+    return Machine.on(scratch, await DiskImage.mount(join(scratch, 'outer')), (disk) =>
+      DiskImage.mount(disk),
+    );
   }
 
   async remove(): Promise<void> {
@@ -74,7 +84,10 @@ interface Acknowledged {
   readonly revision: bigint;
 }
 
-/** The newest value of each key that the process was told is durable. Its lines are kept outside of the machine. */
+/**
+ * The newest value of each key that the process was told is durable. Its lines are kept outside of
+ * the machine.
+ */
 function acknowledgedBy({ lines }: Running): ReadonlyMap<string, Acknowledged> {
   const newest = new Map<string, Acknowledged>();
   for (const line of lines) {
@@ -89,7 +102,9 @@ async function freeze(child: Running): Promise<void> {
   process.kill(child.pid, 'SIGSTOP');
   for (let stopped = false; !stopped;) {
     const threads = await readdir(`/proc/${child.pid}/task`);
-    const states = await Promise.all(threads.map((id) => readFile(`/proc/${child.pid}/task/${id}/stat`, 'utf8')));
+    const states = await Promise.all(
+      threads.map((id) => readFile(`/proc/${child.pid}/task/${id}/stat`, 'utf8')),
+    );
     stopped = states.every((stat) => stat.slice(stat.lastIndexOf(')') + 2).startsWith('T'));
   }
 }
@@ -113,7 +128,14 @@ async function writeUntilCut(
   afterAcks: number,
 ): Promise<ReadonlyMap<string, Acknowledged>> {
   const data = await machine.dataDirectory();
-  const child = Running.start(process.execPath, ['--conditions=@cloudless/source', '--import', 'tsx', STORE_PROCESS, task, data]);
+  const child = Running.start(process.execPath, [
+    '--conditions=@cloudless/source',
+    '--import',
+    'tsx',
+    STORE_PROCESS,
+    task,
+    data,
+  ]);
   try {
     let acks = 0;
     await child.line((line) => line.startsWith('ack') && ++acks >= afterAcks);
@@ -137,9 +159,15 @@ async function writeUntilCut(
 }
 
 /** Opens the store on a machine, which is removed afterwards. */
-async function withStoreOf(machine: Machine, test: (store: StateStore) => Promise<void>): Promise<void> {
+async function withStoreOf(
+  machine: Machine,
+  test: (store: StateStore) => Promise<void>,
+): Promise<void> {
   try {
-    const store = await openLmdbStateStore({ directory: await machine.dataDirectory(), clock: systemClock });
+    const store = await openLmdbStateStore({
+      directory: await machine.dataDirectory(),
+      clock: systemClock,
+    });
     try {
       await test(store);
     } finally {
@@ -150,12 +178,16 @@ async function withStoreOf(machine: Machine, test: (store: StateStore) => Promis
   }
 }
 
-async function lostOf(store: StateStore, acknowledged: ReadonlyMap<string, Acknowledged>): Promise<readonly string[]> {
+async function lostOf(
+  store: StateStore,
+  acknowledged: ReadonlyMap<string, Acknowledged>,
+): Promise<readonly string[]> {
   const lost: string[] = [];
   for (const [key, { value, revision }] of acknowledged) {
     const entry = await store.get(key);
     if (entry === undefined || entry.modRevision < revision) lost.push(key);
-    else if (entry.modRevision === revision) expect(Buffer.from(entry.value).toString()).toBe(value);
+    else if (entry.modRevision === revision)
+      expect(Buffer.from(entry.value).toString()).toBe(value);
   }
   return lost;
 }
@@ -180,23 +212,33 @@ describeOnDiskImages('a power cut under the state store', () => {
     { round: 3, moment: 'running' as const },
     { round: 4, moment: 'running' as const },
     { round: 5, moment: 'running' as const },
-  ])('round $round, the writers $moment: every acknowledged write is there, and the store is whole', async ({ moment }) => {
-    const { acknowledged, machine } = await cutWhileWriting('write', moment, 50 + Math.floor(Math.random() * 3_000));
-    await withStoreOf(machine, async (store) => {
-      expect(await lostOf(store, acknowledged)).toEqual([]);
-      await expectWhole(store);
-    });
-  });
+  ])(
+    'round $round, the writers $moment: every acknowledged write is there, and the store is whole',
+    async ({ moment }) => {
+      const { acknowledged, machine } = await cutWhileWriting(
+        'write',
+        moment,
+        50 + Math.floor(Math.random() * 3_000),
+      );
+      await withStoreOf(machine, async (store) => {
+        expect(await lostOf(store, acknowledged)).toEqual([]);
+        await expectWhole(store);
+      });
+    },
+  );
 
-  it.each([1, 2])('round %d, a store that acknowledges before the flush: loses writes, so these tests can tell', async () => {
-    const { acknowledged, machine } = await cutWhileWriting('write-unsynced', 'frozen', 1_000);
-    let lost: readonly string[] = [];
-    await withStoreOf(machine, async (store) => {
-      lost = await lostOf(store, acknowledged);
-    }).catch((reason: unknown) => {
-      if (errorKindOf(reason) !== 'precondition') throw reason;
-      lost = [...acknowledged.keys()]; // the store is damaged, and says so
-    });
-    expect(lost).not.toEqual([]);
-  });
+  it.each([1, 2])(
+    'round %d, a store that acknowledges before the flush: loses writes, so these tests can tell',
+    async () => {
+      const { acknowledged, machine } = await cutWhileWriting('write-unsynced', 'frozen', 1_000);
+      let lost: readonly string[] = [];
+      await withStoreOf(machine, async (store) => {
+        lost = await lostOf(store, acknowledged);
+      }).catch((reason: unknown) => {
+        if (errorKindOf(reason) !== 'precondition') throw reason;
+        lost = [...acknowledged.keys()]; // the store is damaged, and says so
+      });
+      expect(lost).not.toEqual([]);
+    },
+  );
 });

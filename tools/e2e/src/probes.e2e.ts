@@ -11,7 +11,9 @@ import { QUICK, RealCluster } from './cluster.js';
 type Probe = Exclude<MessageInitShape<typeof ProbeSchema>, { $typeName: string }>;
 type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { $typeName: string }>;
 
-/** Answers each path with the status that a request `/set/<status>/<path>` gave it; 200 until then. */
+/**
+ * Answers each path with the status that a request `/set/<status>/<path>` gave it; 200 until then.
+ */
 const MOODY_SERVER = [
   'node',
   '-e',
@@ -25,7 +27,10 @@ const MOODY_SERVER = [
    process.on('SIGTERM', () => process.exit(0));`,
 ];
 
-/** A health service as gRPC has it on the wire; the file named by the first argument makes it NOT_SERVING. */
+/**
+ * A health service as gRPC has it on the wire; the file named by the first argument makes it
+ * NOT_SERVING.
+ */
 const GRPC_SERVER = [
   'node',
   '-e',
@@ -41,7 +46,10 @@ const GRPC_SERVER = [
 
 const ports = [{ name: 'http', containerPort: 80 }];
 const quick = { period: durationFromMs(200), timeout: durationFromMs(5_000) };
-const http = (path: string): Probe => ({ check: { case: 'http', value: { port: 'http', path } }, ...quick });
+const http = (path: string): Probe => ({
+  check: { case: 'http', value: { port: 'http', path } },
+  ...quick,
+});
 
 let cluster: RealCluster;
 let directory: string;
@@ -64,10 +72,14 @@ const tell = async ({ endpoints }: ReplicaStatus, status: number, path: string):
 };
 
 /** Follows the endpoints until they are as `fits` says. */
-async function endpointsUntil(name: string, fits: (set: EndpointSet) => boolean): Promise<EndpointSet> {
+async function endpointsUntil(
+  name: string,
+  fits: (set: EndpointSet) => boolean,
+): Promise<EndpointSet> {
   const watch = new AbortController();
   try {
-    for await (const set of cluster.client.watchEndpoints({ name }, { signal: watch.signal })) if (fits(set)) return set;
+    for await (const set of cluster.client.watchEndpoints({ name }, { signal: watch.signal }))
+      if (fits(set)) return set;
   } finally {
     watch.abort();
   }
@@ -76,7 +88,11 @@ async function endpointsUntil(name: string, fits: (set: EndpointSet) => boolean)
 
 describe('a readiness probe', () => {
   it('takes a replica out of the endpoints while it fails, says why, and restarts nothing', async () => {
-    const before = await create('ready', { command: MOODY_SERVER, replicas: 2, readinessProbe: http('/healthz') });
+    const before = await create('ready', {
+      command: MOODY_SERVER,
+      replicas: 2,
+      readinessProbe: http('/healthz'),
+    });
     const victim = firstOf(before);
     const all = await endpointsUntil('ready', ({ endpoints }) => endpoints.length === 2);
     await tell(victim, 503, 'healthz');
@@ -84,10 +100,16 @@ describe('a readiness probe', () => {
     expect(left.endpoints[0]?.port).not.toBe(victim.endpoints[0]?.port);
     const unready = await cluster.until('ready', ({ status }) => status!.readyReplicas === 1);
     const reason = 'readiness probe: HTTP 503 from /healthz, 3 of 3 failed';
-    expect(unready.status!.replicas.find(({ id }) => id === victim.id)).toMatchObject({ ready: false, reason, restarts: 0 });
+    expect(unready.status!.replicas.find(({ id }) => id === victim.id)).toMatchObject({
+      ready: false,
+      reason,
+      restarts: 0,
+    });
     const described = await cluster.ctl('describe', 'ready');
     expect(described.stdout).toContain(reason);
-    expect(described.stdout).toMatch(/Readiness: +http:http\/healthz, every 200ms, timeout 5s, fails after 3\n/);
+    expect(described.stdout).toMatch(
+      /Readiness: +http:http\/healthz, every 200ms, timeout 5s, fails after 3\n/,
+    );
     await tell(victim, 200, 'healthz');
     const back = await endpointsUntil('ready', ({ endpoints }) => endpoints.length === 2);
     const portsOf = (set: EndpointSet): number[] => set.endpoints.map(({ port }) => port).sort();
@@ -102,7 +124,10 @@ describe('a readiness probe', () => {
   it('by TCP and by gRPC makes ready, and takes away', async () => {
     const file = join(directory, 'not-serving');
     const grpc: Probe = { check: { case: 'grpc', value: { port: '80' } }, ...quick };
-    await create('tcp', { command: MOODY_SERVER, readinessProbe: { check: { case: 'tcp', value: { port: 'http' } }, ...quick } });
+    await create('tcp', {
+      command: MOODY_SERVER,
+      readinessProbe: { check: { case: 'tcp', value: { port: 'http' } }, ...quick },
+    });
     await create('grpc', { command: [...GRPC_SERVER, file], readinessProbe: grpc });
     await writeFile(file, '');
     const unready = await cluster.until('grpc', ({ status }) => status!.readyReplicas === 0);
@@ -114,37 +139,61 @@ describe('a readiness probe', () => {
   it('of a new version holds a rolling update back: the old replica serves on', async () => {
     const broken = { check: { case: 'tcp' as const, value: { port: 'other' } }, ...quick };
     const declared = [...ports, { name: 'other', containerPort: 81 }];
-    const before = await create('rolled', { command: MOODY_SERVER, ports: declared, readinessProbe: http('/healthz') });
+    const before = await create('rolled', {
+      command: MOODY_SERVER,
+      ports: declared,
+      readinessProbe: http('/healthz'),
+    });
     await cluster.client.updateWorkload({ name: 'rolled', spec: { readinessProbe: broken } });
     const both = await cluster.until('rolled', ({ status }) =>
       status!.replicas.some(
-        ({ version, reason }) => version === 2 && reason.includes('no connection to port other, 3 of 3 failed'),
+        ({ version, reason }) =>
+          version === 2 && reason.includes('no connection to port other, 3 of 3 failed'),
       ),
     );
-    expect(both.status!.replicas.find(({ id }) => id === firstOf(before).id)).toMatchObject({ ready: true, version: 1 });
-    expect((await endpointsUntil('rolled', () => true)).endpoints.map(({ port }) => port)).toContain(
-      firstOf(before).endpoints[0]!.port,
-    );
+    expect(both.status!.replicas.find(({ id }) => id === firstOf(before).id)).toMatchObject({
+      ready: true,
+      version: 1,
+    });
+    expect(
+      (await endpointsUntil('rolled', () => true)).endpoints.map(({ port }) => port),
+    ).toContain(firstOf(before).endpoints[0]!.port);
   });
 });
 
 describe('a liveness probe', () => {
   it('restarts the container in place, and an event says why', async () => {
-    const before = firstOf(await create('live', { command: MOODY_SERVER, livenessProbe: http('/livez') }));
+    const before = firstOf(
+      await create('live', { command: MOODY_SERVER, livenessProbe: http('/livez') }),
+    );
     await tell(before, 500, 'livez');
-    const after = firstOf(await cluster.until('live', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready)));
+    const after = firstOf(
+      await cluster.until('live', ({ status }) =>
+        status!.replicas.some((r) => r.restarts === 1 && r.ready),
+      ),
+    );
     const why = 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (completed)';
-    expect(after).toMatchObject({ id: before.id, nodeId: before.nodeId, lastExitCode: 0, lastEndReason: why });
+    expect(after).toMatchObject({
+      id: before.id,
+      nodeId: before.nodeId,
+      lastExitCode: 0,
+      lastEndReason: why,
+    });
     expect(after.containerId).not.toBe(before.containerId);
     const { events } = await cluster.client.listEvents({ workload: 'live' });
-    expect(events.map(({ message }) => message)).toContain(`replica ${after.id} ended (${why}) and was restarted`);
+    expect(events.map(({ message }) => message)).toContain(
+      `replica ${after.id} ended (${why}) and was restarted`,
+    );
     expect((await cluster.ctl('describe', 'live')).stdout).toContain(`(last ended: ${why})`);
   });
 
   it('by a command in the container restarts it, also while no coordinator is there', async () => {
     const file = join(directory, 'alive');
     await writeFile(file, '');
-    const probe: Probe = { check: { case: 'exec', value: { command: ['test', '-f', file] } }, ...quick };
+    const probe: Probe = {
+      check: { case: 'exec', value: { command: ['test', '-f', file] } },
+      ...quick,
+    };
     // Makes the file again when it starts: well from then on.
     const command = ['sh', '-c', `: > ${file}; exec sleep 1000`];
     const before = firstOf(await create('file', { command, ports: [], livenessProbe: probe }));
@@ -153,8 +202,14 @@ describe('a liveness probe', () => {
     const signs = [`"replicaId":"${before.id}"`, '"restarts":1', '"ready":true'];
     await cluster.agent(before.nodeId).line((line) => signs.every((sign) => line.includes(sign)));
     await cluster.startCoordinator();
-    const after = firstOf(await cluster.until('file', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready)));
-    expect(after.lastEndReason).toBe('liveness probe: the command ended with exit code 1, 3 of 3 failed (killed by SIGTERM)');
+    const after = firstOf(
+      await cluster.until('file', ({ status }) =>
+        status!.replicas.some((r) => r.restarts === 1 && r.ready),
+      ),
+    );
+    expect(after.lastEndReason).toBe(
+      'liveness probe: the command ended with exit code 1, 3 of 3 failed (killed by SIGTERM)',
+    );
   });
 
   it('goes on after the agent was killed', async () => {
@@ -162,10 +217,13 @@ describe('a liveness probe', () => {
     const before = firstOf(await create('adopted', { command: MOODY_SERVER, ...probes }));
     await cluster.agent(before.nodeId).kill('SIGKILL');
     await cluster.startAgent(before.nodeId, before.zone);
-    const isAdopted = (r: ReplicaStatus): boolean => r.containerId === before.containerId && r.ready && !r.stale;
+    const isAdopted = (r: ReplicaStatus): boolean =>
+      r.containerId === before.containerId && r.ready && !r.stale;
     await cluster.until('adopted', ({ status }) => status!.replicas.some(isAdopted));
     await tell(before, 500, 'livez');
-    await cluster.until('adopted', ({ status }) => status!.replicas.some((r) => r.restarts === 1 && r.ready));
+    await cluster.until('adopted', ({ status }) =>
+      status!.replicas.some((r) => r.restarts === 1 && r.ready),
+    );
   });
 });
 
@@ -178,7 +236,9 @@ it('the example in the repository runs, and shows its probes', async () => {
   );
   expect(applied).toMatchObject({ code: 0, stderr: '' });
   const { stdout } = await cluster.ctl('describe', 'probed');
-  expect(stdout).toMatch(/Liveness: +http:http\/healthz, after 5s, every 10s, timeout 2s, fails after 3\n/);
+  expect(stdout).toMatch(
+    /Liveness: +http:http\/healthz, after 5s, every 10s, timeout 2s, fails after 3\n/,
+  );
   expect(stdout).toMatch(/Readiness: +http:http\/ready, every 2s, timeout 1s, fails after 3\n/);
   expect((await endpointsUntil('probed', () => true)).readyReplicas).toBe(2);
 });
@@ -191,13 +251,19 @@ describe('a startup probe', () => {
       ...quick,
       failureThreshold: 1_000,
     };
-    const livenessProbe: Probe = { check: { case: 'exec', value: { command: ['false'] } }, ...quick, failureThreshold: 1 };
+    const livenessProbe: Probe = {
+      check: { case: 'exec', value: { command: ['false'] } },
+      ...quick,
+      failureThreshold: 1,
+    };
     await cluster.client.createWorkload({
       name: 'slow',
       spec: { command: ['sleep', '1000'], ...QUICK, startupProbe, livenessProbe },
     });
     const waiting = await cluster.until('slow', ({ status }) =>
-      status!.replicas.some(({ reason }) => reason === 'startup probe: the command ended with exit code 1'),
+      status!.replicas.some(
+        ({ reason }) => reason === 'startup probe: the command ended with exit code 1',
+      ),
     );
     expect(firstOf(waiting)).toMatchObject({ ready: false, restarts: 0 });
     await writeFile(file, '');
@@ -235,7 +301,10 @@ describe('a probe that is wrong', () => {
       says: 'spec.liveness_probe.exec.command: must not be empty',
     },
   ])('is refused: $name', async ({ spec, says }) => {
-    const attempt = cluster.client.createWorkload({ name: 'wrong', spec: { command: ['sleep', '1'], ports, ...spec } });
+    const attempt = cluster.client.createWorkload({
+      name: 'wrong',
+      spec: { command: ['sleep', '1'], ports, ...spec },
+    });
     await expect(attempt).rejects.toMatchObject({ code: 3, rawMessage: says });
   });
 

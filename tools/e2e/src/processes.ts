@@ -21,14 +21,21 @@ export function bundleOf(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-cl
   return bundle;
 }
 
-/** Nothing that ends by itself takes longer on the slowest machine; what hangs must not outlive its test. */
+/**
+ * Nothing that ends by itself takes longer on the slowest machine; what hangs must not outlive its
+ * test.
+ */
 const END_WITHIN_MS = 60_000;
 
 /** Runs a program to its end. */
 export function runToEnd(
   executable: string,
   args: readonly string[],
-  options: { readonly input?: string | Uint8Array; readonly env?: NodeJS.ProcessEnv; readonly cwd?: string } = {},
+  options: {
+    readonly input?: string | Uint8Array;
+    readonly env?: NodeJS.ProcessEnv;
+    readonly cwd?: string;
+  } = {},
 ): Promise<Finished> {
   const child = spawn(executable, args, {
     cwd: options.cwd ?? repository,
@@ -73,7 +80,11 @@ export class Running {
 
   static start(executable: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Running {
     return new Running(
-      spawn(executable, args, { cwd: repository, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] }),
+      spawn(executable, args, {
+        cwd: repository,
+        env: { ...process.env, ...env },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      }),
     );
   }
 
@@ -87,7 +98,10 @@ export class Running {
     return JSON.parse(line) as Record<string, unknown>;
   }
 
-  /** The first line that fits, once it is written. @throws with all lines when the program ends before it. */
+  /**
+   * The first line that fits, once it is written. @throws with all lines when the program ends
+   * before it.
+   */
   async line(fits: (line: string) => boolean): Promise<string> {
     for (let seen = 0; ;) {
       for (; seen < this.lines.length; seen += 1) {
@@ -111,21 +125,29 @@ export class Running {
 }
 
 /**
- * Processes that have anything to do with a directory: in their arguments, their environment, their working directory or their
- * open files. Finds workloads too, whose command line says nothing of the agent that started them.
+ * Processes that have anything to do with a directory: in their arguments, their environment, their
+ * working directory or their open files. Finds workloads too, whose command line says nothing of
+ * the agent that started them.
  */
 export function processesUsing(directory: string): readonly string[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
     .filter((pid) => tracesOf(pid).some((trace) => trace.includes(directory)))
-    .map((pid) => `${pid} ${attempt(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' '))}`);
+    .map(
+      (pid) =>
+        `${pid} ${attempt(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' '))}`,
+    );
 }
 
 function tracesOf(pid: string): readonly string[] {
   const files = attempt(() => readdirSync(`/proc/${pid}/fd`).join(' ')).split(' ');
   return [
-    ...['cmdline', 'environ'].map((name) => attempt(() => readFileSync(`/proc/${pid}/${name}`, 'utf8'))),
-    ...['cwd', ...files.map((file) => `fd/${file}`)].map((name) => attempt(() => readlinkSync(`/proc/${pid}/${name}`))),
+    ...['cmdline', 'environ'].map((name) =>
+      attempt(() => readFileSync(`/proc/${pid}/${name}`, 'utf8')),
+    ),
+    ...['cwd', ...files.map((file) => `fd/${file}`)].map((name) =>
+      attempt(() => readlinkSync(`/proc/${pid}/${name}`)),
+    ),
   ];
 }
 
@@ -138,9 +160,13 @@ function attempt(read: () => string): string {
   }
 }
 
-/** Ends processes that a test left behind; some may have ended meanwhile. @param lines - Each begins with a process id. */
+/**
+ * Ends processes that a test left behind; some may have ended meanwhile. @param lines - Each begins
+ * with a process id.
+ */
 export function killAll(lines: readonly string[]): void {
-  for (const line of lines) attempt(() => String(process.kill(Number.parseInt(line, 10), 'SIGKILL')));
+  for (const line of lines)
+    attempt(() => String(process.kill(Number.parseInt(line, 10), 'SIGKILL')));
 }
 
 /** Command lines of processes that mention `text`: what a test may have left behind. */

@@ -23,7 +23,10 @@ class CountingProxy {
       }
     }).listen(0, '127.0.0.1');
     await new Promise((resolve) => server.once('listening', resolve));
-    const proxy = new CountingProxy(server, `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const proxy = new CountingProxy(
+      server,
+      `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    );
     return proxy;
   }
 
@@ -47,7 +50,10 @@ afterAll(async () => {
 /** Some pings and a report of usage fit in it, a conversation without end does not. */
 const QUIET_BYTES = 8_192;
 
-/** What agent and coordinator exchange while the coordinator answers a few hundred calls of somebody else. */
+/**
+ * What agent and coordinator exchange while the coordinator answers a few hundred calls of somebody
+ * else.
+ */
 async function bytesMeanwhile(): Promise<number> {
   const before = proxy.bytes;
   for (let count = 0; count < 300; count += 1) await cluster.client.listWorkloads({});
@@ -56,7 +62,10 @@ async function bytesMeanwhile(): Promise<number> {
 
 describe('an agent and its coordinator', () => {
   it('have little to say while nothing changes', async () => {
-    await cluster.client.createWorkload({ name: 'still', spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 } });
+    await cluster.client.createWorkload({
+      name: 'still',
+      spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 },
+    });
     await cluster.settled('still');
     expect(await bytesMeanwhile()).toBeLessThan(QUIET_BYTES);
   });

@@ -5,7 +5,14 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 
 /** Answers that leave it open whether a write was applied: the same request is sent again. */
-const UNKNOWN = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.Unknown, Code.Internal, Code.Aborted];
+const UNKNOWN = [
+  Code.Unavailable,
+  Code.DeadlineExceeded,
+  Code.Canceled,
+  Code.Unknown,
+  Code.Internal,
+  Code.Aborted,
+];
 const CALL_TIMEOUT_MS = 5_000;
 const RETRY_MS = 20;
 
@@ -19,8 +26,8 @@ export interface Written {
 }
 
 /**
- * A client that never stops writing, one write after the other, each with its own request id; it sends a write again until it
- * knows what became of it, and keeps a log of what was acknowledged.
+ * A client that never stops writing, one write after the other, each with its own request id; it
+ * sends a write again until it knows what became of it, and keeps a log of what was acknowledged.
  */
 export class RecordingWriter {
   readonly log: Written[] = [];
@@ -45,18 +52,29 @@ export class RecordingWriter {
   async run(): Promise<void> {
     const own = `own-${this.index}`;
     await this.write(own, (requestId) =>
-      this.client.createWorkload({ name: own, requestId, spec: { command: ['sleep', '1000'], replicas: 0 } }, OPTIONS),
+      this.client.createWorkload(
+        { name: own, requestId, spec: { command: ['sleep', '1000'], replicas: 0 } },
+        OPTIONS,
+      ),
     );
     while (!this.stopped) {
       this.count += 1;
       const { count } = this;
-      await this.write(own, (requestId) => this.client.scaleWorkload({ name: own, requestId, replicas: count % 3 }, OPTIONS));
+      await this.write(own, (requestId) =>
+        this.client.scaleWorkload({ name: own, requestId, replicas: count % 3 }, OPTIONS),
+      );
       await this.write('shared', (requestId) =>
-        this.client.updateWorkload({ name: 'shared', requestId, spec: { labels: { by: `w${this.index}-${count}` } } }, OPTIONS),
+        this.client.updateWorkload(
+          { name: 'shared', requestId, spec: { labels: { by: `w${this.index}-${count}` } } },
+          OPTIONS,
+        ),
       );
       const name = `made-${this.index}-${count}`;
       await this.write(name, (requestId) =>
-        this.client.createWorkload({ name, requestId, spec: { command: ['sleep', '1000'], replicas: 0 } }, OPTIONS),
+        this.client.createWorkload(
+          { name, requestId, spec: { command: ['sleep', '1000'], replicas: 0 } },
+          OPTIONS,
+        ),
       );
     }
   }

@@ -7,13 +7,18 @@ interface Entry {
   readonly replicaId: string;
 }
 
-/** What the servers of `request-app.mjs` wrote down themselves: what was there, whoever watched or not. */
+/**
+ * What the servers of `request-app.mjs` wrote down themselves: what was there, whoever watched or
+ * not.
+ */
 export class ReplicaLedger {
   constructor(readonly file: string) {}
 
   /** Which replicas have listened as this version, once for each start. */
   startsOf(version: string): readonly string[] {
-    return this.entries.filter((entry) => entry.what === 'up' && entry.version === version).map(({ replicaId }) => replicaId);
+    return this.entries
+      .filter((entry) => entry.what === 'up' && entry.version === version)
+      .map(({ replicaId }) => replicaId);
   }
 
   /** Moments at which fewer than `floor` served, after so many had come up for the first time. */
@@ -25,7 +30,8 @@ export class ReplicaLedger {
       if (what === 'up') up.add(replicaId);
       else up.delete(replicaId);
       reached ||= up.size >= floor;
-      if (reached && up.size < floor) dips.push(`${up.size} at ${atMs}: ${replicaId} of version ${version} is ${what}`);
+      if (reached && up.size < floor)
+        dips.push(`${up.size} at ${atMs}: ${replicaId} of version ${version} is ${what}`);
     }
     return dips;
   }

@@ -1,9 +1,10 @@
-// A server for tests under load. It answers which version and replica it is, finishes what is under way when it is asked to end,
-// and keeps a ledger: when it was about to listen and when it was asked to end, by the machine's clock, whoever watches or not.
+// A server for tests under load. It answers which version and replica it is, finishes what is under
+// way when it is asked to end, and keeps a ledger: when it was about to listen and when it was
+// asked to end, by the machine's clock, whoever watches or not.
 //   VERSION         what it calls itself
 //   HOST            the address that it listens at; default: 127.0.0.1
-//   LEDGER          file that it appends to: `<milliseconds> up|down <version> <replica>`; none: no ledger
-//   ANSWER_MS       how long a request takes
+//   LEDGER file that it appends to: `<milliseconds> up|down <version> <replica>`; none: no ledger
+//   ANSWER_MS how long a request takes
 //   LISTEN          `no`: it runs, and never becomes ready
 //   CRASH_AFTER_MS  it ends with code 3 then, after some last words
 import { appendFileSync } from 'node:fs';
@@ -27,13 +28,17 @@ const server = createServer((_, response) => {
     response.end(JSON.stringify({ version: VERSION, replica }));
   }, Number(ANSWER_MS));
 });
-// Longer than any client of these tests leaves a connection idle: no request crosses with the closing of its connection.
+// Longer than any client of these tests leaves a connection idle: no request crosses with the
+// closing of its connection.
 server.keepAliveTimeout = 300_000;
 server.headersTimeout = 300_000;
 
 function note(what) {
   if (LEDGER !== undefined)
-    appendFileSync(LEDGER, `${performance.timeOrigin + performance.now()} ${what} ${VERSION} ${replica}\n`);
+    appendFileSync(
+      LEDGER,
+      `${performance.timeOrigin + performance.now()} ${what} ${VERSION} ${replica}\n`,
+    );
 }
 
 process.on('SIGTERM', () => {

@@ -25,8 +25,9 @@ export interface Failure {
 }
 
 /**
- * Sends 100 requests a second, by the clock: also when those before have no answer yet. It knows its servers from the endpoints
- * watch and asks one after the other; it never asks twice. What fails is kept with its reason.
+ * Sends 100 requests a second, by the clock: also when those before have no answer yet. It knows
+ * its servers from the endpoints watch and asks one after the other; it never asks twice. What
+ * fails is kept with its reason.
  */
 export class RequestClient {
   readonly answers: Answer[] = [];
@@ -78,7 +79,10 @@ export class RequestClient {
     return Object.keys(this.answersByVersion);
   }
 
-  /** `new: started 812, ok 812, failed 0, on used connections 0, lowest ready 4, answered by version {"1":400,"2":412}`. */
+  /**
+   * `new: started 812, ok 812, failed 0, on used connections 0, lowest ready 4, answered by version
+   * {"1":400,"2":412}`.
+   */
   get summary(): string {
     const { started, answers, failures, reused, watch } = this;
     const counts = `started ${started}, ok ${answers.length}, failed ${failures.length}, on used connections ${reused}, lowest ready ${watch.lowestReady}`;
@@ -98,7 +102,8 @@ export class RequestClient {
       for (; this.started * PERIOD_MS <= performance.now() - beganMs; this.started += 1) {
         const { endpoints } = this.watch;
         const endpoint = endpoints[this.started % Math.max(1, endpoints.length)];
-        const answer = endpoint === undefined ? this.fail('', 'there is no endpoint') : this.ask(endpoint);
+        const answer =
+          endpoint === undefined ? this.fail('', 'there is no endpoint') : this.ask(endpoint);
         pending.add(answer);
         void answer.finally(() => pending.delete(answer));
       }
@@ -118,19 +123,24 @@ export class RequestClient {
       const failed = ({ message }: Error): void => {
         resolve(this.fail(replicaId, `version ${version} at ${ip}:${port}: ${message}`));
       };
-      const sent = request({ host: ip, port, agent: this.agent ?? false, timeout: ANSWER_WITHIN_MS }, (response) => {
-        let body = '';
-        response.setEncoding('utf8').on('data', (text: string) => (body += text));
-        response.once('error', failed);
-        response.once('end', () => {
-          const said = JSON.parse(body) as { readonly version: string; readonly replica: string };
-          if (said.replica !== replicaId) return failed(new Error(`answered by ${said.replica}`));
-          if (sent.reusedSocket) this.reused += 1;
-          this.answers.push({ version: said.version, replicaId, sentAtMs });
-          resolve();
-        });
-      });
-      sent.once('timeout', () => sent.destroy(new Error(`no answer within ${ANSWER_WITHIN_MS} ms`)));
+      const sent = request(
+        { host: ip, port, agent: this.agent ?? false, timeout: ANSWER_WITHIN_MS },
+        (response) => {
+          let body = '';
+          response.setEncoding('utf8').on('data', (text: string) => (body += text));
+          response.once('error', failed);
+          response.once('end', () => {
+            const said = JSON.parse(body) as { readonly version: string; readonly replica: string };
+            if (said.replica !== replicaId) return failed(new Error(`answered by ${said.replica}`));
+            if (sent.reusedSocket) this.reused += 1;
+            this.answers.push({ version: said.version, replicaId, sentAtMs });
+            resolve();
+          });
+        },
+      );
+      sent.once('timeout', () =>
+        sent.destroy(new Error(`no answer within ${ANSWER_WITHIN_MS} ms`)),
+      );
       sent.once('error', failed);
       sent.end();
     });

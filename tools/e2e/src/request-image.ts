@@ -9,7 +9,10 @@ export const REQUEST_IMAGE = 'cloudless/request-app:1';
 const NODE = '/usr/bin/node';
 const APP = '/app/request-app.mjs';
 
-/** Makes an image of the server of tests under load, with the Node that runs this test, and puts it into a registry. */
+/**
+ * Makes an image of the server of tests under load, with the Node that runs this test, and puts it
+ * into a registry.
+ */
 export async function pushRequestImage(registry: string): Promise<void> {
   const home = mkdtempSync(join(tmpdir(), 'cloudless-image-'));
   try {
@@ -22,7 +25,16 @@ export async function pushRequestImage(registry: string): Promise<void> {
     await run('umoci', 'new', '--image', image);
     await run('umoci', 'insert', '--image', image, root, '/');
     // No shell between: the server is the first process of its container, and hears SIGTERM itself.
-    await run('umoci', 'config', '--image', image, '--config.entrypoint', NODE, '--config.entrypoint', APP);
+    await run(
+      'umoci',
+      'config',
+      '--image',
+      image,
+      '--config.entrypoint',
+      NODE,
+      '--config.entrypoint',
+      APP,
+    );
     const flags = ['--insecure-policy', 'copy', '-q', '--dest-tls-verify=false'];
     await run('skopeo', ...flags, `oci:${image}`, `docker://${registry}/${REQUEST_IMAGE}`);
   } finally {
@@ -33,7 +45,9 @@ export async function pushRequestImage(registry: string): Promise<void> {
 /** The shared libraries of a program and its loader, by the paths at which it looks for them. */
 async function librariesOf(program: string): Promise<readonly string[]> {
   const listed = await run('ldd', program);
-  return [...listed.matchAll(/(?:=> |^\s+)(?<path>\/\S+) \(0x/gm)].flatMap(({ groups }) => groups?.['path'] ?? []);
+  return [...listed.matchAll(/(?:=> |^\s+)(?<path>\/\S+) \(0x/gm)].flatMap(
+    ({ groups }) => groups?.['path'] ?? [],
+  );
 }
 
 function put(from: string, to: string): void {

@@ -11,8 +11,14 @@ afterEach(() => cluster.stop());
 
 /** No other process on this machine sleeps exactly so long. */
 const NAP = String(1_000_000 + (process.pid % 1_000_000));
-const sleeper = (replicas: number) => ({ command: ['sleep', NAP], replicas, preStopDelay: { seconds: 0n } });
-/** Process ids of all replicas on any node, asked of the machine and not of those who may be wrong. */
+const sleeper = (replicas: number) => ({
+  command: ['sleep', NAP],
+  replicas,
+  preStopDelay: { seconds: 0n },
+});
+/**
+ * Process ids of all replicas on any node, asked of the machine and not of those who may be wrong.
+ */
 const running = (): readonly string[] =>
   processesMentioning(`sleep ${NAP}`)
     .map((line) => line.trim().split(' ')[0] ?? '')
@@ -53,7 +59,10 @@ it('an old copy of the data directory is noticed: nothing is stopped or started 
   const told = await cluster.ctl('events', '-o', 'json');
   expect(told.stdout).toContain('StoreWentBackInTime');
   expect(running()).toEqual(before);
-  expect(await ready()).toMatchObject({ status: 503, body: expect.stringContaining('the store went back in time') as string });
+  expect(await ready()).toMatchObject({
+    status: 503,
+    body: expect.stringContaining('the store went back in time') as string,
+  });
   const refused = await cluster.ctl('scale', 'web', '1');
   expect(refused).toMatchObject({
     code: 4,
@@ -65,7 +74,8 @@ it('an old copy of the data directory is noticed: nothing is stopped or started 
     stdout: expect.stringMatching(/^restored state: accepted from epoch \d+ on/) as string,
   });
   const after = await cluster.settled('web');
-  const containers = (workload: typeof web) => workload.status!.replicas.map(({ id, containerId }) => [id, containerId]).sort();
+  const containers = (workload: typeof web) =>
+    workload.status!.replicas.map(({ id, containerId }) => [id, containerId]).sort();
   expect(containers(after)).toEqual(containers(web));
   expect(await ready()).toMatchObject({ status: 200 });
   // What the state does not know goes; each look is a call, so the loop waits for the cluster.

@@ -1,10 +1,20 @@
 import { RealCluster } from './cluster.js';
-import { expectServed, liveIds, liveReplicas, rolledOut, underLoad, webSpec } from './rollout-tools.js';
+import {
+  expectServed,
+  liveIds,
+  liveReplicas,
+  rolledOut,
+  underLoad,
+  webSpec,
+} from './rollout-tools.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {
   cluster = await RealCluster.start();
-  await cluster.client.createWorkload({ name: 'web', spec: webSpec({ minAvailable: MIN_AVAILABLE, maxSurge: 2 }) });
+  await cluster.client.createWorkload({
+    name: 'web',
+    spec: webSpec({ minAvailable: MIN_AVAILABLE, maxSurge: 2 }),
+  });
   await rolledOut(cluster, 'web');
 });
 afterAll(() => cluster.stop());
@@ -26,7 +36,10 @@ async function nodeInUse(): Promise<string> {
 /** Empties a node. */
 async function drain(node: string): Promise<void> {
   expect(await cluster.ctl('node', 'drain', node, '--wait')).toMatchObject({ code: 0 });
-  expect(await cluster.client.getNode({ nodeId: node })).toMatchObject({ draining: true, status: { replicaCount: 0 } });
+  expect(await cluster.client.getNode({ nodeId: node })).toMatchObject({
+    draining: true,
+    status: { replicaCount: 0 },
+  });
 }
 
 describe('clients that follow the endpoints miss no answer, and min_available replicas are ready all the time', () => {

@@ -1,8 +1,20 @@
 import { performance } from 'node:perf_hooks';
-import { RolloutStatus_Phase, Rollout_Promotion, Rollout_Strategy, type Workload } from '@cloudless/api';
+import {
+  RolloutStatus_Phase,
+  Rollout_Promotion,
+  Rollout_Strategy,
+  type Workload,
+} from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { RealCluster } from './cluster.js';
-import { expectOneSwitch, expectServed, liveIds, rolledOut, underLoad, webSpec } from './rollout-tools.js';
+import {
+  expectOneSwitch,
+  expectServed,
+  liveIds,
+  rolledOut,
+  underLoad,
+  webSpec,
+} from './rollout-tools.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {
@@ -54,10 +66,15 @@ describe('a blue/green rollout under load', () => {
     for (const {
       watch: { seen },
     } of back)
-      process.stdout.write(`blue/green: back ${Math.round(seen.at(-1)!.atMs - asked)} ms after the undo\n`);
+      process.stdout.write(
+        `blue/green: back ${Math.round(seen.at(-1)!.atMs - asked)} ms after the undo\n`,
+      );
 
     // What is kept ends with its time, here because it is made shorter.
-    await cluster.client.updateWorkload({ name, spec: { rollout: { pauseDuration: durationFromMs(0) } } });
+    await cluster.client.updateWorkload({
+      name,
+      spec: { rollout: { pauseDuration: durationFromMs(0) } },
+    });
     const after = await rolledOut(cluster, name);
     expect(liveIds(after)).toEqual(blue);
     expect(after.spec?.env).toEqual({ VERSION: '1' });
@@ -65,7 +82,10 @@ describe('a blue/green rollout under load', () => {
 
   it('waits with the whole new set for a promotion, and no request comes to it before', async () => {
     const name = 'desk';
-    await cluster.client.createWorkload({ name, spec: blueGreen({ promotion: Rollout_Promotion.MANUAL }) });
+    await cluster.client.createWorkload({
+      name,
+      spec: blueGreen({ promotion: Rollout_Promotion.MANUAL }),
+    });
     const blue = liveIds(await rolledOut(cluster, name), 1);
     let green: readonly string[] = [];
     const clients = await underLoad(cluster, name, async ([first]) => {
@@ -73,7 +93,11 @@ describe('a blue/green rollout under load', () => {
       const waiting = await cluster.until(name, ({ status }) => status!.rollout!.waitsForPromotion);
       green = liveIds(waiting, 2);
       expect(green).toHaveLength(REPLICAS);
-      expect(waiting.status).toMatchObject({ activeVersion: 1, readyReplicas: REPLICAS, totalReplicas: 2 * REPLICAS });
+      expect(waiting.status).toMatchObject({
+        activeVersion: 1,
+        readyReplicas: REPLICAS,
+        totalReplicas: 2 * REPLICAS,
+      });
       await first!.answered(100);
       await cluster.client.promoteRollout({ name, version: 2 });
       await rolledOut(cluster, name);
@@ -88,9 +112,18 @@ describe('a blue/green rollout under load', () => {
     await cluster.client.createWorkload({ name, spec: blueGreen({ maxFailedNew: 1 }) });
     const blue = liveIds(await rolledOut(cluster, name), 1);
     const clients = await underLoad(cluster, name, async () => {
-      await cluster.client.updateWorkload({ name, spec: { env: { VERSION: '2', CRASH_AFTER_MS: '1000', LISTEN: 'no' } } });
-      const failed = await cluster.until(name, ({ status }) => status!.rollout!.phase === RolloutStatus_Phase.FAILED);
-      expect(failed.status).toMatchObject({ activeVersion: 1, rollout: { failure: { exitCode: 3, version: 2 } } });
+      await cluster.client.updateWorkload({
+        name,
+        spec: { env: { VERSION: '2', CRASH_AFTER_MS: '1000', LISTEN: 'no' } },
+      });
+      const failed = await cluster.until(
+        name,
+        ({ status }) => status!.rollout!.phase === RolloutStatus_Phase.FAILED,
+      );
+      expect(failed.status).toMatchObject({
+        activeVersion: 1,
+        rollout: { failure: { exitCode: 3, version: 2 } },
+      });
       await cluster.client.undoRollout({ name, toVersion: 1 });
       await rolledOut(cluster, name);
     });

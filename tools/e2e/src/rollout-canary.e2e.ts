@@ -15,7 +15,10 @@ const SAMPLE = 200;
 let cluster: RealCluster;
 beforeAll(async () => {
   cluster = await RealCluster.start();
-  await cluster.client.createWorkload({ name: 'web', spec: webSpec({ minAvailable: MIN_AVAILABLE, steps: STEPS }) });
+  await cluster.client.createWorkload({
+    name: 'web',
+    spec: webSpec({ minAvailable: MIN_AVAILABLE, steps: STEPS }),
+  });
   await rolledOut(cluster, 'web');
 });
 afterAll(() => cluster.stop());
@@ -24,7 +27,11 @@ afterAll(() => cluster.stop());
 async function firstStep(version: string): Promise<Workload> {
   await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: version } } });
   return cluster.until('web', ({ generation, status }) => {
-    return status!.observedGeneration === generation && status!.rollout!.waitsForPromotion && status!.totalReplicas === 4;
+    return (
+      status!.observedGeneration === generation &&
+      status!.rollout!.waitsForPromotion &&
+      status!.totalReplicas === 4
+    );
   });
 }
 

@@ -26,19 +26,25 @@ const CRASH = ['--', 'sh', '-c', 'echo cannot open config.json; exit 3'];
 /** Creates a workload of three replicas, which are ready then. */
 const created = (name: string, ...flags: string[]): Promise<string> =>
   done(ctl('workload', 'create', name, '--replicas', '3', ...SMALL, ...flags, '--wait', ...SLEEP));
-const update = (name: string, ...rest: string[]): Promise<Finished> => ctl('workload', 'update', name, ...rest);
+const update = (name: string, ...rest: string[]): Promise<Finished> =>
+  ctl('workload', 'update', name, ...rest);
 const replicaIds = ({ status }: Workload): readonly string[] =>
   (status?.replicas ?? []).filter(({ ready }) => ready).map(({ id }) => id);
 
 describe('what cannot be', () => {
   const verbs = ['status', 'plan', 'pause', 'resume', 'promote', 'undo', 'history', 'restart'];
 
-  it.each(verbs)('%s of a workload that is not there ends with 3, of a bad name with 2', async (verb) => {
-    const missing = await rollout(verb, 'nothere');
-    expect(missing).toMatchObject({ code: 3, stdout: '' });
-    expect(missing.stderr).toMatch(/^cloudlessctl: workload "default\/nothere" .*\(NOT_FOUND\)\n$/);
-    expect(await rollout(verb, 'Not/There')).toMatchObject({ code: 2, stdout: '' });
-  });
+  it.each(verbs)(
+    '%s of a workload that is not there ends with 3, of a bad name with 2',
+    async (verb) => {
+      const missing = await rollout(verb, 'nothere');
+      expect(missing).toMatchObject({ code: 3, stdout: '' });
+      expect(missing.stderr).toMatch(
+        /^cloudlessctl: workload "default\/nothere" .*\(NOT_FOUND\)\n$/,
+      );
+      expect(await rollout(verb, 'Not/There')).toMatchObject({ code: 2, stdout: '' });
+    },
+  );
 
   it('refuses with 4 what makes no sense now, and says what would', async () => {
     await created('calm');
@@ -72,15 +78,29 @@ describe('a canary', () => {
   it('waits for a promotion, tells of it, and goes on after it', async () => {
     await created('canary', '--step', '1,manual');
     const waits = await update('canary', '--env', 'V=2', '--wait');
-    expect(waits).toMatchObject({ code: 0, stderr: 'it goes on with: cloudlessctl rollout promote canary\n' });
+    expect(waits).toMatchObject({
+      code: 0,
+      stderr: 'it goes on with: cloudlessctl rollout promote canary\n',
+    });
     expect(waits.stdout).toContain('waits for a promotion');
     const status = await rollout('status', 'canary');
-    expect(status).toMatchObject({ code: 0, stderr: 'it goes on with: cloudlessctl rollout promote canary\n' });
+    expect(status).toMatchObject({
+      code: 0,
+      stderr: 'it goes on with: cloudlessctl rollout promote canary\n',
+    });
     expect(status.stdout).toMatch(
       /version 2, from version 1: Paused, 1 of 3 new ready, 2 old, 3 ready \(minimum 2\): step 1 of 1/,
     );
     expect(JSON.parse((await rollout('status', 'canary', '-o', 'json')).stdout)).toMatchObject({
-      ...{ phase: 'PAUSED', version: 2, fromVersion: 1, step: 1, steps: 1, waitsForPromotion: true, strategy: 'ROLLING_UPDATE' },
+      ...{
+        phase: 'PAUSED',
+        version: 2,
+        fromVersion: 1,
+        step: 1,
+        steps: 1,
+        waitsForPromotion: true,
+        strategy: 'ROLLING_UPDATE',
+      },
     });
     expect(await done(ctl('describe', 'canary'))).toMatch(
       /Rollout:\n {2}Phase: +Paused, step 1 of 1\n {2}Strategy: +RollingUpdate\n/,
@@ -89,18 +109,30 @@ describe('a canary', () => {
     expect(await done(rollout('promote', 'canary', '--version', '2', '--wait'))).toMatch(
       /^workload default\/canary: version 2 is promoted: it goes on after step 1 of 1\n[^]*3 of 3 ready\n$/,
     );
-    expect(await done(rollout('status', 'canary'))).toContain('version 2 is rolled out: 3 of 3 ready');
+    expect(await done(rollout('status', 'canary'))).toContain(
+      'version 2 is rolled out: 3 of 3 ready',
+    );
   });
 
   it('is paused, followed, out of time, resumed and undone', async () => {
     await created('slow', '--step', '1,wait=1h');
     await done(update('slow', '--env', 'V=2'));
-    await cluster.until('slow', ({ status }) => status?.rollout?.until !== undefined && status.rollout.reason.includes('waits '));
-    expect(await done(rollout('plan', 'slow'))).toMatch(/step 1 of 1: 1 of 3 replicas run version 2/);
+    await cluster.until(
+      'slow',
+      ({ status }) =>
+        status?.rollout?.until !== undefined && status.rollout.reason.includes('waits '),
+    );
+    expect(await done(rollout('plan', 'slow'))).toMatch(
+      /step 1 of 1: 1 of 3 replicas run version 2/,
+    );
     const late = await rollout('status', 'slow', '--timeout', '500ms');
     expect(late.code).toBe(6);
-    expect(late.stderr).toContain('the rollout goes on after 0s: workload default/slow: version 2, from version 1: InProgress');
-    expect(await done(rollout('pause', 'slow'))).toContain('is paused; it goes on with: cloudlessctl rollout resume slow');
+    expect(late.stderr).toContain(
+      'the rollout goes on after 0s: workload default/slow: version 2, from version 1: InProgress',
+    );
+    expect(await done(rollout('pause', 'slow'))).toContain(
+      'is paused; it goes on with: cloudlessctl rollout resume slow',
+    );
     for (const flags of [[], ['--watch=false'], ['-o', 'json']]) {
       expect((await rollout('status', 'slow', ...flags)).code).toBe(8);
     }
@@ -122,16 +154,22 @@ describe('the history', () => {
   it('tells of changes, undos and restarts, and every version can be brought back', async () => {
     await created('past');
     await done(update('past', '--env', 'V=2', '--wait'));
-    expect(await done(rollout('undo', 'past', '--wait'))).toMatch(/: undo to version 1: it is rolled out as version 3\n/);
+    expect(await done(rollout('undo', 'past', '--wait'))).toMatch(
+      /: undo to version 1: it is rolled out as version 3\n/,
+    );
     const before = replicaIds(await cluster.settled('past'));
-    expect(await done(rollout('restart', 'past', '--wait'))).toContain('restart: every replica is replaced, as version 4\n');
+    expect(await done(rollout('restart', 'past', '--wait'))).toContain(
+      'restart: every replica is replaced, as version 4\n',
+    );
     const after = replicaIds(await cluster.settled('past'));
     expect(after.filter((id) => before.includes(id))).toEqual([]);
     const rows = (await done(rollout('history', 'past')))
       .trimEnd()
       .split('\n')
       .map((line) => line.split(/ {3,}/));
-    expect(rows.map(([version, active, , cause, sameAs]) => [version, active, cause, sameAs])).toEqual([
+    expect(
+      rows.map(([version, active, , cause, sameAs]) => [version, active, cause, sameAs]),
+    ).toEqual([
       ['VERSION', 'ACTIVE', 'CAUSE', 'SAME AS'],
       ['1', '-', 'create', '-'],
       ['2', '-', 'change', '-'],
@@ -146,7 +184,9 @@ describe('the history', () => {
     await created('shown', '--env', 'V=1');
     await done(update('shown', '--env', 'V=2', '--wait'));
     const text = await done(rollout('history', 'shown', '--version', '1'));
-    expect(text).toMatch(/^# version 1, \d{4}-.*; replicas, rollout and disconnect are not part of a version\nkind: Workload\n/);
+    expect(text).toMatch(
+      /^# version 1, \d{4}-.*; replicas, rollout and disconnect are not part of a version\nkind: Workload\n/,
+    );
     const file = join(cluster.directory, 'shown.yaml');
     await writeFile(file, text);
     await done(ctl('apply', '-f', file, '--wait'));
@@ -170,11 +210,15 @@ describe('a version that crashes', () => {
     expect(status.code).toBe(8);
     expect(status.stderr).toMatch(lastLines);
     expect(await done(ctl('describe', 'crashes'))).toMatch(/Failure: +version 2: /);
-    expect((await cluster.client.getWorkload({ name: 'crashes' })).status?.readyReplicas).toBeGreaterThanOrEqual(2);
+    expect(
+      (await cluster.client.getWorkload({ name: 'crashes' })).status?.readyReplicas,
+    ).toBeGreaterThanOrEqual(2);
     expect((await rollout('pause', 'crashes')).code).toBe(4);
     expect((await rollout('resume', 'crashes', '--wait')).code).toBe(8);
     await done(rollout('undo', 'crashes', '--wait'));
-    expect(await done(rollout('status', 'crashes'))).toContain('version 3 is rolled out: 3 of 3 ready');
+    expect(await done(rollout('status', 'crashes'))).toContain(
+      'version 3 is rolled out: 3 of 3 ready',
+    );
   });
 
   it('is rolled back where that is wanted, and later changes are not blamed for it', async () => {
@@ -194,9 +238,13 @@ describe('a version that crashes', () => {
 describe('blue/green', () => {
   it('switches when it is promoted', async () => {
     await created('bluegreen', '--strategy', 'blue-green', '--promotion', 'manual');
-    expect(await done(update('bluegreen', '--env', 'V=2', '--wait'))).toContain('rollout promote bluegreen');
+    expect(await done(update('bluegreen', '--env', 'V=2', '--wait'))).toContain(
+      'rollout promote bluegreen',
+    );
     expect((await cluster.client.getWorkload({ name: 'bluegreen' })).status?.activeVersion).toBe(1);
-    expect(await done(rollout('promote', 'bluegreen', '--wait'))).toContain('version 2 is promoted: traffic goes to it now\n');
+    expect(await done(rollout('promote', 'bluegreen', '--wait'))).toContain(
+      'version 2 is promoted: traffic goes to it now\n',
+    );
     expect((await cluster.settled('bluegreen')).status?.activeVersion).toBe(2);
   });
 });
@@ -204,7 +252,9 @@ describe('blue/green', () => {
 /** The commands of the section on rollouts, in order, with the exit code each has. */
 function documentedCommands(): { readonly command: string; readonly code: number }[] {
   const text = readFileSync(join(repository, 'docs/operating.md'), 'utf8');
-  const lines = [...text.matchAll(/```sh rollouts\n([^]*?)```/g)].flatMap(([, block = '']) => block.trim().split('\n'));
+  const lines = [...text.matchAll(/```sh rollouts\n([^]*?)```/g)].flatMap(([, block = '']) =>
+    block.trim().split('\n'),
+  );
   return lines.map((line) => {
     const [, command = '', code = '0'] = /^(.*?)(?: # ends with (\d+))?$/.exec(line) ?? [];
     return { command, code: Number(code) };
@@ -221,14 +271,23 @@ describe('the section on rollouts', () => {
   });
 
   it.each(documentedCommands())('$command', async ({ command, code }) => {
-    const here = command.replace('cloudlessctl', `'${process.execPath}' '${bundleOf('cloudlessctl')}'`);
+    const here = command.replace(
+      'cloudlessctl',
+      `'${process.execPath}' '${bundleOf('cloudlessctl')}'`,
+    );
     const finished = await runToEnd('bash', ['-c', here], { env: cluster.ctlEnv });
     expect(finished).toMatchObject({ code });
   });
 
   it('has come back to the former version by a switch, with both sets there', async () => {
-    const { status } = await cluster.until('hello', (workload) => workload.status?.activeVersion === 9);
-    expect(status?.versions.find(({ version }) => version === 9)).toMatchObject({ sameAs: 7, cause: 'undo to version 7' });
+    const { status } = await cluster.until(
+      'hello',
+      (workload) => workload.status?.activeVersion === 9,
+    );
+    expect(status?.versions.find(({ version }) => version === 9)).toMatchObject({
+      sameAs: 7,
+      cause: 'undo to version 7',
+    });
     expect(status?.replicas.filter(({ version, ready }) => version === 7 && ready).length).toBe(3);
   });
 });

@@ -9,7 +9,10 @@ import { liveReplicas, rolledOut, webSpec, type Rollout } from './rollout-tools.
 /** How many replicas each has, all of which must be ready at any time. */
 export const EXERCISE_REPLICAS = 3;
 
-/** Something that the coordinator carries out in many steps, again and again; it can be killed at each. */
+/**
+ * Something that the coordinator carries out in many steps, again and again; it can be killed at
+ * each.
+ */
 export abstract class Exercise {
   readonly ledger: ReplicaLedger;
   readonly watch: EndpointWatch;
@@ -65,7 +68,10 @@ export class Rollouts extends Exercise {
 
   async begin(): Promise<void> {
     this.version += 1;
-    await this.cluster.client.updateWorkload({ name: this.name, spec: { env: this.env(String(this.version)) } });
+    await this.cluster.client.updateWorkload({
+      name: this.name,
+      spec: { env: this.env(String(this.version)) },
+    });
   }
 
   async ended(): Promise<void> {
@@ -74,28 +80,40 @@ export class Rollouts extends Exercise {
 
   async isUnderWay(): Promise<boolean> {
     const { status } = await this.cluster.client.getWorkload({ name: this.name });
-    return status?.rollout?.version !== this.version || status.rollout.phase !== RolloutStatus_Phase.COMPLETED;
+    return (
+      status?.rollout?.version !== this.version ||
+      status.rollout.phase !== RolloutStatus_Phase.COMPLETED
+    );
   }
 
   /** The last version runs, and none was started more often than it had to be. */
   async differences(): Promise<readonly unknown[]> {
     const { status } = await rolledOut(this.cluster, this.name);
     const reached = [status?.version, status?.activeVersion, status?.rollout?.version];
-    const last = reached.every((number) => number === this.version) ? [] : [{ reached, wanted: this.version }];
+    const last = reached.every((number) => number === this.version)
+      ? []
+      : [{ reached, wanted: this.version }];
     const versions = Array.from({ length: this.version }, (_, index) => String(index + 1));
-    return [...last, ...versions.flatMap((version) => this.wrongStarts(this.ledger.startsOf(version)))];
+    return [
+      ...last,
+      ...versions.flatMap((version) => this.wrongStarts(this.ledger.startsOf(version))),
+    ];
   }
 
   /** Each version is started on as many replicas as are wanted, once each. */
   protected wrongStarts(starts: readonly string[]): readonly unknown[] {
-    return starts.length === EXERCISE_REPLICAS && new Set(starts).size === EXERCISE_REPLICAS ? [] : [{ starts }];
+    return starts.length === EXERCISE_REPLICAS && new Set(starts).size === EXERCISE_REPLICAS
+      ? []
+      : [{ starts }];
   }
 }
 
 /** As {@link Rollouts}, on nodes that are drained meanwhile: replicas may have to move. */
 export class MovedRollouts extends Rollouts {
   protected override wrongStarts(starts: readonly string[]): readonly unknown[] {
-    return starts.length >= EXERCISE_REPLICAS && new Set(starts).size === starts.length ? [] : [{ starts }];
+    return starts.length >= EXERCISE_REPLICAS && new Set(starts).size === starts.length
+      ? []
+      : [{ starts }];
   }
 }
 
@@ -127,13 +145,18 @@ export class Drains extends Exercise {
   /** Each replica on a drained node was replaced once. */
   async differences(): Promise<readonly unknown[]> {
     const starts = this.ledger.startsOf('1');
-    return starts.length === this.started && new Set(starts).size === starts.length ? [] : [{ wanted: this.started, starts }];
+    return starts.length === this.started && new Set(starts).size === starts.length
+      ? []
+      : [{ wanted: this.started, starts }];
   }
 
   private async drained(): Promise<void> {
     const stopping = new AbortController();
     try {
-      for await (const { node } of this.cluster.client.watchNodes({ nodeId: this.node }, { signal: stopping.signal })) {
+      for await (const { node } of this.cluster.client.watchNodes(
+        { nodeId: this.node },
+        { signal: stopping.signal },
+      )) {
         if (node !== undefined && node.status?.drain?.phase !== DrainStatus_Phase.DRAINING) return;
       }
     } finally {

@@ -29,14 +29,21 @@ const LAST_WORDS = ['version 2 cannot go on', 'fatal: no such table'];
 const CRASHES = { VERSION: '2', LISTEN: 'no', CRASH_AFTER_MS: '1000' };
 
 async function running(name: string, rollout: Rollout): Promise<readonly string[]> {
-  await cluster.client.createWorkload({ name, spec: webSpec({ minAvailable: MIN_AVAILABLE, maxFailedNew: 2, ...rollout }) });
+  await cluster.client.createWorkload({
+    name,
+    spec: webSpec({ minAvailable: MIN_AVAILABLE, maxFailedNew: 2, ...rollout }),
+  });
   return liveIds(await rolledOut(cluster, name));
 }
 
 const update = (name: string, env: Record<string, string>): Promise<Workload> =>
   cluster.client.updateWorkload({ name, spec: { env } });
 const phase = (name: string, wanted: Phase): Promise<Workload> =>
-  cluster.until(name, ({ generation, status }) => status!.observedGeneration === generation && status!.rollout!.phase === wanted);
+  cluster.until(
+    name,
+    ({ generation, status }) =>
+      status!.observedGeneration === generation && status!.rollout!.phase === wanted,
+  );
 
 describe('a command that crashes after a second, as an update', () => {
   it('takes no more replicas down than it may; the rollout stops, says why and shows the last lines', async () => {
@@ -54,12 +61,13 @@ describe('a command that crashes after a second, as an update', () => {
     expect(reason).toContain('failed');
     expect(lastLines.slice(-2)).toEqual(LAST_WORDS);
     expect(before).not.toContain(replicaId);
-    expect(liveReplicas(failed!).filter(({ id, ready }) => before.includes(id) && ready).length).toBeGreaterThanOrEqual(
-      MIN_AVAILABLE,
-    );
+    expect(
+      liveReplicas(failed!).filter(({ id, ready }) => before.includes(id) && ready).length,
+    ).toBeGreaterThanOrEqual(MIN_AVAILABLE);
     const status = await cluster.ctl('rollout', 'status', name);
     expect(status.code).toBe(ROLLOUT_FAILED);
-    for (const text of [reason, replicaId, ...LAST_WORDS]) expect(status.stdout + status.stderr).toContain(text);
+    for (const text of [reason, replicaId, ...LAST_WORDS])
+      expect(status.stdout + status.stderr).toContain(text);
     // A better version goes over the one that failed.
     await update(name, { VERSION: '3' });
     await rolledOut(cluster, name);
@@ -93,31 +101,52 @@ describe('a command that crashes after a second, as an update', () => {
     for (const { watch, failures } of clients) {
       expect(watch.lowestReady).toBeGreaterThanOrEqual(MIN_AVAILABLE);
       // Whoever asks a replica that crashes gets no answer from it; all others answer.
-      expect(failures.filter(({ replicaId }) => replicaId === '' || before.includes(replicaId))).toEqual([]);
+      expect(
+        failures.filter(({ replicaId }) => replicaId === '' || before.includes(replicaId)),
+      ).toEqual([]);
     }
   });
 });
 
 describe('a first deployment that cannot work has failed, and says why', () => {
   const deploy = async (name: string, spec: Spec): Promise<Workload> => {
-    await cluster.client.createWorkload({ name, spec: webSpec({ maxFailedNew: 2 }, { replicas: 2, ...spec }) });
+    await cluster.client.createWorkload({
+      name,
+      spec: webSpec({ maxFailedNew: 2 }, { replicas: 2, ...spec }),
+    });
     return phase(name, Phase.FAILED);
   };
 
   it('with a command that crashes after a second; cloudlessctl --wait ends with its last lines', async () => {
     const manifest = {
       name: 'crashing',
-      spec: { command: REQUEST_APP, env: CRASHES, ports: [{ containerPort: 80 }], rollout: { maxFailedNew: 2 } },
+      spec: {
+        command: REQUEST_APP,
+        env: CRASHES,
+        ports: [{ containerPort: 80 }],
+        rollout: { maxFailedNew: 2 },
+      },
     };
-    const { code, stderr } = await cluster.ctlWithInput(JSON.stringify(manifest), 'apply', '-f', '-', '--wait');
-    expect({ code, stderr }).toEqual({ code: ROLLOUT_FAILED, stderr: expect.stringContaining(LAST_WORDS.join('\n  ')) });
+    const { code, stderr } = await cluster.ctlWithInput(
+      JSON.stringify(manifest),
+      'apply',
+      '-f',
+      '-',
+      '--wait',
+    );
+    expect({ code, stderr }).toEqual({
+      code: ROLLOUT_FAILED,
+      stderr: expect.stringContaining(LAST_WORDS.join('\n  ')),
+    });
     const { status } = await phase('crashing', Phase.FAILED);
     expect(status!.rollout!.failure).toMatchObject({ exitCode: 3, version: 1 });
   });
 
   it('with a command that does not exist', async () => {
     const { status } = await deploy('missing', { command: ['/no/such/command'] });
-    expect(`${status!.rollout!.failure!.reason} ${status!.rollout!.failure!.lastLines.join(' ')}`).toContain('/no/such/command');
+    expect(
+      `${status!.rollout!.failure!.reason} ${status!.rollout!.failure!.lastLines.join(' ')}`,
+    ).toContain('/no/such/command');
     expect((await cluster.ctl('rollout', 'status', 'missing')).code).toBe(ROLLOUT_FAILED);
   });
 
@@ -143,7 +172,9 @@ describe('an update that never becomes ready', () => {
       expect(status!.rollout!.failure!.reason).toContain('no progress for 2s');
     });
     expectServed(clients, MIN_AVAILABLE);
-    const left = liveIds(await cluster.client.getWorkload({ name })).filter((id) => before.includes(id));
+    const left = liveIds(await cluster.client.getWorkload({ name })).filter((id) =>
+      before.includes(id),
+    );
     expect(left.length).toBeGreaterThanOrEqual(MIN_AVAILABLE);
   });
 });

@@ -1,5 +1,10 @@
 import { fileURLToPath } from 'node:url';
-import { RolloutStatus_Phase, type ReplicaStatus, type Workload, type WorkloadSpecSchema } from '@cloudless/api';
+import {
+  RolloutStatus_Phase,
+  type ReplicaStatus,
+  type Workload,
+  type WorkloadSpecSchema,
+} from '@cloudless/api';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { RequestClient } from './request-client.js';
@@ -29,8 +34,9 @@ export function webSpec(rollout: Rollout, more: Spec = {}): Spec {
 const SOME_ANSWERS = 50;
 
 /**
- * Lets two clients ask a workload 100 times a second each, one with a new connection for each request and one that keeps its
- * connections, from before `change` begins until after it has ended. Prints what they counted.
+ * Lets two clients ask a workload 100 times a second each, one with a new connection for each
+ * request and one that keeps its connections, from before `change` begins until after it has ended.
+ * Prints what they counted.
  */
 export async function underLoad(
   cluster: RealCluster,
@@ -38,8 +44,11 @@ export async function underLoad(
   change: (clients: readonly RequestClient[]) => Promise<void>,
 ): Promise<readonly RequestClient[]> {
   const { currentTestName } = expect.getState();
-  const clients = (['new', 'kept'] as const).map((connections) => new RequestClient(() => cluster.client, name, connections));
-  const enough = (): Promise<unknown> => Promise.all(clients.map((client) => client.answered(SOME_ANSWERS)));
+  const clients = (['new', 'kept'] as const).map(
+    (connections) => new RequestClient(() => cluster.client, name, connections),
+  );
+  const enough = (): Promise<unknown> =>
+    Promise.all(clients.map((client) => client.answered(SOME_ANSWERS)));
   try {
     for (const client of clients) await client.start();
     await enough();
@@ -55,7 +64,10 @@ export async function underLoad(
 /** Those that follow say the same. */
 const SHOWN_FAILURES = 5;
 
-/** No request failed, and no set of endpoints was smaller than the floor; connections were used as they should. */
+/**
+ * No request failed, and no set of endpoints was smaller than the floor; connections were used as
+ * they should.
+ */
 export function expectServed(clients: readonly RequestClient[], minAvailable: number): void {
   for (const { connections, answers, failures, reused, watch } of clients) {
     expect(failures.slice(0, SHOWN_FAILURES)).toEqual([]);
@@ -66,10 +78,15 @@ export function expectServed(clients: readonly RequestClient[], minAvailable: nu
 }
 
 /**
- * Traffic went over to another set of replicas in one step, once: one item of the watch has all of the one set, the next has all of
- * the other, and no request that was sent before is answered by the new set, nor one that was sent after by the old one.
+ * Traffic went over to another set of replicas in one step, once: one item of the watch has all of
+ * the one set, the next has all of the other, and no request that was sent before is answered by
+ * the new set, nor one that was sent after by the old one.
  */
-export function expectOneSwitch(clients: readonly RequestClient[], from: readonly string[], to: readonly string[]): void {
+export function expectOneSwitch(
+  clients: readonly RequestClient[],
+  from: readonly string[],
+  to: readonly string[],
+): void {
   for (const {
     watch: { seen },
     answers,
@@ -87,7 +104,10 @@ export function expectOneSwitch(clients: readonly RequestClient[], from: readonl
   }
 }
 
-/** Waits until the newest spec is rolled out and nothing of another version, nor anything that leaves, is left. */
+/**
+ * Waits until the newest spec is rolled out and nothing of another version, nor anything that
+ * leaves, is left.
+ */
 export async function rolledOut(
   cluster: RealCluster,
   name: string,
@@ -95,19 +115,32 @@ export async function rolledOut(
 ): Promise<Workload> {
   return cluster.until(name, ({ generation, status }) => {
     if (status === undefined) return false;
-    const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas, observedGeneration, rollout } = status;
-    const exact = [readyReplicas, updatedReplicas, totalReplicas].every((count) => count === desiredReplicas);
+    const {
+      desiredReplicas,
+      readyReplicas,
+      updatedReplicas,
+      totalReplicas,
+      observedGeneration,
+      rollout,
+    } = status;
+    const exact = [readyReplicas, updatedReplicas, totalReplicas].every(
+      (count) => count === desiredReplicas,
+    );
     return exact && observedGeneration === generation && rollout?.phase === phase;
   });
 }
 
 /** Replicas that hold anything. */
 export function liveReplicas({ status }: Workload): readonly ReplicaStatus[] {
-  return (status?.replicas ?? []).filter(({ containerId, leaving, phase }) => containerId !== '' && !leaving && phase < 5);
+  return (status?.replicas ?? []).filter(
+    ({ containerId, leaving, phase }) => containerId !== '' && !leaving && phase < 5,
+  );
 }
 
 /** Their ids, sorted. @param version - Only those of this version. */
 export function liveIds(workload: Workload, version?: number): readonly string[] {
-  const replicas = liveReplicas(workload).filter((replica) => version === undefined || replica.version === version);
+  const replicas = liveReplicas(workload).filter(
+    (replica) => version === undefined || replica.version === version,
+  );
   return replicas.map(({ id }) => id).sort();
 }

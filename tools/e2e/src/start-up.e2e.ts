@@ -10,10 +10,28 @@ const ANY_PORTS = ['--port', '0', '--ops-port', '0'];
 
 const programs = {
   coordinator: (dataDir: string) => [bundleOf('coordinator'), ...ANY_PORTS, '--data-dir', dataDir],
-  agent: (dataDir: string) => [bundleOf('agent'), '--runtime', 'process', '--name', 'agent-1', '--data-dir', dataDir],
+  agent: (dataDir: string) => [
+    bundleOf('agent'),
+    '--runtime',
+    'process',
+    '--name',
+    'agent-1',
+    '--data-dir',
+    dataDir,
+  ],
   'dev-cluster': (dataDir: string) => [
     bundleOf('dev-cluster'),
-    ...[...ANY_PORTS, '--agent-port', '0', '--agents', '1', '--runtime', 'process', '--data-dir', dataDir],
+    ...[
+      ...ANY_PORTS,
+      '--agent-port',
+      '0',
+      '--agents',
+      '1',
+      '--runtime',
+      'process',
+      '--data-dir',
+      dataDir,
+    ],
   ],
   supervisor: (dataDir: string) => [bundleOf('agent'), 'supervisor', dataDir, '60000'],
 } as const;
@@ -35,20 +53,31 @@ function start(program: keyof typeof programs, dataDir: string): Running {
 
 /** Resolves when somebody else makes a file. Its directory must exist. */
 async function made(file: string): Promise<void> {
-  for await (const { filename } of watch(dirname(file))) if (filename?.startsWith(basename(file)) === true) return;
+  for await (const { filename } of watch(dirname(file)))
+    if (filename?.startsWith(basename(file)) === true) return;
 }
 
-describe.each(['coordinator', 'agent', 'dev-cluster'] as const)('%s with a data directory that cannot be made', (program) => {
-  // Linux answers mkdir in /proc with ENOENT although /proc exists, as autofs and some FUSE file systems do.
-  it('ends and names the directory', async () => {
-    const dataDir = '/proc/cloudless/data';
-    const { code, stderr } = await runToEnd(process.execPath, programs[program](dataDir));
-    expect({ code, names: stderr.includes('/proc/cloudless') }).toEqual({ code: expect.any(Number), names: true });
-    expect(code).not.toBe(0);
-  });
-});
+describe.each(['coordinator', 'agent', 'dev-cluster'] as const)(
+  '%s with a data directory that cannot be made',
+  (program) => {
+    // Linux answers mkdir in /proc with ENOENT although /proc exists, as autofs and some FUSE file
+    // systems do.
+    it('ends and names the directory', async () => {
+      const dataDir = '/proc/cloudless/data';
+      const { code, stderr } = await runToEnd(process.execPath, programs[program](dataDir));
+      expect({ code, names: stderr.includes('/proc/cloudless') }).toEqual({
+        code: expect.any(Number),
+        names: true,
+      });
+      expect(code).not.toBe(0);
+    });
+  },
+);
 
-/** A named pipe that nobody writes stands for a file system that does not answer: who opens or reads it waits without end. */
+/**
+ * A named pipe that nobody writes stands for a file system that does not answer: who opens or reads
+ * it waits without end.
+ */
 describe.each([
   { program: 'coordinator', hangsAt: 'store.mdb', whenThereIs: 'holder' },
   { program: 'agent', hangsAt: 'identity.json', whenThereIs: 'runtime' },
@@ -63,7 +92,10 @@ describe.each([
     await hangs;
     const code = await running.kill('SIGTERM');
     // A supervisor outlives its agent, and ends by itself when it holds nothing.
-    const left = processesUsing(directory).filter((line) => line.includes('main.mjs') && !line.includes(' supervisor '));
-    expect({ code, left }).toEqual({ code: null, left: [] }); // no exit code: the signal itself ended it
+    const left = processesUsing(directory).filter(
+      (line) => line.includes('main.mjs') && !line.includes(' supervisor '),
+    );
+    // no exit code: the signal itself ended it
+    expect({ code, left }).toEqual({ code: null, left: [] });
   });
 });

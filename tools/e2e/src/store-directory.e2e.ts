@@ -23,9 +23,20 @@ afterEach(async () => {
   rmSync(directory, { recursive: true });
 });
 
-/** Starts a coordinator on the data directory. @param inside - A command that runs it, such as unshare(1). */
+/**
+ * Starts a coordinator on the data directory. @param inside - A command that runs it, such as
+ * unshare(1).
+ */
 function startCoordinator(...inside: readonly string[]): Running {
-  const program = [bundleOf('coordinator'), '--port', '0', '--ops-port', '0', '--data-dir', dataDir];
+  const program = [
+    bundleOf('coordinator'),
+    '--port',
+    '0',
+    '--ops-port',
+    '0',
+    '--data-dir',
+    dataDir,
+  ];
   const [executable = process.execPath, ...before] = [...inside, process.execPath];
   const running = Running.start(executable, [...before, ...program]);
   started.push(running);
@@ -46,7 +57,12 @@ async function serving(running = startCoordinator()): Promise<Served> {
     const response = await fetch(`${String(opsUrl)}${path}`);
     return `${response.status} ${await response.text()}`;
   };
-  return { url: String(url), running, client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })), page };
+  return {
+    url: String(url),
+    running,
+    client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })),
+    page,
+  };
 }
 
 /** @returns `acknowledged`, or the kind of the error. */
@@ -77,27 +93,37 @@ const whyNot = whyNoNamespaces();
 if (whyNot !== undefined) process.stderr.write(`SKIPPED coordinators in namespaces: ${whyNot}\n`);
 const describeNamespaces = whyNot === undefined ? describe : describe.skip;
 
-describeNamespaces(`two coordinators on one data directory${whyNot === undefined ? '' : ` (skipped: ${whyNot})`}`, () => {
-  it.each(namespaces)('the second one is refused in another $name, and starts when the first was killed', async ({ inside }) => {
-    const first = await serving();
-    const second = startCoordinator(...inside);
-    expect(await second.exited).not.toBe(0);
-    expect(second.lines.join('\n')).toContain(`data directory ${dataDir} is in use by process ${first.running.pid}`);
-    expect(await write(first, 'after')).toBe('acknowledged');
-    await first.running.kill('SIGKILL');
-    await startCoordinator(...inside).logged('coordinator ready');
-  });
+describeNamespaces(
+  `two coordinators on one data directory${whyNot === undefined ? '' : ` (skipped: ${whyNot})`}`,
+  () => {
+    it.each(namespaces)(
+      'the second one is refused in another $name, and starts when the first was killed',
+      async ({ inside }) => {
+        const first = await serving();
+        const second = startCoordinator(...inside);
+        expect(await second.exited).not.toBe(0);
+        expect(second.lines.join('\n')).toContain(
+          `data directory ${dataDir} is in use by process ${first.running.pid}`,
+        );
+        expect(await write(first, 'after')).toBe('acknowledged');
+        await first.running.kill('SIGKILL');
+        await startCoordinator(...inside).logged('coordinator ready');
+      },
+    );
 
-  it('the first one ends when the second one took the directory all the same', async () => {
-    const first = await serving();
-    expect(await write(first, 'before')).toBe('acknowledged');
-    for (const name of ['lock-1', 'holder']) rmSync(join(dataDir, name));
-    const second = startCoordinator(...(namespaces[0]?.inside ?? []));
-    expect(await first.running.exited).toBe(1);
-    expect(await first.running.line((line) => line.includes('"message":"coordinator stops'))).toContain('"level":"error"');
-    await second.logged('coordinator ready');
-  });
-});
+    it('the first one ends when the second one took the directory all the same', async () => {
+      const first = await serving();
+      expect(await write(first, 'before')).toBe('acknowledged');
+      for (const name of ['lock-1', 'holder']) rmSync(join(dataDir, name));
+      const second = startCoordinator(...(namespaces[0]?.inside ?? []));
+      expect(await first.running.exited).toBe(1);
+      expect(
+        await first.running.line((line) => line.includes('"message":"coordinator stops')),
+      ).toContain('"level":"error"');
+      await second.logged('coordinator ready');
+    });
+  },
+);
 
 describe('a data directory that goes away under a coordinator', () => {
   it.each([
@@ -110,18 +136,21 @@ describe('a data directory that goes away under a coordinator', () => {
         mkdirSync(dataDir, { mode: 0o700 });
       },
     },
-  ])('once $how, nothing is acknowledged, reads go on, and probes and the log say so', async ({ act }) => {
-    const coordinator = await serving();
-    expect(await write(coordinator, 'before')).toBe('acknowledged');
-    act();
-    expect(await write(coordinator, 'after-1')).toBe('unavailable');
-    expect(await write(coordinator, 'after-2')).toBe('unavailable');
-    const line = await coordinator.running.logged('data file lost: writes are refused');
-    expect(line).toMatchObject({ level: 'error' });
-    expect(await coordinator.page('/ready')).toMatch(/^503 .*store\.mdb is no longer the file/);
-    expect(await coordinator.page('/health')).toMatch(/^200 .*degraded.*admin backup/);
-    expect(await namesIn(coordinator)).toContain('before');
-  });
+  ])(
+    'once $how, nothing is acknowledged, reads go on, and probes and the log say so',
+    async ({ act }) => {
+      const coordinator = await serving();
+      expect(await write(coordinator, 'before')).toBe('acknowledged');
+      act();
+      expect(await write(coordinator, 'after-1')).toBe('unavailable');
+      expect(await write(coordinator, 'after-2')).toBe('unavailable');
+      const line = await coordinator.running.logged('data file lost: writes are refused');
+      expect(line).toMatchObject({ level: 'error' });
+      expect(await coordinator.page('/ready')).toMatch(/^503 .*store\.mdb is no longer the file/);
+      expect(await coordinator.page('/health')).toMatch(/^200 .*degraded.*admin backup/);
+      expect(await namesIn(coordinator)).toContain('before');
+    },
+  );
 
   it('once deleted, can be made again from a backup of the coordinator that still has it open', async () => {
     const coordinator = await serving();
@@ -133,7 +162,9 @@ describe('a data directory that goes away under a coordinator', () => {
       ['--server', coordinator.url, 'admin', 'backup', backup],
       ['admin', 'restore', backup, '--data-dir', dataDir],
     ]) {
-      expect(await runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args])).toMatchObject({ code: 0 });
+      expect(await runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args])).toMatchObject({
+        code: 0,
+      });
     }
     await coordinator.running.kill('SIGTERM');
     expect(await namesIn(await serving())).toEqual(['before']);
@@ -162,7 +193,8 @@ describe('a coordinator with an empty data directory', () => {
       expect(logged).toMatchObject({ level: 'error', nodeId: 'agent-1' });
       const response = await fetch(`${cluster.opsUrl}/ready`);
       expect(await response.text()).toContain('1 agent of another cluster');
-      // The event follows the line in the log; without it this loop runs into the time limit of the test.
+      // The event follows the line in the log; without it this loop runs into the time limit of the
+      // test.
       const reasons = async (): Promise<readonly string[]> =>
         (await cluster.client.listEvents({})).events.map(({ reason }) => reason);
       while (!(await reasons()).includes('AgentOfAnotherCluster'));

@@ -17,7 +17,8 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-const dataFileBytes = async (): Promise<number> => (await stat(join(cluster.directory, 'coordinator', 'store.mdb'))).size;
+const dataFileBytes = async (): Promise<number> =>
+  (await stat(join(cluster.directory, 'coordinator', 'store.mdb'))).size;
 
 async function eventsOf(...categories: Category[]): Promise<readonly Event[]> {
   return (await cluster.client.listEvents({ categories, pageSize: 1_000 })).events;

@@ -10,7 +10,8 @@ afterEach(() => cluster.stop());
 
 const containersOf = ({ status }: Workload): Record<string, string> =>
   Object.fromEntries((status?.replicas ?? []).map(({ id, containerId }) => [id, containerId]));
-const restartsOf = ({ status }: Workload): number => (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
+const restartsOf = ({ status }: Workload): number =>
+  (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
 
 async function createServers(replicas: number): Promise<Workload> {
   const spec = { command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas };
@@ -22,7 +23,9 @@ describe('what a crash does not take', () => {
   it('a process killed with -9 is restarted in place: same replica, same node, new container', async () => {
     const before = await createServers(3);
     const victim = before.status!.replicas[0]!;
-    const { pid } = await cluster.agentClient.getContainerStatus({ containerId: victim.containerId });
+    const { pid } = await cluster.agentClient.getContainerStatus({
+      containerId: victim.containerId,
+    });
     process.kill(pid, 'SIGKILL');
     const after = await cluster.until('web', ({ status }) =>
       status!.replicas.some((r) => r.id === victim.id && r.restarts === 1 && r.ready),
@@ -30,15 +33,22 @@ describe('what a crash does not take', () => {
     const back = after.status!.replicas.find(({ id }) => id === victim.id)!;
     expect(back).toMatchObject({ nodeId: victim.nodeId, lastExitCode: 137 });
     expect(back.containerId).not.toBe(victim.containerId);
-    expect(Object.keys(containersOf(after)).sort()).toEqual(Object.keys(containersOf(before)).sort());
+    expect(Object.keys(containersOf(after)).sort()).toEqual(
+      Object.keys(containersOf(before)).sort(),
+    );
   });
 
   it('an agent killed with -9 leaves its processes running and adopts them, with no log line lost or doubled', async () => {
     const counter = 'let n = 0; setInterval(() => console.log(String(++n)), 2);';
-    await cluster.client.createWorkload({ name: 'web', spec: { command: ['node', '-e', counter], replicas: 3 } });
+    await cluster.client.createWorkload({
+      name: 'web',
+      spec: { command: ['node', '-e', counter], replicas: 3 },
+    });
     const before = await cluster.settled('web');
     const watched = before.status!.replicas.find(({ nodeId }) => nodeId === 'agent-1')!;
-    const { pid } = await cluster.agentClient.getContainerStatus({ containerId: watched.containerId });
+    const { pid } = await cluster.agentClient.getContainerStatus({
+      containerId: watched.containerId,
+    });
     const following = new AbortController();
     const lines: LogEntry[] = [];
     let restarted = false;
@@ -61,11 +71,15 @@ describe('what a crash does not take', () => {
     following.abort();
     expect(lines.length).toBeGreaterThan(seenBefore + 200);
     expect(lines.map(({ line }) => Number(line))).toEqual(lines.map((_, index) => index + 1));
-    expect(lines.map(({ sequence }) => Number(sequence))).toEqual(lines.map((_, index) => index + 1));
+    expect(lines.map(({ sequence }) => Number(sequence))).toEqual(
+      lines.map((_, index) => index + 1),
+    );
     const after = await cluster.settled('web');
     expect(containersOf(after)).toEqual(containersOf(before));
     expect(restartsOf(after)).toBe(0);
-    expect((await cluster.agentClient.getContainerStatus({ containerId: watched.containerId })).pid).toBe(pid);
+    expect(
+      (await cluster.agentClient.getContainerStatus({ containerId: watched.containerId })).pid,
+    ).toBe(pid);
   });
 
   it('a coordinator killed with -9 comes back with the state it acknowledged, and nothing restarts', async () => {
@@ -96,7 +110,10 @@ describe('what a crash does not take', () => {
     const [replica] = (await cluster.settled('web')).status!.replicas;
     const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${address}` }));
     const containerId = replica!.containerId.slice(0, 12);
-    const result = await agent.execCommand({ containerId, command: ['sh', '-c', 'echo a; echo b >&2; exit 3'] });
+    const result = await agent.execCommand({
+      containerId,
+      command: ['sh', '-c', 'echo a; echo b >&2; exit 3'],
+    });
     expect(result).toMatchObject({ stdout: 'a\n', stderr: 'b\n', exitCode: 3 });
     const lines: string[] = [];
     for await (const { line } of agent.streamLogs({ containerId })) lines.push(line);

@@ -1,4 +1,9 @@
-import { ContainerStats_Source as Source, createAgentClient, type ContainerStats, type ContainerUse } from '@cloudless/api';
+import {
+  ContainerStats_Source as Source,
+  createAgentClient,
+  type ContainerStats,
+  type ContainerUse,
+} from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { QUICK, RealCluster } from './cluster.js';
 
@@ -13,8 +18,14 @@ beforeAll(async () => {
   agentUrl = `http://${await cluster.startAgent('agent-1', 'zone-a', ['--ops-listen', '127.0.0.1:0'])}`;
   await cluster.startAgent('agent-2', 'zone-b');
   const placed = (zone: string) => ({ ...QUICK, resources, placement: { zones: [zone] } });
-  await cluster.client.createWorkload({ name: 'busy', spec: { ...placed('zone-a'), command: BUSY } });
-  await cluster.client.createWorkload({ name: 'idle', spec: { ...placed('zone-b'), command: ['sleep', '1000'] } });
+  await cluster.client.createWorkload({
+    name: 'busy',
+    spec: { ...placed('zone-a'), command: BUSY },
+  });
+  await cluster.client.createWorkload({
+    name: 'idle',
+    spec: { ...placed('zone-b'), command: ['sleep', '1000'] },
+  });
   await Promise.all([cluster.settled('busy'), cluster.settled('idle')]);
 });
 afterAll(() => cluster.stop());
@@ -27,7 +38,8 @@ const nanosOf = (stats: ContainerStats): bigint => stats.cpu?.cpuUsageNanos ?? 0
 async function rated(): Promise<readonly ContainerUse[]> {
   for (;;) {
     const { containers } = await cluster.agentClient.listContainerStats({});
-    if (containers.length === 2 && containers.every(({ cpuMillis }) => cpuMillis !== undefined)) return containers;
+    if (containers.length === 2 && containers.every(({ cpuMillis }) => cpuMillis !== undefined))
+      return containers;
   }
 }
 
@@ -44,19 +56,27 @@ describe('what replicas use, with processes', () => {
     });
     expect(first.memory?.memoryUsageBytes).toBeGreaterThan(0n);
     let last = first;
-    while (nanosOf(last) < nanosOf(first) + 50_000_000n) last = await cluster.agentClient.getContainerStats({ replicaId });
+    while (nanosOf(last) < nanosOf(first) + 50_000_000n)
+      last = await cluster.agentClient.getContainerStats({ replicaId });
     expect(last.pids?.pidsCurrent).toBe(2n); // the shell, and its child that computes
     const agent = createAgentClient(createGrpcTransport({ baseUrl: agentUrl }));
     const { containerId } = last;
-    expect(nanosOf(await agent.getContainerStats({ containerId: containerId.slice(0, 12) }))).toBeGreaterThanOrEqual(
-      nanosOf(last),
+    expect(
+      nanosOf(await agent.getContainerStats({ containerId: containerId.slice(0, 12) })),
+    ).toBeGreaterThanOrEqual(nanosOf(last));
+    await expect(agent.getContainerStats({ replicaId: await replicaOf('idle') })).rejects.toThrow(
+      /not on node agent-1/,
     );
-    await expect(agent.getContainerStats({ replicaId: await replicaOf('idle') })).rejects.toThrow(/not on node agent-1/);
   });
 
   it('is told of all nodes as rates, beside what they reserve', async () => {
     const [busy, idle] = await rated();
-    expect(busy).toMatchObject({ workload: 'busy', nodeId: 'agent-1', cpuRequestMillis: 70n, memoryRequestBytes: 1_048_576n });
+    expect(busy).toMatchObject({
+      workload: 'busy',
+      nodeId: 'agent-1',
+      cpuRequestMillis: 70n,
+      memoryRequestBytes: 1_048_576n,
+    });
     expect(idle).toMatchObject({ workload: 'idle', nodeId: 'agent-2', pidsCurrent: 1n });
     expect(busy!.cpuMillis).toBeGreaterThan(idle!.cpuMillis!);
     expect(busy!.cpuMillis).toBeLessThan(1_200n); // one thread
@@ -69,7 +89,9 @@ describe('what replicas use, with processes', () => {
     expect(replicas.stdout).toMatch(
       /^NAMESPACE.*\ndefault +busy +\S+ +agent-1 +\d\S* +70m\/- .*\ndefault +idle +\S+ +agent-2 +\d/,
     );
-    expect((await cluster.ctl('top', 'workload', 'busy')).stdout).toMatch(/\ndefault +busy +1\/1 +\d\S* +70m\/- /);
+    expect((await cluster.ctl('top', 'workload', 'busy')).stdout).toMatch(
+      /\ndefault +busy +1\/1 +\d\S* +70m\/- /,
+    );
     const nodes = await cluster.ctl('top', 'node');
     expect(nodes).toMatchObject({ code: 0, stderr: '' });
     expect(nodes.stdout).toMatch(/^NAME +CPU +CPU% [^]*agent-1 [^]*$/);
@@ -80,9 +102,12 @@ describe('what replicas use, with processes', () => {
     await rated();
     const opsUrl = String((await cluster.agent('agent-1').logged('agent ready'))['opsUrl']);
     const lines = async (): Promise<readonly string[]> =>
-      (await (await fetch(`${opsUrl}/metrics`)).text()).split('\n').filter((line) => line.startsWith('cloudless_container_'));
+      (await (await fetch(`${opsUrl}/metrics`)).text())
+        .split('\n')
+        .filter((line) => line.startsWith('cloudless_container_'));
     const shown = await lines();
-    const { id, containerId } = (await cluster.client.getWorkload({ name: 'busy' })).status!.replicas[0]!;
+    const { id, containerId } = (await cluster.client.getWorkload({ name: 'busy' })).status!
+      .replicas[0]!;
     const labels = `{namespace="default",workload="busy",replica="${id}",container="${containerId}"}`;
     const valueOf = (name: string): number =>
       Number(shown.find((line) => line.startsWith(`cloudless_container_${name}{`))?.split('} ')[1]);
@@ -107,7 +132,10 @@ describe('what replicas use, with processes', () => {
       const { containers, silentNodes } = await cluster.agentClient.listContainerStats({});
       expect(containers.map(({ workload }) => workload)).toEqual(['still']);
       expect(silentNodes).toMatchObject([
-        { nodeId: 'agent-2', reason: expect.stringMatching(/^no answer within 3 s$|not connected/) },
+        {
+          nodeId: 'agent-2',
+          reason: expect.stringMatching(/^no answer within 3 s$|not connected/),
+        },
       ]);
     } finally {
       process.kill(pid, 'SIGCONT');

@@ -6,7 +6,9 @@ import { bundleOf, repository, runToEnd } from './processes.js';
 /** The commands of the README's tour, in order. */
 function tourCommands(): string[] {
   const readme = readFileSync(join(repository, 'README.md'), 'utf8');
-  return [...readme.matchAll(/```sh tour\n([\s\S]*?)```/g)].flatMap(([, block = '']) => block.trim().split('\n'));
+  return [...readme.matchAll(/```sh tour\n([\s\S]*?)```/g)].flatMap(([, block = '']) =>
+    block.trim().split('\n'),
+  );
 }
 
 /** What a command must show for the tour to be true, where its exit code does not say it all. */
@@ -22,7 +24,9 @@ const shows: Readonly<Record<string, readonly string[]>> = {
 let cluster: RealCluster;
 beforeAll(async () => {
   cluster = await RealCluster.start();
-  expect(await cluster.ctl('apply', '-f', join(repository, 'examples/hello.yaml'), '--wait')).toMatchObject({ code: 0 });
+  expect(
+    await cluster.ctl('apply', '-f', join(repository, 'examples/hello.yaml'), '--wait'),
+  ).toMatchObject({ code: 0 });
 });
 afterAll(() => cluster.stop());
 
@@ -38,7 +42,11 @@ describe("the README's tour", () => {
       .replace('http://127.0.0.1:8080', cluster.url)
       .replace('http://127.0.0.1:8081', cluster.opsUrl);
     const { code, stdout, stderr } = await runToEnd('bash', ['-c', here], {
-      env: { CLOUDLESS_SERVER: cluster.url, CLOUDLESS_CONFIG: join(cluster.directory, 'none.yaml'), NO_COLOR: '1' },
+      env: {
+        CLOUDLESS_SERVER: cluster.url,
+        CLOUDLESS_CONFIG: join(cluster.directory, 'none.yaml'),
+        NO_COLOR: '1',
+      },
     });
     expect({ code, stderr: code === 0 ? '' : stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout.length).toBeGreaterThan(0);

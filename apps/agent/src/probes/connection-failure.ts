@@ -14,6 +14,9 @@ const WORDS: Readonly<Record<string, string>> = {
 export function connectionFailure(cause: unknown): CloudlessError {
   const code = errorCodeOf(cause) ?? '';
   const words =
-    WORDS[code] ?? (code.startsWith('HPE_') ? 'the answer is not HTTP/1.1' : `connection failed (${code || 'no code'})`);
+    WORDS[code] ??
+    (code.startsWith('HPE_')
+      ? 'the answer is not HTTP/1.1'
+      : `connection failed (${code || 'no code'})`);
   return new CloudlessError('unavailable', words, { cause });
 }

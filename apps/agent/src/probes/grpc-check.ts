@@ -2,7 +2,10 @@ import { connect } from 'node:http2';
 import { isIPv6 } from 'node:net';
 import type { ProbeClients } from '@cloudless/agent-core';
 import { fromConnectError } from '@cloudless/api';
-import { HealthCheckResponse_ServingStatus as Status, createHealthClient } from '@cloudless/api/grpc';
+import {
+  HealthCheckResponse_ServingStatus as Status,
+  createHealthClient,
+} from '@cloudless/api/grpc';
 import { CloudlessError } from '@cloudless/base';
 import { grpcOver } from '@cloudless/rpc-client';
 import { errorCodeOf } from '../error-code.js';
@@ -19,7 +22,10 @@ export const grpcCheck: ProbeClients['grpc'] = async ({ ip, port, service }, sig
   const session = connect(address);
   session.on('error', () => undefined); // the call fails with it
   try {
-    const { status } = await createHealthClient(grpcOver(session, address, MAX_ANSWER_BYTES)).check({ service }, { signal });
+    const { status } = await createHealthClient(grpcOver(session, address, MAX_ANSWER_BYTES)).check(
+      { service },
+      { signal },
+    );
     return Status[status] ?? String(status);
   } catch (reason) {
     throw failureOf(reason);
@@ -37,7 +43,9 @@ function failureOf(reason: unknown): CloudlessError {
     return new CloudlessError('unavailable', 'the server does not speak HTTP/2', { cause: reason });
   }
   const { kind, message } = fromConnectError(reason);
-  return new CloudlessError(kind, `gRPC ${kind}: ${message.slice(0, MAX_MESSAGE_CHARACTERS)}`, { cause: reason });
+  return new CloudlessError(kind, `gRPC ${kind}: ${message.slice(0, MAX_MESSAGE_CHARACTERS)}`, {
+    cause: reason,
+  });
 }
 
 function causesOf(reason: unknown): readonly unknown[] {

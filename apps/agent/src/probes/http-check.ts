@@ -12,7 +12,11 @@ export const httpCheck: ProbeClients['http'] = ({ ip, port, path, headers }, sig
   new Promise((resolve, reject) => {
     const request = httpRequest({
       ...{ host: ip, port, path, signal, agent: false, maxHeaderSize: MAX_HEADER_BYTES },
-      headers: { accept: '*/*', 'user-agent': `cloudless-probe/${VERSION}`, ...lowerCased(headers) },
+      headers: {
+        accept: '*/*',
+        'user-agent': `cloudless-probe/${VERSION}`,
+        ...lowerCased(headers),
+      },
     });
     const fail = (cause: unknown): void => reject(connectionFailure(cause));
     request.on('error', fail);
@@ -37,5 +41,7 @@ export const httpCheck: ProbeClients['http'] = ({ ip, port, path, headers }, sig
 
 /** So that each replaces our own of that name. */
 function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
+  );
 }

@@ -10,9 +10,11 @@ const undo: (() => Promise<unknown>)[] = [];
 const ip = '127.0.0.1';
 
 /** Listens until the test ends, and counts the connections that stand. */
-async function serving(
-  server: Server,
-): Promise<{ readonly port: number; readonly open: () => number; readonly quiet: () => Promise<void> }> {
+async function serving(server: Server): Promise<{
+  readonly port: number;
+  readonly open: () => number;
+  readonly quiet: () => Promise<void>;
+}> {
   const open = new Set<net.Socket>();
   let changed = (): void => undefined;
   server.on('connection', (socket: net.Socket) => {
@@ -48,14 +50,24 @@ afterEach(async () => {
 });
 
 const never = new AbortController().signal;
-const get = (port: number, more: { path?: string; headers?: Record<string, string> } = {}, signal = never) =>
-  httpCheck({ ip, port, path: more.path ?? '/', headers: more.headers ?? {} }, signal);
+const get = (
+  port: number,
+  more: { path?: string; headers?: Record<string, string> } = {},
+  signal = never,
+) => httpCheck({ ip, port, path: more.path ?? '/', headers: more.headers ?? {} }, signal);
 
 describe('httpCheck', () => {
   it('sends a GET with the path and its own headers, unless others are given', async () => {
     const seen: unknown[] = [];
     const { port } = await answering(({ method, url, headers }, response) => {
-      seen.push([method, url, headers['user-agent']?.split('/')[0], headers.accept, headers.host, headers['x-a']]);
+      seen.push([
+        method,
+        url,
+        headers['user-agent']?.split('/')[0],
+        headers.accept,
+        headers.host,
+        headers['x-a'],
+      ]);
       response.end();
     });
     await get(port, { path: '/healthz?deep=1' });
@@ -98,7 +110,10 @@ describe('httpCheck', () => {
     },
     {
       name: 'no web server',
-      server: () => net.createServer((socket) => socket.on('data', () => socket.end('220 mail.example ESMTP\r\n'))),
+      server: () =>
+        net.createServer((socket) =>
+          socket.on('data', () => socket.end('220 mail.example ESMTP\r\n')),
+        ),
       message: 'the answer is not HTTP/1.1',
     },
   ])('rejects for $name: $message', async ({ server, message }) => {
@@ -119,36 +134,50 @@ describe('grpcCheck', () => {
     serving(
       http2.createServer(
         connectNodeAdapter({
-          routes: (router) => router.service(Health, { check: ({ service }) => ({ status: check(service) }) }),
+          routes: (router) =>
+            router.service(Health, { check: ({ service }) => ({ status: check(service) }) }),
         }),
       ) as unknown as Server,
     );
-  const ask = (port: number, service = '', signal = never) => grpcCheck({ ip, port, service }, signal);
+  const ask = (port: number, service = '', signal = never) =>
+    grpcCheck({ ip, port, service }, signal);
 
   it('asks for the service, tells the status by name, and keeps no connection', async () => {
-    const { port, quiet } = await health((service) => (service === 'shop.Cart' ? Status.NOT_SERVING : Status.SERVING));
+    const { port, quiet } = await health((service) =>
+      service === 'shop.Cart' ? Status.NOT_SERVING : Status.SERVING,
+    );
     expect([await ask(port), await ask(port, 'shop.Cart')]).toEqual(['SERVING', 'NOT_SERVING']);
     await quiet();
   });
 
   it('tells what the server refuses with', async () => {
-    const { port } = await serving(http2.createServer(connectNodeAdapter({ routes: () => undefined })) as unknown as Server);
+    const { port } = await serving(
+      http2.createServer(connectNodeAdapter({ routes: () => undefined })) as unknown as Server,
+    );
     await expect(ask(port, 'x')).rejects.toMatchObject({ message: 'gRPC unimplemented: HTTP 404' });
   });
 
   it('rejects for nobody', async () => {
-    await expect(ask(await closedPort())).rejects.toMatchObject({ kind: 'unavailable', message: 'connection refused' });
+    await expect(ask(await closedPort())).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'connection refused',
+    });
   });
 
   it('rejects for a server of HTTP/1.1', async () => {
     const { port, quiet } = await answering((_request, response) => response.end('hello'));
-    await expect(ask(port)).rejects.toMatchObject({ kind: 'unavailable', message: 'the server does not speak HTTP/2' });
+    await expect(ask(port)).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'the server does not speak HTTP/2',
+    });
     await quiet();
   });
 
   it('ends with its signal, with nothing left open', async () => {
     const stop = new AbortController();
-    const { port, quiet } = await serving(net.createServer((socket) => socket.once('data', () => stop.abort())));
+    const { port, quiet } = await serving(
+      net.createServer((socket) => socket.once('data', () => stop.abort())),
+    );
     await expect(ask(port, '', stop.signal)).rejects.toThrow();
     await quiet();
   });

@@ -16,10 +16,14 @@ export class AgentProcess {
   private ended = false;
 
   constructor(...args: readonly string[]) {
-    this.child = spawn(process.execPath, ['--conditions=@cloudless/source', '--import', tsx, main, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: { PATH: process.env['PATH'], HOME: process.env['HOME'] },
-    });
+    this.child = spawn(
+      process.execPath,
+      ['--conditions=@cloudless/source', '--import', tsx, main, ...args],
+      {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: { PATH: process.env['PATH'], HOME: process.env['HOME'] },
+      },
+    );
     if (this.child.stdout === null || this.child.stderr === null) throw new Error('no pipes');
     createInterface(this.child.stdout).on('line', (line) => {
       this.lines.push(parse(line));
@@ -32,12 +36,16 @@ export class AgentProcess {
     });
   }
 
-  /** The first log line with this message, as soon as it is there. @throws when the process ends before. */
+  /**
+   * The first log line with this message, as soon as it is there. @throws when the process ends
+   * before.
+   */
   async logged(message: string): Promise<Record<string, unknown>> {
     for (;;) {
       const found = this.lines.find((line) => line['message'] === message);
       if (found !== undefined) return found;
-      if (this.ended) throw new Error(`the agent ended without saying "${message}": ${this.stderr.join('\n')}`);
+      if (this.ended)
+        throw new Error(`the agent ended without saying "${message}": ${this.stderr.join('\n')}`);
       await new Promise<void>((resolve) => this.waiting.push(resolve));
     }
   }

@@ -47,8 +47,13 @@ export class FakeCoordinatorServer {
         router.service(CoordinatorService, {
           enrollNode: ({ nodeId }) => ({ nodeId, clusterId: this.clusterId }),
           session: (messages, context) => {
-            const queue = new PushQueue<CoordinatorMessage>({ limit: QUEUE_LIMIT, signal: context.signal });
-            const stop = context.values.get(connectionKey)?.onPing(() => this.note(() => (this.pings += 1)));
+            const queue = new PushQueue<CoordinatorMessage>({
+              limit: QUEUE_LIMIT,
+              signal: context.signal,
+            });
+            const stop = context.values
+              .get(connectionKey)
+              ?.onPing(() => this.note(() => (this.pings += 1)));
             void this.read(messages, queue).finally(() => {
               stop?.();
               this.open.delete(queue);
@@ -67,13 +72,20 @@ export class FakeCoordinatorServer {
   }
 
   order(order: Order): void {
-    for (const queue of this.open) queue.push(create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }));
+    for (const queue of this.open)
+      queue.push(create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }));
   }
 
-  /** Opens a tunnel and resolves with its frames, without the first, when the agent has ended it. */
-  async tunnel(tunnelId: string, target: OpenTunnel['target']): Promise<readonly TunnelFrame['frame'][]> {
+  /**
+   * Opens a tunnel and resolves with its frames, without the first, when the agent has ended it.
+   */
+  async tunnel(
+    tunnelId: string,
+    target: OpenTunnel['target'],
+  ): Promise<readonly TunnelFrame['frame'][]> {
     const value = create(OpenTunnelSchema, { tunnelId, target, dialWithin: durationFromMs(5_000) });
-    for (const queue of this.open) queue.push(create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value } }));
+    for (const queue of this.open)
+      queue.push(create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value } }));
     await this.until(() => this.closedTunnels.has(tunnelId));
     return this.tunnels.get(tunnelId) ?? [];
   }
@@ -83,7 +95,10 @@ export class FakeCoordinatorServer {
     while (!holds()) await new Promise<void>((resolve) => this.waiting.push(resolve));
   }
 
-  private async read(messages: AsyncIterable<AgentMessage>, queue: PushQueue<CoordinatorMessage>): Promise<void> {
+  private async read(
+    messages: AsyncIterable<AgentMessage>,
+    queue: PushQueue<CoordinatorMessage>,
+  ): Promise<void> {
     try {
       for await (const { message } of messages) this.note(() => this.take(message, queue));
     } catch {
@@ -94,8 +109,17 @@ export class FakeCoordinatorServer {
   private take(message: AgentMessage['message'], queue: PushQueue<CoordinatorMessage>): void {
     if (message.case === 'hello') {
       this.inventory = [];
-      const times = { lease: durationFromMs(3_000), pingInterval: durationFromMs(200), usageInterval: durationFromMs(10_000) };
-      const value = create(WelcomeSchema, { clusterId: this.clusterId, epoch: 1n, protocol: 1, ...times });
+      const times = {
+        lease: durationFromMs(3_000),
+        pingInterval: durationFromMs(200),
+        usageInterval: durationFromMs(10_000),
+      };
+      const value = create(WelcomeSchema, {
+        clusterId: this.clusterId,
+        epoch: 1n,
+        protocol: 1,
+        ...times,
+      });
       queue.push(create(CoordinatorMessageSchema, { message: { case: 'welcome', value } }));
     } else if (message.case === 'inventory') {
       this.inventory.push(...message.value.replicas);

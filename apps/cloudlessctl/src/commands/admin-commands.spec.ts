@@ -18,9 +18,11 @@ afterEach(() => rm(directory, { recursive: true, force: true }));
 /** The chunks of a store with two entries at revision 2. */
 async function chunksOf(): Promise<readonly Uint8Array[]> {
   const store = createMemoryStateStore({ clock: new ManualClock() });
-  for (const key of ['/a', '/b']) await store.txn([], [{ put: key, value: Buffer.from(`the value of ${key}`) }]);
+  for (const key of ['/a', '/b'])
+    await store.txn([], [{ put: key, value: Buffer.from(`the value of ${key}`) }]);
   const chunks: Uint8Array[] = [];
-  for await (const chunk of exportSnapshot(store, { clusterId: 'cluster-1', schemaVersion: 1 })) chunks.push(chunk);
+  for await (const chunk of exportSnapshot(store, { clusterId: 'cluster-1', schemaVersion: 1 }))
+    chunks.push(chunk);
   return chunks;
 }
 
@@ -79,7 +81,13 @@ describe('admin backup', () => {
     expect((await readFile(file)).length).toBe(155);
   });
 
-  it.each<{ name: string; chunks: (whole: Buffer) => Buffer; failure?: ConnectError; exitCode: number; says: string }>([
+  it.each<{
+    name: string;
+    chunks: (whole: Buffer) => Buffer;
+    failure?: ConnectError;
+    exitCode: number;
+    says: string;
+  }>([
     {
       name: 'breaks off',
       chunks: (whole) => whole.subarray(0, 100),
@@ -87,22 +95,30 @@ describe('admin backup', () => {
       exitCode: 5,
       says: 'the state changed so much',
     },
-    { name: 'ends early', chunks: (whole) => whole.subarray(0, 100), exitCode: 4, says: 'the backup is damaged: it is cut off' },
+    {
+      name: 'ends early',
+      chunks: (whole) => whole.subarray(0, 100),
+      exitCode: 4,
+      says: 'the backup is damaged: it is cut off',
+    },
     {
       name: 'was altered on its way',
       chunks: (whole) => whole.fill('X', 60, 61),
       exitCode: 4,
       says: 'the backup is damaged: ',
     },
-  ])('leaves nothing, and an older file as it is, when what comes $name', async ({ chunks, failure, exitCode, says }) => {
-    const file = join(directory, 'kept.backup');
-    await writeFile(file, 'an older one');
-    const transport = serving([chunks(Buffer.concat([...(await chunksOf())]))], failure);
-    const result = await runCli(['admin', 'backup', file, '--force'], { transport });
-    expect(result).toMatchObject({ exitCode, stderr: expect.stringContaining(says) as string });
-    expect(await readdir(directory)).toEqual(['kept.backup']);
-    expect(await readFile(file, 'utf8')).toBe('an older one');
-  });
+  ])(
+    'leaves nothing, and an older file as it is, when what comes $name',
+    async ({ chunks, failure, exitCode, says }) => {
+      const file = join(directory, 'kept.backup');
+      await writeFile(file, 'an older one');
+      const transport = serving([chunks(Buffer.concat([...(await chunksOf())]))], failure);
+      const result = await runCli(['admin', 'backup', file, '--force'], { transport });
+      expect(result).toMatchObject({ exitCode, stderr: expect.stringContaining(says) as string });
+      expect(await readdir(directory)).toEqual(['kept.backup']);
+      expect(await readFile(file, 'utf8')).toBe('an older one');
+    },
+  );
 
   it('says where it cannot write', async () => {
     const { exitCode, stderr } = await backUp(join(directory, 'none', 'today.backup'));
@@ -126,7 +142,13 @@ describe('admin verify and restore', () => {
       stdout: `${file}: is whole and holds revision 2 of cluster cluster-1, 2 entries, 155 bytes\n`,
       servers: [],
     });
-    const { exitCode, stdout, servers } = await runCli(['admin', 'restore', file, '--data-dir', dataDir]);
+    const { exitCode, stdout, servers } = await runCli([
+      'admin',
+      'restore',
+      file,
+      '--data-dir',
+      dataDir,
+    ]);
     expect({ exitCode, stdout, servers }).toEqual({
       exitCode: 0,
       stdout:
@@ -145,18 +167,29 @@ describe('admin verify and restore', () => {
   });
 
   it.each([
-    { name: 'altered', damage: (bytes: Buffer) => bytes.fill('X', 100, 101), says: 'the backup is damaged: ' },
+    {
+      name: 'altered',
+      damage: (bytes: Buffer) => bytes.fill('X', 100, 101),
+      says: 'the backup is damaged: ',
+    },
     {
       name: 'cut off',
       damage: (bytes: Buffer) => bytes.subarray(0, 150),
       says: 'the backup is damaged: it is cut off after 150 bytes',
     },
-    { name: 'something else', damage: () => Buffer.from('hello'), says: 'this is no backup of a Cloudless cluster' },
+    {
+      name: 'something else',
+      damage: () => Buffer.from('hello'),
+      says: 'this is no backup of a Cloudless cluster',
+    },
   ])('refuse a file that is $name, and make nothing', async ({ damage, says }) => {
     await writeFile(file, damage(await readFile(file)));
     for (const verb of [['verify'], ['restore', '--data-dir', join(directory, 'restored')]]) {
       const result = await runCli(['admin', ...verb, file]);
-      expect(result).toMatchObject({ exitCode: 4, stderr: expect.stringContaining(`cloudlessctl: ${file}: ${says}`) as string });
+      expect(result).toMatchObject({
+        exitCode: 4,
+        stderr: expect.stringContaining(`cloudlessctl: ${file}: ${says}`) as string,
+      });
     }
     expect(await readdir(directory)).toEqual(['today.backup']);
   });
@@ -166,7 +199,10 @@ describe('admin verify and restore', () => {
     await mkdir(dataDir, { mode: 0o700 });
     await writeFile(join(dataDir, 'store.mdb'), 'what is there');
     const result = await runCli(['admin', 'restore', file, '--data-dir', dataDir]);
-    expect(result).toMatchObject({ exitCode: 4, stderr: expect.stringContaining('is not empty, it holds store.mdb') as string });
+    expect(result).toMatchObject({
+      exitCode: 4,
+      stderr: expect.stringContaining('is not empty, it holds store.mdb') as string,
+    });
     expect(await readFile(join(dataDir, 'store.mdb'), 'utf8')).toBe('what is there');
   });
 
@@ -176,14 +212,19 @@ describe('admin verify and restore', () => {
       stderr: `cloudlessctl: there is no file ${join(directory, 'none')}\n`,
     });
     const { exitCode, stderr } = await runCli(['admin', 'restore', file]);
-    expect([exitCode, stderr]).toEqual([2, expect.stringContaining("required option '--data-dir <dir>' not specified")]);
+    expect([exitCode, stderr]).toEqual([
+      2,
+      expect.stringContaining("required option '--data-dir <dir>' not specified"),
+    ]);
   });
 });
 
 describe('admin accept-restored-state', () => {
   const answering = (accepted: boolean): Transport =>
     createRouterTransport(({ service }) =>
-      service(AdminService, { acceptRestoredState: () => ({ accepted, epoch: 1_006n, orderRevision: 77n }) }),
+      service(AdminService, {
+        acceptRestoredState: () => ({ accepted, epoch: 1_006n, orderRevision: 77n }),
+      }),
     );
 
   it.each([
@@ -191,11 +232,18 @@ describe('admin accept-restored-state', () => {
       accepted: true,
       says: 'restored state: accepted from epoch 1006 on; agents get orders again, and what the state does not know is stopped\n',
     },
-    { accepted: false, says: 'restored state: there is none to accept, the state has not gone back in time (epoch 1006)\n' },
+    {
+      accepted: false,
+      says: 'restored state: there is none to accept, the state has not gone back in time (epoch 1006)\n',
+    },
   ])('says what came of it: accepted $accepted', async ({ accepted, says }) => {
-    const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], { transport: answering(accepted) });
+    const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
+      transport: answering(accepted),
+    });
     expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
-    const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], { transport: answering(accepted) });
+    const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
+      transport: answering(accepted),
+    });
     expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
   });
 });

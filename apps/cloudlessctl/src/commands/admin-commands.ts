@@ -12,11 +12,21 @@ import { flagOption, operand, textOption } from './options.js';
 /** Adds the verbs of `admin`: what operators do on the coordinator and its state. */
 export function addAdminCommands(tree: CommandTree, parent: Command): void {
   tree
-    .leaf(parent, 'backup <file>', "keep all of the coordinator's state, at one revision, in a file", backUp)
+    .leaf(
+      parent,
+      'backup <file>',
+      "keep all of the coordinator's state, at one revision, in a file",
+      backUp,
+    )
     .option('--force', 'replace the file if there is one');
   tree.offlineLeaf(parent, 'verify <file>', 'read a backup and tell whether it is whole', verify);
   tree
-    .offlineLeaf(parent, 'restore <file>', 'make a data directory of a backup, for a coordinator to be started on', restore)
+    .offlineLeaf(
+      parent,
+      'restore <file>',
+      'make a data directory of a backup, for a coordinator to be started on',
+      restore,
+    )
     .requiredOption('--data-dir <dir>', 'the new directory; must not exist or be empty');
   tree.leaf(
     parent,
@@ -27,9 +37,16 @@ export function addAdminCommands(tree: CommandTree, parent: Command): void {
 }
 
 async function acceptRestoredState({ session }: Invocation): Promise<void> {
-  const { accepted, epoch, orderRevision } = await session.admin.acceptRestoredState({}, session.callOptions());
+  const { accepted, epoch, orderRevision } = await session.admin.acceptRestoredState(
+    {},
+    session.callOptions(),
+  );
   if (session.structured) {
-    return session.printValue({ accepted, epoch: String(epoch), orderRevision: String(orderRevision) });
+    return session.printValue({
+      accepted,
+      epoch: String(epoch),
+      orderRevision: String(orderRevision),
+    });
   }
   await session.print(
     accepted
@@ -41,8 +58,10 @@ async function acceptRestoredState({ session }: Invocation): Promise<void> {
 async function backUp(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const file = operand(invocation, 0, 'file');
-  // How long it takes depends on the size of the state: without --timeout it takes the time it needs.
-  const options = session.settings.timeoutMs === undefined ? session.streamOptions() : session.callOptions();
+  // How long it takes depends on the size of the state: without --timeout it takes the time it
+  // needs.
+  const options =
+    session.settings.timeoutMs === undefined ? session.streamOptions() : session.callOptions();
   const chunks = async function* (): AsyncGenerator<Uint8Array> {
     for await (const { data } of session.admin.backup({}, options)) yield data;
   };
@@ -53,7 +72,12 @@ async function backUp(invocation: Invocation): Promise<void> {
 async function verify(invocation: Invocation): Promise<void> {
   const file = operand(invocation, 0, 'file');
   const summary = await reported(() => verifySnapshot(readChunks(file)), file);
-  await print(invocation.session, file, summary, `${file}: is whole and holds ${describe(summary)}`);
+  await print(
+    invocation.session,
+    file,
+    summary,
+    `${file}: is whole and holds ${describe(summary)}`,
+  );
 }
 
 async function restore(invocation: Invocation): Promise<void> {
@@ -61,7 +85,9 @@ async function restore(invocation: Invocation): Promise<void> {
   const directory = textOption(invocation, 'dataDir') ?? '';
   // Read twice: so that nothing at all is made of a backup that is no good.
   await reported(() => verifySnapshot(readChunks(file)), file);
-  const summary = await reported(() => restoreLmdbStateStore({ directory, chunks: readChunks(file) }));
+  const summary = await reported(() =>
+    restoreLmdbStateStore({ directory, chunks: readChunks(file) }),
+  );
   await print(
     invocation.session,
     file,
@@ -74,10 +100,23 @@ function describe({ clusterId, revision, entries, bytes }: SnapshotSummary): str
   return `revision ${revision} of cluster ${clusterId}, ${entries} ${entries === 1 ? 'entry' : 'entries'}, ${bytes} bytes`;
 }
 
-async function print(session: Session, file: string, summary: SnapshotSummary, text: string): Promise<void> {
+async function print(
+  session: Session,
+  file: string,
+  summary: SnapshotSummary,
+  text: string,
+): Promise<void> {
   const { clusterId, schemaVersion, revision, entries, bytes, sha256 } = summary;
   if (session.structured) {
-    return session.printValue({ file, clusterId, schemaVersion, revision: String(revision), entries, bytes, sha256 });
+    return session.printValue({
+      file,
+      clusterId,
+      schemaVersion,
+      revision: String(revision),
+      entries,
+      bytes,
+      sha256,
+    });
   }
   await session.print(`${text}\n`);
 }
@@ -89,6 +128,8 @@ async function reported<Result>(act: () => Promise<Result>, file?: string): Prom
   } catch (reason) {
     if (!(reason instanceof CloudlessError)) throw reason;
     const about = file === undefined || reason.message.includes(file) ? '' : `${file}: `;
-    throw new CliFailure(exitCodeOf(codeOfKind(reason.kind)), `${about}${reason.message}`, { cause: reason });
+    throw new CliFailure(exitCodeOf(codeOfKind(reason.kind)), `${about}${reason.message}`, {
+      cause: reason,
+    });
   }
 }

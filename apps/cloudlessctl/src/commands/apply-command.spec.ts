@@ -1,5 +1,9 @@
 import { WorkloadPlan_Action } from '@cloudless/api';
-import type { CreateWorkloadRequest, PlanWorkloadRequest, UpdateWorkloadRequest } from '@cloudless/api';
+import type {
+  CreateWorkloadRequest,
+  PlanWorkloadRequest,
+  UpdateWorkloadRequest,
+} from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { aWorkload, runCli } from '../testing/run-cli.js';
 
@@ -47,7 +51,10 @@ function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCl
           return aWorkload({ namespace: request.namespace, name: request.name });
         },
         updateWorkload: (request: UpdateWorkloadRequest) => {
-          note(`update ${request.updateMask?.paths.join() ?? ''} ${request.requestId} at ${request.expectedGeneration}`, request);
+          note(
+            `update ${request.updateMask?.paths.join() ?? ''} ${request.requestId} at ${request.expectedGeneration}`,
+            request,
+          );
           return aWorkload();
         },
         getWorkload: (request) => aWorkload({ namespace: request.namespace, name: request.name }),
@@ -59,8 +66,15 @@ function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCl
 describe('apply', () => {
   it('plans all documents, then creates and updates, telling the difference and the plan', async () => {
     const { calls, coordinator } = aCoordinator();
-    const files = { 'm/a.yaml': `${WEB}---\nname: same\nspec: {image: x}\n`, 'm/b.json': JOB, 'm/notes.txt': 'x' };
-    const result = await runCli(['apply', '-f', 'm', '--request-id', 'r'], { ...coordinator, files });
+    const files = {
+      'm/a.yaml': `${WEB}---\nname: same\nspec: {image: x}\n`,
+      'm/b.json': JOB,
+      'm/notes.txt': 'x',
+    };
+    const result = await runCli(['apply', '-f', 'm', '--request-id', 'r'], {
+      ...coordinator,
+      files,
+    });
     expect(result).toMatchObject({ exitCode: 0, stderr: '' });
     expect(calls).toEqual([
       'plan * default/web',
@@ -91,14 +105,19 @@ workload batch/job: created
 
   it('names the workloads that the coordinator refuses, all of them, and applies nothing', async () => {
     const files = {
-      'a.yaml': 'name: a\nspec: {replicas: -1}\n---\nname: b\nspec: {image: x}\n---\nname: c\nspec: {replicas: -2}\n',
+      'a.yaml':
+        'name: a\nspec: {replicas: -1}\n---\nname: b\nspec: {image: x}\n---\nname: c\nspec: {replicas: -2}\n',
     };
     const created: string[] = [];
     const result = await runCli(['apply', '-f', 'a.yaml'], {
       files,
       coordinator: {
         planWorkload: ({ name }) => {
-          if (name !== 'b') throw new ConnectError('spec.replicas: must be from 0 to 1000000', Code.InvalidArgument);
+          if (name !== 'b')
+            throw new ConnectError(
+              'spec.replicas: must be from 0 to 1000000',
+              Code.InvalidArgument,
+            );
           return { action: WorkloadPlan_Action.CREATE };
         },
         createWorkload: ({ name }) => {
@@ -129,7 +148,10 @@ workload batch/job: created
   it('applies nothing when any document is bad, and lists all problems', async () => {
     const { calls, coordinator } = aCoordinator();
     const files = { 'a.yaml': WEB, 'b.yaml': 'name: b\nspec: {imag: x}\n', 'c.yaml': WEB };
-    const result = await runCli(['apply', '-f', 'a.yaml', '-f', 'b.yaml', '-f', 'c.yaml'], { ...coordinator, files });
+    const result = await runCli(['apply', '-f', 'a.yaml', '-f', 'b.yaml', '-f', 'c.yaml'], {
+      ...coordinator,
+      files,
+    });
     expect(result).toMatchObject({
       exitCode: 2,
       stdout: '',

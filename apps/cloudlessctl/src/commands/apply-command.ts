@@ -18,7 +18,14 @@ import { printWorkloads } from './workload-commands.js';
 
 /** Adds `apply`. */
 export function addApplyCommand(tree: CommandTree, parent: Command): void {
-  addPlanOptions(tree.leaf(parent, 'apply', 'make the cluster as manifests say; prints the difference and the plan', apply))
+  addPlanOptions(
+    tree.leaf(
+      parent,
+      'apply',
+      'make the cluster as manifests say; prints the difference and the plan',
+      apply,
+    ),
+  )
     .option('-f, --filename <path>', 'file, directory or - for the input (repeatable)', collect)
     .option('--dry-run', 'stop after the plan')
     .option('--wait', 'wait until it is done, for 10m or --timeout');
@@ -29,7 +36,10 @@ interface Planned {
   readonly plan: WorkloadPlan;
 }
 
-/** Reads all manifests, plans all, applies all: nothing changes when a document is bad or the coordinator refuses a plan. */
+/**
+ * Reads all manifests, plans all, applies all: nothing changes when a document is bad or the
+ * coordinator refuses a plan.
+ */
 async function apply(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   if (await throughPlan(invocation, () => appliesOf(invocation))) return;
@@ -43,19 +53,23 @@ async function apply(invocation: Invocation): Promise<void> {
   }
   const final: Workload[] = [];
   for (const workload of applied)
-    final.push(flagOption(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload);
+    final.push(
+      flagOption(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload,
+    );
   if (session.structured) await printWorkloads(session, final);
 }
 
 function filesOf(invocation: Invocation): readonly string[] {
   const paths = listOption(invocation, 'filename');
-  if (paths.length === 0) throw usageFailure("required option '-f, --filename <path>' not specified");
+  if (paths.length === 0)
+    throw usageFailure("required option '-f, --filename <path>' not specified");
   return paths;
 }
 
 /** What the manifests ask for, for a plan of all together. */
 async function appliesOf(invocation: Invocation): Promise<readonly ChangeInit[]> {
-  if (flagOption(invocation, 'dryRun')) throw usageFailure('--dry-run keeps nothing and --plan keeps the plan: give one of them');
+  if (flagOption(invocation, 'dryRun'))
+    throw usageFailure('--dry-run keeps nothing and --plan keeps the plan: give one of them');
   const workloads = await readManifests(invocation.session, filesOf(invocation));
   return workloads.map(({ namespace, name, spec }) => ({
     change: { case: 'apply', value: { namespace, name, spec, updateMask: { paths: ['*'] } } },
@@ -63,14 +77,20 @@ async function appliesOf(invocation: Invocation): Promise<readonly ChangeInit[]>
 }
 
 /** Plans every document. @throws the refusals of all of them together, each with its workload. */
-async function planAll(session: Session, workloads: readonly ManifestWorkload[]): Promise<readonly Planned[]> {
+async function planAll(
+  session: Session,
+  workloads: readonly ManifestWorkload[],
+): Promise<readonly Planned[]> {
   const planned: Planned[] = [];
   const refusals: { readonly workload: ManifestWorkload; readonly reason: ConnectError }[] = [];
   for (const workload of workloads) {
     const { namespace, name, spec } = workload;
     const request = { namespace, name, spec, updateMask: { paths: ['*'] } };
     try {
-      planned.push({ workload, plan: await session.client.planWorkload(request, session.callOptions()) });
+      planned.push({
+        workload,
+        plan: await session.client.planWorkload(request, session.callOptions()),
+      });
     } catch (reason) {
       if (!(reason instanceof ConnectError) || isTransient(reason)) throw reason;
       refusals.push({ workload, reason });
@@ -78,7 +98,9 @@ async function planAll(session: Session, workloads: readonly ManifestWorkload[])
   }
   const [first] = refusals;
   if (first === undefined) return planned;
-  const lines = refusals.map(({ workload, reason }) => `${labelOf(workload)}: ${reason.rawMessage}`);
+  const lines = refusals.map(
+    ({ workload, reason }) => `${labelOf(workload)}: ${reason.rawMessage}`,
+  );
   throw new ConnectError(['nothing was applied:', ...lines].join('\n'), first.reason.code);
 }
 
@@ -89,15 +111,27 @@ async function applyOne(
   many: boolean,
 ): Promise<Workload> {
   const requestId = session.requestId(many ? `${namespace}/${name}` : undefined);
-  if (action === WorkloadPlan_Action.NOTHING) return session.client.getWorkload({ namespace, name }, session.callOptions());
+  if (action === WorkloadPlan_Action.NOTHING)
+    return session.client.getWorkload({ namespace, name }, session.callOptions());
   if (action === WorkloadPlan_Action.CREATE) {
-    const created = await session.client.createWorkload({ namespace, name, spec, requestId }, session.callOptions());
+    const created = await session.client.createWorkload(
+      { namespace, name, spec, requestId },
+      session.callOptions(),
+    );
     await session.tell(`${labelOf(created)}: created`);
     return created;
   }
-  // The mask replaces the whole spec, save that a manifest without a replica count keeps the present one. What was shown is
-  // what happens: had the workload changed since the plan, the update is refused.
-  const request = { namespace, name, spec, updateMask: { paths: ['*'] }, requestId, expectedGeneration };
+  // The mask replaces the whole spec, save that a manifest without a replica count keeps the
+  // present one. What was shown is what happens: had the workload changed since the plan, the
+  // update is refused.
+  const request = {
+    namespace,
+    name,
+    spec,
+    updateMask: { paths: ['*'] },
+    requestId,
+    expectedGeneration,
+  };
   const updated = await session.client.updateWorkload(request, session.callOptions());
   await session.tell(`${labelOf(updated)}: updated`);
   return updated;
@@ -105,7 +139,8 @@ async function applyOne(
 
 async function printPlans(session: Session, planned: readonly Planned[]): Promise<void> {
   if (!session.structured) {
-    for (const { workload, plan } of planned) await session.print(planText(labelOf(workload), plan, session.style));
+    for (const { workload, plan } of planned)
+      await session.print(planText(labelOf(workload), plan, session.style));
     return;
   }
   const plans = planned.map(({ workload: { namespace, name }, plan }) => ({
@@ -116,7 +151,10 @@ async function printPlans(session: Session, planned: readonly Planned[]): Promis
   await session.printValue({ plans });
 }
 
-async function readManifests(session: Session, paths: readonly string[]): Promise<readonly ManifestWorkload[]> {
+async function readManifests(
+  session: Session,
+  paths: readonly string[],
+): Promise<readonly ManifestWorkload[]> {
   const workloads: ManifestWorkload[] = [];
   const problems: string[] = [];
   const declaredIn = new Map<string, string>();
@@ -126,12 +164,14 @@ async function readManifests(session: Session, paths: readonly string[]): Promis
     for (const workload of manifest.workloads) {
       const key = `${workload.namespace}/${workload.name}`;
       const other = declaredIn.get(key);
-      if (other !== undefined && other !== file) problems.push(`${file}: the workload ${key} is declared in ${other} too`);
+      if (other !== undefined && other !== file)
+        problems.push(`${file}: the workload ${key} is declared in ${other} too`);
       declaredIn.set(key, file);
       workloads.push(workload);
     }
   }
-  if (problems.length > 0) throw new CliFailure(ExitCode.usage, `nothing was applied:\n${problems.join('\n')}`);
+  if (problems.length > 0)
+    throw new CliFailure(ExitCode.usage, `nothing was applied:\n${problems.join('\n')}`);
   return workloads;
 }
 
@@ -149,7 +189,8 @@ async function readFiles(
     }
     const names = await explained(path, () => io.files.list(path));
     const manifests = names?.filter((name) => /\.(ya?ml|json)$/.test(name)).sort();
-    if (manifests?.length === 0) throw usageFailure(`${path}: no .yaml, .yml or .json file in this directory`);
+    if (manifests?.length === 0)
+      throw usageFailure(`${path}: no .yaml, .yml or .json file in this directory`);
     for (const file of manifests?.map((name) => `${path.replace(/\/+$/, '')}/${name}`) ?? [path]) {
       files.push({ file, bytes: await explained(file, () => io.files.read(file)) });
     }
@@ -162,7 +203,11 @@ async function explained<Result>(path: string, read: () => Promise<Result>): Pro
     return await read();
   } catch (reason) {
     const missing = reason instanceof Error && 'code' in reason && reason.code === 'ENOENT';
-    const message = missing ? 'no such file or directory' : reason instanceof Error ? reason.message : String(reason);
+    const message = missing
+      ? 'no such file or directory'
+      : reason instanceof Error
+        ? reason.message
+        : String(reason);
     throw new CliFailure(ExitCode.usage, `${path}: ${message}`, { cause: reason });
   }
 }

@@ -3,10 +3,13 @@ import { aNode, aWorkload, runCli } from '../testing/run-cli.js';
 const coordinator = {
   listWorkloads: () => ({ workloads: [aWorkload(), aWorkload({ name: 'worker' })] }),
   listNodes: () => ({ nodes: [aNode()] }),
-  getWorkload: () => aWorkload({ spec: { ports: [{ name: 'http', containerPort: 80 }, { containerPort: 9090 }] } }),
+  getWorkload: () =>
+    aWorkload({ spec: { ports: [{ name: 'http', containerPort: 80 }, { containerPort: 9090 }] } }),
 };
 const complete = async (...words: string[]): Promise<string[]> =>
-  (await runCli(['__complete', '--', ...words], { coordinator })).stdout.split('\n').filter((word) => word !== '');
+  (await runCli(['__complete', '--', ...words], { coordinator })).stdout
+    .split('\n')
+    .filter((word) => word !== '');
 
 describe('completion', () => {
   it.each([
@@ -30,7 +33,11 @@ describe('completion', () => {
   });
 
   it('is silent when there is no coordinator', async () => {
-    expect(await runCli(['__complete', '--', 'scale', ''])).toMatchObject({ exitCode: 0, stdout: '', stderr: '' });
+    expect(await runCli(['__complete', '--', 'scale', ''])).toMatchObject({
+      exitCode: 0,
+      stdout: '',
+      stderr: '',
+    });
   });
 
   it.each(['bash', 'zsh', 'fish'])('prints a script for %s', async (shell) => {

@@ -41,13 +41,21 @@ export function addCompletionCommands(tree: CommandTree, program: Command): void
   const print = async (invocation: Invocation): Promise<void> =>
     invocation.session.print(SCRIPTS[operand(invocation, 0, 'shell')] ?? '');
   tree
-    .offlineLeaf(program, 'completion', 'print a script that makes the shell complete commands, flags and names', print)
+    .offlineLeaf(
+      program,
+      'completion',
+      'print a script that makes the shell complete commands, flags and names',
+      print,
+    )
     .addArgument(shell)
     .addHelpText(
       'after',
       '\nbash: source <(cloudlessctl completion bash)\nzsh:  source <(cloudlessctl completion zsh)\nfish: cloudlessctl completion fish | source',
     );
-  const helper = program.createCommand(HELPER).copyInheritedSettings(program).argument('[words...]');
+  const helper = program
+    .createCommand(HELPER)
+    .copyInheritedSettings(program)
+    .argument('[words...]');
   program.addCommand(helper, { hidden: true });
   tree.act(helper, async ({ session, rest }) => {
     const found = await candidatesFor(program, rest ?? [], session);
@@ -56,41 +64,69 @@ export function addCompletionCommands(tree: CommandTree, program: Command): void
 }
 
 /** The words that may stand where the last of `words` is being typed. */
-async function candidatesFor(program: Command, words: readonly string[], session: Session): Promise<readonly string[]> {
+async function candidatesFor(
+  program: Command,
+  words: readonly string[],
+  session: Session,
+): Promise<readonly string[]> {
   const typed = words.at(-1) ?? '';
   let command = program;
   const operands: string[] = [];
   for (const word of words.slice(0, -1)) {
-    const child = operands.length === 0 ? command.commands.find((candidate) => candidate.name() === word) : undefined;
+    const child =
+      operands.length === 0
+        ? command.commands.find((candidate) => candidate.name() === word)
+        : undefined;
     if (child !== undefined) command = child;
     else if (!word.startsWith('-')) operands.push(word);
   }
-  const children = command.commands.map((child) => child.name()).filter((name) => !name.startsWith('_'));
+  const children = command.commands
+    .map((child) => child.name())
+    .filter((name) => !name.startsWith('_'));
   const flags = (): string[] => [...command.options.flatMap(({ long }) => long ?? []), '--help'];
-  const all = typed.startsWith('-') ? flags() : children.length > 0 ? children : await namesFor(command, operands, session);
+  const all = typed.startsWith('-')
+    ? flags()
+    : children.length > 0
+      ? children
+      : await namesFor(command, operands, session);
   return all.filter((candidate) => candidate.startsWith(typed));
 }
 
-async function namesFor(command: Command, operands: readonly string[], session: Session): Promise<readonly string[]> {
+async function namesFor(
+  command: Command,
+  operands: readonly string[],
+  session: Session,
+): Promise<readonly string[]> {
   const verb = command.name();
   const choices = command.registeredArguments[operands.length]?.argChoices;
   if (choices !== undefined) return choices;
   const wantsKind = verb === 'get' || (verb === 'describe' && command.parent?.parent === null);
-  if (wantsKind && operands.length === 0) return ['workloads', 'nodes', ...(verb === 'get' ? ['containers', 'events'] : [])];
+  if (wantsKind && operands.length === 0)
+    return ['workloads', 'nodes', ...(verb === 'get' ? ['containers', 'events'] : [])];
   const nodes = command.parent?.name() === 'node' || /^nodes?$/.test(operands[0] ?? '');
   if (command.registeredArguments.length === 0 || verb === 'create') return [];
   try {
     const options = session.callOptions(LOOKUP_TIMEOUT_MS);
-    if (nodes) return (await session.client.listNodes({ pageSize: MAX_NAMES }, options)).nodes.map(({ id }) => id);
+    if (nodes)
+      return (await session.client.listNodes({ pageSize: MAX_NAMES }, options)).nodes.map(
+        ({ id }) => id,
+      );
     const [target] = operands;
     if (verb === 'port-forward' && target !== undefined) {
-      const { spec } = await session.client.getWorkload(parseWorkloadName(target, session.settings.namespace), options);
+      const { spec } = await session.client.getWorkload(
+        parseWorkloadName(target, session.settings.namespace),
+        options,
+      );
       return (spec?.ports ?? []).map(portNameOf);
     }
-    const page = await session.client.listWorkloads({ namespace: session.settings.namespace, pageSize: MAX_NAMES }, options);
+    const page = await session.client.listWorkloads(
+      { namespace: session.settings.namespace, pageSize: MAX_NAMES },
+      options,
+    );
     return page.workloads.map(({ name }) => name);
   } catch {
-    // No coordinator, no names: the shell falls back to files, and an error would only disturb the line being typed.
+    // No coordinator, no names: the shell falls back to files, and an error would only disturb the
+    // line being typed.
     return [];
   }
 }

@@ -5,7 +5,13 @@ import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 
 const aContainer = (fields: MessageInitShape<typeof ContainerStatusSchema>) =>
   create(ContainerStatusSchema, {
-    ...{ namespace: 'default', workload: 'web', nodeId: 'agent-1', replicaId: 'w-1', state: State.RUNNING },
+    ...{
+      namespace: 'default',
+      workload: 'web',
+      nodeId: 'agent-1',
+      replicaId: 'w-1',
+      state: State.RUNNING,
+    },
     startedAt: timestampFromMs(NOW_MS - 60_000),
     ...fields,
   });
@@ -17,7 +23,14 @@ const web = aContainer({
 });
 const job = aContainer({
   containerId: '12'.repeat(32),
-  ...{ workload: 'job', replicaId: 'j-1', nodeId: 'agent-2', runtime: 'process', state: State.EXITED, exitCode: 3 },
+  ...{
+    workload: 'job',
+    replicaId: 'j-1',
+    nodeId: 'agent-2',
+    runtime: 'process',
+    state: State.EXITED,
+    exitCode: 3,
+  },
   command: ['/bin/sh', '-c', 'while true; do date; sleep 1; done'],
 });
 const other = aContainer({ containerId: '34'.repeat(32), namespace: 'team', replicaId: 'x-9' });
@@ -33,8 +46,26 @@ describe('get containers', () => {
       .map((line) => line.trim().split(/ {2,}/));
     expect(rows).toEqual([
       ['CONTAINER', 'IMAGE', 'COMMAND', 'REPLICA', 'NODE', 'STATE', 'AGE', 'ADDRESSES'],
-      ['abababababab', 'nginx:alpine', '(of the image)', 'w-1', 'agent-1', 'running', '60s', 'http=10.0.0.7:80'],
-      ['121212121212', '(process)', '/bin/sh -c while true; do dat…', 'j-1', 'agent-2', 'exited (3)', '60s', '-'],
+      [
+        'abababababab',
+        'nginx:alpine',
+        '(of the image)',
+        'w-1',
+        'agent-1',
+        'running',
+        '60s',
+        'http=10.0.0.7:80',
+      ],
+      [
+        '121212121212',
+        '(process)',
+        '/bin/sh -c while true; do dat…',
+        'j-1',
+        'agent-2',
+        'exited (3)',
+        '60s',
+        '-',
+      ],
     ]);
   });
 
@@ -45,9 +76,16 @@ describe('get containers', () => {
   });
 
   it('gives everything with -o json', async () => {
-    const { containers } = JSON.parse((await get('-o', 'json')).stdout) as { containers: readonly object[] };
+    const { containers } = JSON.parse((await get('-o', 'json')).stdout) as {
+      containers: readonly object[];
+    };
     expect(containers).toMatchObject([
-      { containerId: web.containerId, runtimeId: web.runtimeId, imageDigest: web.imageDigest, pid: 4_711 },
+      {
+        containerId: web.containerId,
+        runtimeId: web.runtimeId,
+        imageDigest: web.imageDigest,
+        pid: 4_711,
+      },
       { containerId: job.containerId, state: 'EXITED', exitCode: 3 },
     ]);
   });
@@ -65,7 +103,10 @@ describe('get containers', () => {
   });
 
   it('refuses an id that no container has', async () => {
-    expect(await get('ffff')).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('"ffff"') as string });
+    expect(await get('ffff')).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('"ffff"') as string,
+    });
   });
 });
 
@@ -73,7 +114,10 @@ describe('describe', () => {
   it("shows the runtime's own id of a container and the digest of its image", async () => {
     const { runtimeId, imageDigest, pid } = web;
     const replicas = [{ id: 'w-1', container: { runtimeId, imageDigest, pid } }];
-    const coordinator = { getWorkload: () => aWorkload({ status: { replicas } }), listEvents: () => ({}) };
+    const coordinator = {
+      getWorkload: () => aWorkload({ status: { replicas } }),
+      listEvents: () => ({}),
+    };
     const { stdout } = await runCli(['describe', 'web'], { coordinator });
     expect(stdout).toContain(`w-1: pid 4711, runtime id ${runtimeId}, image ${imageDigest}\n`);
   });

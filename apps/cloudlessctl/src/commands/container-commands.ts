@@ -10,19 +10,27 @@ import { flagOption, textOption } from './options.js';
  * Shows the current container of each replica, as its agent last reported it.
  * @param names - The first digits of container ids; empty: all that the options select.
  */
-export async function showContainers(invocation: Invocation, names: readonly string[]): Promise<void> {
+export async function showContainers(
+  invocation: Invocation,
+  names: readonly string[],
+): Promise<void> {
   const { session } = invocation;
   const { containers } = await session.agents.listContainers({}, session.callOptions());
   const wanted = containers.filter((container) => isWanted(invocation, container));
   const found = names.length === 0 ? wanted : names.map((name) => withPrefix(containers, name));
   if (session.structured) {
-    return session.printValue({ containers: found.map((each) => messageJson(ContainerStatusSchema, each)) });
+    return session.printValue({
+      containers: found.map((each) => messageJson(ContainerStatusSchema, each)),
+    });
   }
   if (found.length === 0) return session.note('no containers');
   await session.print(containerTable(found, session.nowMs, session.settings.output === 'wide'));
 }
 
-function isWanted(invocation: Invocation, { namespace, workload, nodeId }: ContainerStatus): boolean {
+function isWanted(
+  invocation: Invocation,
+  { namespace, workload, nodeId }: ContainerStatus,
+): boolean {
   const { settings } = invocation.session;
   const node = textOption(invocation, 'node');
   const given = textOption(invocation, 'workload');
@@ -34,7 +42,9 @@ function isWanted(invocation: Invocation, { namespace, workload, nodeId }: Conta
 
 function withPrefix(containers: readonly ContainerStatus[], prefix: string): ContainerStatus {
   const [found, another] = containers.filter(({ containerId }) => containerId.startsWith(prefix));
-  if (found === undefined) throw usageFailure(`no container has an id that begins with ${JSON.stringify(prefix)}`);
-  if (another !== undefined) throw usageFailure(`several containers have an id that begins with ${JSON.stringify(prefix)}`);
+  if (found === undefined)
+    throw usageFailure(`no container has an id that begins with ${JSON.stringify(prefix)}`);
+  if (another !== undefined)
+    throw usageFailure(`several containers have an id that begins with ${JSON.stringify(prefix)}`);
   return found;
 }

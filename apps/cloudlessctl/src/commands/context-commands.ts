@@ -12,15 +12,29 @@ export function addContextCommands(tree: CommandTree, parent: Command): void {
   tree.offlineLeaf(parent, 'list', 'list contexts', listContexts).alias('ls');
   tree.offlineLeaf(parent, 'show', 'show what is used, and where it comes from', showContext);
   tree.offlineLeaf(parent, 'use <name>', 'make a context the current one', useContext);
-  tree.offlineLeaf(parent, 'set <name>', 'make or change a context, by --server and --namespace', setContext);
+  tree.offlineLeaf(
+    parent,
+    'set <name>',
+    'make or change a context, by --server and --namespace',
+    setContext,
+  );
 }
 
 async function listContexts({ session }: Invocation): Promise<void> {
-  const { current, contexts, path } = await readContexts(session.io.files, configPathOf(session.io.env));
-  const rows = [...contexts].map(([name, context]) => ({ name, current: name === current, ...context }));
+  const { current, contexts, path } = await readContexts(
+    session.io.files,
+    configPathOf(session.io.env),
+  );
+  const rows = [...contexts].map(([name, context]) => ({
+    name,
+    current: name === current,
+    ...context,
+  }));
   if (session.structured) return session.printValue({ contexts: rows });
   if (rows.length === 0)
-    return session.note(`no contexts in ${path}; make one with: cloudlessctl context set <name> --server <url>`);
+    return session.note(
+      `no contexts in ${path}; make one with: cloudlessctl context set <name> --server <url>`,
+    );
   await session.print(
     formatTable(
       ['CURRENT', 'NAME', 'SERVER', 'NAMESPACE'],
@@ -36,7 +50,8 @@ async function listContexts({ session }: Invocation): Promise<void> {
 
 async function showContext({ session }: Invocation): Promise<void> {
   const { server, namespace, context, configPath } = session.settings;
-  if (session.structured) return session.printValue({ server, namespace, context: context ?? null, config: configPath });
+  if (session.structured)
+    return session.printValue({ server, namespace, context: context ?? null, config: configPath });
   await session.print(
     `context:   ${context ?? '(none)'}\nserver:    ${server}\nnamespace: ${namespace}\nconfig:    ${configPath}\n`,
   );
@@ -66,7 +81,8 @@ async function setContext(invocation: Invocation): Promise<void> {
       `${JSON.stringify(name)} is not the name of a context: expected letters, digits, dots, hyphens and underscores`,
     );
   }
-  if (!serverGiven && !namespaceGiven) throw usageFailure('nothing to set: give --server, --namespace, or both');
+  if (!serverGiven && !namespaceGiven)
+    throw usageFailure('nothing to set: give --server, --namespace, or both');
   const path = configPathOf(session.io.env);
   await editContexts(session.io.files, path, (document) => {
     if (!document.has('current')) document.set('current', name);

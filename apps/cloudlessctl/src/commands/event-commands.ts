@@ -51,8 +51,14 @@ export function addEventOptions(command: Command): Command {
     .option('-w, --watch', 'go on with what is new');
 }
 
-/** The newest events about something, oldest first; none when they cannot be had, because what they describe is what matters. */
-export async function recentEvents(session: Session, filter: EventFilter): Promise<readonly Event[]> {
+/**
+ * The newest events about something, oldest first; none when they cannot be had, because what they
+ * describe is what matters.
+ */
+export async function recentEvents(
+  session: Session,
+  filter: EventFilter,
+): Promise<readonly Event[]> {
   try {
     const { events } = await session.client.listEvents(
       { categories: HAPPENINGS, ...filter, pageSize: DESCRIBED_EVENTS, newestFirst: true },
@@ -65,14 +71,20 @@ export async function recentEvents(session: Session, filter: EventFilter): Promi
   }
 }
 
-/** Lists the newest events, of all namespaces unless one is asked for, and goes on with `--watch`. */
+/**
+ * Lists the newest events, of all namespaces unless one is asked for, and goes on with `--watch`.
+ */
 export async function showEvents(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const why = textOption(invocation, 'why');
   if (why !== undefined) return explainEvent(session, fullEventId(why));
   const filter = filterOf(invocation);
-  const limit = parseWholeNumber('--limit', textOption(invocation, 'limit') ?? String(DEFAULT_LIMIT));
-  if (limit < 1 || limit > MAX_LIMIT) throw usageFailure(`--limit: expected 1 to ${MAX_LIMIT}, got ${limit}`);
+  const limit = parseWholeNumber(
+    '--limit',
+    textOption(invocation, 'limit') ?? String(DEFAULT_LIMIT),
+  );
+  if (limit < 1 || limit > MAX_LIMIT)
+    throw usageFailure(`--limit: expected 1 to ${MAX_LIMIT}, got ${limit}`);
   const watch = flagOption(invocation, 'watch');
   const request = { ...filter, pageSize: limit, newestFirst: true };
   const { events, revision } = await session.client.listEvents(request, session.callOptions());
@@ -91,12 +103,19 @@ export async function showEvents(invocation: Invocation): Promise<void> {
 
 /** Prints an event among those that led to it and those it led to. */
 async function explainEvent(session: Session, id: string): Promise<void> {
-  const { events } = await session.client.listEvents({ relatedTo: id, pageSize: MAX_LIMIT }, session.callOptions());
-  if (session.structured) await session.printValue({ events: events.map((event) => messageJson(EventSchema, event)) });
+  const { events } = await session.client.listEvents(
+    { relatedTo: id, pageSize: MAX_LIMIT },
+    session.callOptions(),
+  );
+  if (session.structured)
+    await session.printValue({ events: events.map((event) => messageJson(EventSchema, event)) });
   else await session.print(eventTree(events, id, session.style));
 }
 
-/** @param from - The newest event that was shown already, and the revision up to which there is no other. */
+/**
+ * @param from - The newest event that was shown already, and the revision up to which there is no
+ * other.
+ */
 async function watchEvents(
   session: Session,
   filter: EventFilter,
@@ -106,14 +125,17 @@ async function watchEvents(
   const watch = {
     from: from.revision,
     open: (afterRevision: bigint, options: CallOptions) =>
-      afterRevision > 0n ? session.client.watchEvents({ ...filter, afterRevision }, options) : openAfterId(options),
+      afterRevision > 0n
+        ? session.client.watchEvents({ ...filter, afterRevision }, options)
+        : openAfterId(options),
   };
   /** Where the history is gone, the events themselves may be kept for longer. */
   async function* openAfterId(options: CallOptions): AsyncGenerator<WatchEventsResponse> {
     try {
       yield* session.client.watchEvents({ ...filter, afterId }, options);
     } catch (reason) {
-      if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || afterId === '') throw reason;
+      if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || afterId === '')
+        throw reason;
       await session.note(`events were missed: ${reason.rawMessage}`);
       yield* session.client.watchEvents(filter, options);
     }
@@ -135,7 +157,8 @@ function filterOf(invocation: Invocation): EventFilter {
   const { settings } = invocation.session;
   const workload = textOption(invocation, 'workload');
   const nodeId = textOption(invocation, 'node');
-  const named = workload === undefined ? undefined : parseWorkloadName(workload, settings.namespace);
+  const named =
+    workload === undefined ? undefined : parseWorkloadName(workload, settings.namespace);
   const namespace = named?.namespace ?? (settings.namespaceGiven ? settings.namespace : '');
   const categories = flagOption(invocation, 'audit') ? [Event_Category.AUDIT] : HAPPENINGS;
   return { namespace, workload: named?.name ?? '', nodeId: nodeId ?? '', categories };

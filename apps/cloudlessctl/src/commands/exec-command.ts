@@ -11,13 +11,20 @@ import { commandAfterSeparator, flagOption, operand } from './options.js';
 const MAX_STDIN_BYTES = 1024 * 1024;
 /** What the coordinator gives a command that asks for nothing else. */
 const DEFAULT_TIMEOUT_MS = 30_000;
-/** The coordinator ends the command at its limit; this long after it the call itself is given up. */
+/**
+ * The coordinator ends the command at its limit; this long after it the call itself is given up.
+ */
 const GRACE_MS = 15_000;
 
 /** Adds `exec`. */
 export function addExecCommand(tree: CommandTree, parent: Command): void {
   tree
-    .leaf(parent, 'exec <target> [command...]', 'run a command inside a workload, replica or container; it stands after --', exec)
+    .leaf(
+      parent,
+      'exec <target> [command...]',
+      'run a command inside a workload, replica or container; it stands after --',
+      exec,
+    )
     .addHelpText('after', '\nA shell: cloudlessctl exec -it web -- sh')
     .option('-i, --stdin', 'forward the input as it comes, and show the output as it comes')
     .option('-t, --tty', 'give the command a terminal; Ctrl-C then goes to the command')
@@ -30,7 +37,9 @@ async function exec(invocation: Invocation): Promise<number> {
   const target = parseReplicaTarget(operand(invocation, 0, 'target'), session.settings.namespace);
   const command = commandAfterSeparator(invocation, 1, 'cloudlessctl exec web -- ls -l');
   if (command.length === 0)
-    throw usageFailure('the command is missing: it stands after --, as in: cloudlessctl exec web -- ls -l');
+    throw usageFailure(
+      'the command is missing: it stands after --, as in: cloudlessctl exec web -- ls -l',
+    );
   const [stdin, tty] = [flagOption(invocation, 'stdin'), flagOption(invocation, 'tty')];
   if (stdin || tty) return execStream(session, { target, command, stdin, tty });
   const { timeoutMs } = session.settings;
@@ -40,13 +49,17 @@ async function exec(invocation: Invocation): Promise<number> {
     ...(timeoutMs === undefined ? {} : { timeout: durationFromMs(timeoutMs) }),
     stdin: await readStdin(invocation),
   };
-  const result = await session.client.execCommand(request, session.callOptions((timeoutMs ?? DEFAULT_TIMEOUT_MS) + GRACE_MS));
+  const result = await session.client.execCommand(
+    request,
+    session.callOptions((timeoutMs ?? DEFAULT_TIMEOUT_MS) + GRACE_MS),
+  );
   if (session.structured) {
     await session.printValue(messageJson(ExecCommandResponseSchema, result));
   } else {
     await session.print(toOutput(result.stdoutRaw, result.stdout));
     await session.io.stderr.write(toOutput(result.stderrRaw, result.stderr));
-    if (result.truncated) await session.note('cloudlessctl: the output was longer than 1 MiB; the rest is left out');
+    if (result.truncated)
+      await session.note('cloudlessctl: the output was longer than 1 MiB; the rest is left out');
   }
   return result.exitCode & 0xff;
 }
@@ -61,6 +74,7 @@ async function readStdin({ session, options }: Invocation): Promise<Uint8Array> 
   const wanted = options['stdin'] ?? stdin.kind === 'pipe';
   if (wanted !== true) return new Uint8Array();
   const bytes = await stdin.readAll(MAX_STDIN_BYTES);
-  if (bytes === undefined) throw usageFailure('the input is longer than 1 MiB: give -i to forward it as it comes');
+  if (bytes === undefined)
+    throw usageFailure('the input is longer than 1 MiB: give -i to forward it as it comes');
   return bytes;
 }

@@ -9,7 +9,8 @@ function copying(seen: ExecRequest['request'][]) {
       yield { response: { case: 'started' as const, value: { nodeId: 'n1' } } };
       for await (const { request } of requests) {
         seen.push(request);
-        if (request.case === 'stdin') yield { response: { case: 'stdout' as const, value: request.value } };
+        if (request.case === 'stdin')
+          yield { response: { case: 'stdout' as const, value: request.value } };
         if (request.case === 'stdinEnd' || request.case === 'resize') break;
       }
       yield { response: { case: 'stderr' as const, value: new TextEncoder().encode('bye') } };
@@ -35,8 +36,15 @@ describe('exec -i', () => {
   });
 
   it('ends when its input cannot be read any more', async () => {
-    const stdin = { kind: 'other', text: 'hello', failure: new Error('EIO: the terminal has hung up') } as const;
-    const result = await runCli(['exec', '-i', 'web', '--', 'cat'], { coordinator: copying([]), stdin });
+    const stdin = {
+      kind: 'other',
+      text: 'hello',
+      failure: new Error('EIO: the terminal has hung up'),
+    } as const;
+    const result = await runCli(['exec', '-i', 'web', '--', 'cat'], {
+      coordinator: copying([]),
+      stdin,
+    });
     expect(result.exitCode).toBe(1);
     expect(result.stderr).toContain('cloudlessctl: ');
   });
@@ -56,7 +64,11 @@ describe('exec -i', () => {
         return () => void modes.push('as before');
       },
     };
-    const running = runCli(['exec', '-t', 'web', '--', 'sh'], { coordinator: copying(seen), terminal, env: { TERM: 'vt100' } });
+    const running = runCli(['exec', '-t', 'web', '--', 'sh'], {
+      coordinator: copying(seen),
+      terminal,
+      env: { TERM: 'vt100' },
+    });
     while (resized === undefined) await new Promise((resolve) => setImmediate(resolve));
     resized();
     expect(await running).toMatchObject({ exitCode: 5 });

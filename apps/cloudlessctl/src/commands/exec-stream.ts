@@ -26,19 +26,24 @@ export interface ExecStreamOptions {
 /** Runs a command with input as it comes. @returns its exit code. */
 export async function execStream(session: Session, options: ExecStreamOptions): Promise<number> {
   const { io } = session;
-  if (session.structured) throw usageFailure('-o json and yaml show a result when all is done: leave out -i and -t');
+  if (session.structured)
+    throw usageFailure('-o json and yaml show a result when all is done: leave out -i and -t');
   const terminal = options.tty ? io.terminal : undefined;
-  if (options.tty && terminal === undefined) throw usageFailure('-t needs a terminal as input and output: leave it out here');
+  if (options.tty && terminal === undefined)
+    throw usageFailure('-t needs a terminal as input and output: leave it out here');
   const requests = new Outbox<ExecRequest>();
   void requests.put(startOf(session, options, terminal));
   const ending = new AbortController();
-  const unlisten = terminal?.onResize(() => void requests.put(request({ case: 'resize', value: terminal.size })));
+  const unlisten = terminal?.onResize(
+    () => void requests.put(request({ case: 'resize', value: terminal.size })),
+  );
   const restore = options.stdin ? terminal?.makeRaw() : undefined;
   try {
     const signal = AbortSignal.any([io.signal, ending.signal]);
     const responses = session.client.exec(requests.read(), session.streamOptions(signal));
     // Whose terminal has hung up cannot go on: the command ends as with its caller.
-    if (options.stdin) sendInput(session, requests, ending.signal).catch((reason: unknown) => ending.abort(reason));
+    if (options.stdin)
+      sendInput(session, requests, ending.signal).catch((reason: unknown) => ending.abort(reason));
     return await show(session, responses);
   } finally {
     restore?.();
@@ -48,7 +53,11 @@ export async function execStream(session: Session, options: ExecStreamOptions): 
   }
 }
 
-function startOf(session: Session, { target, command, tty }: ExecStreamOptions, terminal: Terminal | undefined): ExecRequest {
+function startOf(
+  session: Session,
+  { target, command, tty }: ExecStreamOptions,
+  terminal: Terminal | undefined,
+): ExecRequest {
   const { settings, io } = session;
   const term = io.env['TERM'];
   return request({
@@ -63,15 +72,26 @@ function startOf(session: Session, { target, command, tty }: ExecStreamOptions, 
   });
 }
 
-function request(value: NonNullable<MessageInitShape<typeof ExecRequestSchema>['request']>): ExecRequest {
+function request(
+  value: NonNullable<MessageInitShape<typeof ExecRequestSchema>['request']>,
+): ExecRequest {
   return create(ExecRequestSchema, { request: value });
 }
 
 /** Sends the input as fast as it is taken. */
-async function sendInput({ io }: Session, requests: Outbox<ExecRequest>, signal: AbortSignal): Promise<void> {
+async function sendInput(
+  { io }: Session,
+  requests: Outbox<ExecRequest>,
+  signal: AbortSignal,
+): Promise<void> {
   for await (const chunk of io.stdin.chunks()) {
     for (let start = 0; start < chunk.length; start += CHUNK_BYTES) {
-      await requests.put(request({ case: 'stdin', value: new Uint8Array(chunk.subarray(start, start + CHUNK_BYTES)) }));
+      await requests.put(
+        request({
+          case: 'stdin',
+          value: new Uint8Array(chunk.subarray(start, start + CHUNK_BYTES)),
+        }),
+      );
     }
     if (signal.aborted) return;
   }

@@ -38,9 +38,19 @@ const TAKEN_BY: Readonly<Record<string, readonly string[]>> = {
 
 /** Adds the short forms `get` and `describe`, and `version`. */
 export function addGeneralCommands(tree: CommandTree, parent: Command): void {
-  const getCommand = tree.leaf(parent, 'get <kind> [names...]', 'list or show workloads, nodes, containers or events', get);
+  const getCommand = tree.leaf(
+    parent,
+    'get <kind> [names...]',
+    'list or show workloads, nodes, containers or events',
+    get,
+  );
   addEventOptions(addListOptions(getCommand));
-  tree.leaf(parent, 'describe <kind-or-workload> [name]', 'everything about one workload or node', describeAny);
+  tree.leaf(
+    parent,
+    'describe <kind-or-workload> [name]',
+    'everything about one workload or node',
+    describeAny,
+  );
   tree
     .leaf(parent, 'version', 'show the version, and that of the coordinator', showVersion)
     .option('--client', 'only of this program, without asking a coordinator');
@@ -57,9 +67,16 @@ async function showVersion(invocation: Invocation): Promise<number> {
     return ExitCode.ok;
   }
   try {
-    const server = await session.client.getServerInfo({}, session.callOptions(session.settings.timeoutMs ?? VERSION_TIMEOUT_MS));
-    if (session.structured) await session.printValue({ version: VERSION, server: messageJson(ServerInfoSchema, server) });
-    else await session.print(`coordinator ${server.version} (cluster ${server.clusterId}, epoch ${server.epoch})\n`);
+    const server = await session.client.getServerInfo(
+      {},
+      session.callOptions(session.settings.timeoutMs ?? VERSION_TIMEOUT_MS),
+    );
+    if (session.structured)
+      await session.printValue({ version: VERSION, server: messageJson(ServerInfoSchema, server) });
+    else
+      await session.print(
+        `coordinator ${server.version} (cluster ${server.clusterId}, epoch ${server.epoch})\n`,
+      );
     return ExitCode.ok;
   } catch (reason) {
     if (!(reason instanceof ConnectError)) throw reason;
@@ -77,17 +94,22 @@ async function get(invocation: Invocation): Promise<void> {
   for (const [option, kinds] of Object.entries(TAKEN_BY)) {
     if (invocation.options[option] === undefined || kinds.includes(kind)) continue;
     const flag = option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    throw usageFailure(`--${flag} is for ${listed(kinds.map((taken) => `${taken}s`))}, not for ${kind}s`);
+    throw usageFailure(
+      `--${flag} is for ${listed(kinds.map((taken) => `${taken}s`))}, not for ${kind}s`,
+    );
   }
   if (kind === 'container') {
-    if (flagOption(invocation, 'watch')) throw usageFailure('--watch is for workloads, nodes and events, not for containers');
+    if (flagOption(invocation, 'watch'))
+      throw usageFailure('--watch is for workloads, nodes and events, not for containers');
     return showContainers(invocation, names);
   }
   if (kind !== 'event' && flagOption(invocation, 'watch')) {
     return kind === 'workload' ? watchWorkloads(invocation, names) : watchNodes(invocation, names);
   }
-  if (kind === 'workload') return names.length > 0 ? getWorkloads(invocation, names) : listWorkloads(invocation);
-  if (kind === 'node') return names.length > 0 ? getNodes(invocation, names) : listNodes(invocation);
+  if (kind === 'workload')
+    return names.length > 0 ? getWorkloads(invocation, names) : listWorkloads(invocation);
+  if (kind === 'node')
+    return names.length > 0 ? getNodes(invocation, names) : listNodes(invocation);
   if (names.length > 0) throw usageFailure('events have no names: give --workload or --node');
   return showEvents(invocation);
 }
@@ -98,7 +120,8 @@ async function describeAny(invocation: Invocation): Promise<void> {
   const kind = kindOf(first);
   if (kind === 'workload') return describe(invocation, second);
   if (kind === 'node') return describeNode(invocation, second);
-  if (kind === 'container') throw usageFailure('containers are listed, not described: cloudlessctl get containers -o wide');
+  if (kind === 'container')
+    throw usageFailure('containers are listed, not described: cloudlessctl get containers -o wide');
   throw usageFailure('events are listed, not described: cloudlessctl events');
 }
 

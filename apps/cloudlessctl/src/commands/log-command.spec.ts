@@ -6,7 +6,12 @@ import { LogBatchSchema, LogEntrySchema, OutputStream } from '@cloudless/api';
 import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 
-const entry = (replica: number, sequence: number, line: string, fields: Partial<LogEntry> = {}): LogEntry =>
+const entry = (
+  replica: number,
+  sequence: number,
+  line: string,
+  fields: Partial<LogEntry> = {},
+): LogEntry =>
   create(LogEntrySchema, {
     ...{
       containerId: `c${replica}`,
@@ -31,13 +36,23 @@ const sending = (...entries: LogEntry[]) => ({
 
 describe('logs', () => {
   it('prints the lines of one replica as they are', async () => {
-    const coordinator = { ...sending(entry(1, 1, 'a'), create(LogEntrySchema, {}), entry(1, 2, 'b')), getWorkload: () => one };
-    expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({ exitCode: 0, stdout: 'a\nb\n' });
+    const coordinator = {
+      ...sending(entry(1, 1, 'a'), create(LogEntrySchema, {}), entry(1, 2, 'b')),
+      getWorkload: () => one,
+    };
+    expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
+      exitCode: 0,
+      stdout: 'a\nb\n',
+    });
   });
 
   it('says which replica a line is from when there are several', async () => {
     expect(
-      (await runCli(['logs', 'web'], { coordinator: sending(entry(1, 1, 'a'), entry(12, 1, 'b'), entry(1, 2, 'c')) })).stdout,
+      (
+        await runCli(['logs', 'web'], {
+          coordinator: sending(entry(1, 1, 'a'), entry(12, 1, 'b'), entry(1, 2, 'c')),
+        })
+      ).stdout,
     ).toBe('web-1 | a\nweb-12 | b\nweb-1  | c\n');
     const coordinator = { ...sending(entry(1, 1, 'a'), entry(2, 1, 'b')), getWorkload: () => one };
     expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nweb-2 | b\n');
@@ -64,19 +79,39 @@ describe('logs', () => {
         yield entry(1, 1, 'a');
       },
     };
-    const argv = ['logs', '00000000000000aa-1', '--tail', '5', '--since', '10m', '--stream', 'stderr', '--timestamps'];
+    const argv = [
+      'logs',
+      '00000000000000aa-1',
+      '--tail',
+      '5',
+      '--since',
+      '10m',
+      '--stream',
+      'stderr',
+      '--timestamps',
+    ];
     expect((await runCli(argv, { coordinator })).stdout).toBe('2026-01-01T00:00:01Z a\n');
-    expect(seen).toMatchObject({ replicaId: '00000000000000aa-1', tailLines: 5, streams: [OutputStream.STDERR], follow: false });
+    expect(seen).toMatchObject({
+      replicaId: '00000000000000aa-1',
+      tailLines: 5,
+      streams: [OutputStream.STDERR],
+      follow: false,
+    });
     expect(seen?.since).toEqual(timestampFromMs(NOW_MS - 600_000));
   });
 
   it('prints all lines of a batch', async () => {
     let asked = 0;
     const batchOf = (...lines: LogEntry[]): LogEntry => {
-      const entries = lines.map((line) => create(LogEntrySchema, { ...line, containerId: '', replicaId: '' }));
+      const entries = lines.map((line) =>
+        create(LogEntrySchema, { ...line, containerId: '', replicaId: '' }),
+      );
       const [first] = lines;
       const batch = toBinary(LogBatchSchema, create(LogBatchSchema, { entries }));
-      return Object.assign(entry(1, Number(first!.sequence), ''), { batch, lastSequence: lines.at(-1)!.sequence });
+      return Object.assign(entry(1, Number(first!.sequence), ''), {
+        batch,
+        lastSequence: lines.at(-1)!.sequence,
+      });
     };
     const coordinator = {
       getWorkload: () => one,
@@ -88,7 +123,9 @@ describe('logs', () => {
     };
     expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nlong\nb\n');
     expect(asked).toBeGreaterThan(0);
-    const printed = (await runCli(['logs', 'web', '-o', 'json'], { coordinator })).stdout.trimEnd().split('\n');
+    const printed = (await runCli(['logs', 'web', '-o', 'json'], { coordinator })).stdout
+      .trimEnd()
+      .split('\n');
     expect(printed.map((line) => JSON.parse(line) as unknown)).toMatchObject([
       { containerId: 'c1', replicaId: '00000000000000aa-1', sequence: '1', line: 'a' },
       { sequence: '2', line: 'lo' },
@@ -99,11 +136,19 @@ describe('logs', () => {
 
   it('says which lines are missing', async () => {
     const skipped = { firstSequence: 2n, lastSequence: 1_001n, bytes: 2_048n };
-    const marker = create(LogEntrySchema, { containerId: 'c1', replicaId: '00000000000000aa-1', skipped });
-    const coordinator = { ...sending(entry(1, 1, 'a'), marker, entry(1, 1_002, 'b')), getWorkload: () => one };
+    const marker = create(LogEntrySchema, {
+      containerId: 'c1',
+      replicaId: '00000000000000aa-1',
+      skipped,
+    });
+    const coordinator = {
+      ...sending(entry(1, 1, 'a'), marker, entry(1, 1_002, 'b')),
+      getWorkload: () => one,
+    };
     expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
       stdout: 'a\nb\n',
-      stderr: '1000 lines (2Ki) of 00000000000000aa-1 missing: log rotation removed them before they were read\n',
+      stderr:
+        '1000 lines (2Ki) of 00000000000000aa-1 missing: log rotation removed them before they were read\n',
     });
     const { stdout } = await runCli(['logs', 'web', '-o', 'json'], { coordinator });
     expect(JSON.parse(stdout.split('\n')[1]!)).toMatchObject({
@@ -144,7 +189,11 @@ describe('logs', () => {
       streamLogs: async function* (request: StreamLogsRequest) {
         requests.push(request);
         if (requests.length > 1) return;
-        yield create(LogEntrySchema, { containerId: 'c1', replicaId: '00000000000000aa-1', position: 7n });
+        yield create(LogEntrySchema, {
+          containerId: 'c1',
+          replicaId: '00000000000000aa-1',
+          position: 7n,
+        });
         throw new ConnectError('no leader', Code.Unavailable);
       },
     };
@@ -159,7 +208,9 @@ describe('logs', () => {
   });
 
   it('prints entries for programs, one in a line', async () => {
-    const { stdout } = await runCli(['logs', 'web', '-o', 'json'], { coordinator: sending(entry(1, 1, 'a'), entry(2, 1, 'b')) });
+    const { stdout } = await runCli(['logs', 'web', '-o', 'json'], {
+      coordinator: sending(entry(1, 1, 'a'), entry(2, 1, 'b')),
+    });
     expect(
       stdout
         .trim()

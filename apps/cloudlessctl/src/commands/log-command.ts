@@ -42,20 +42,28 @@ async function showLogs(invocation: Invocation): Promise<void> {
     ...(target.kind === 'workload' ? { workload: target.workload.name } : {}),
   });
   const deadline = new Deadline(io.clock, io.signal, settings.timeoutMs);
-  const onLost = (reason: string): Promise<void> => session.note(`the connection was lost (${reason}), connecting again`);
+  const onLost = (reason: string): Promise<void> =>
+    session.note(`the connection was lost (${reason}), connecting again`);
   const log = new ResumableLog(session, request, deadline.signal);
   const open = (): AsyncIterable<readonly LogEntry[]> => log.open();
   try {
     const follow = request.follow === true;
-    const entries = follow ? reconnecting(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost }) : open();
+    const entries = follow
+      ? reconnecting(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost })
+      : open();
     for await (const together of entries) {
-      const shown = together.filter(({ sequence, skipped }) => sequence > 0n || (session.structured && skipped !== undefined));
-      for (const entry of together) if (entry.skipped !== undefined) await session.note(describeSkipped(entry, entry.skipped));
+      const shown = together.filter(
+        ({ sequence, skipped }) => sequence > 0n || (session.structured && skipped !== undefined),
+      );
+      for (const entry of together)
+        if (entry.skipped !== undefined) await session.note(describeSkipped(entry, entry.skipped));
       if (!session.structured) await printer.print(shown);
-      else if (shown.length > 0) await session.printItems(shown.map((entry) => messageJson(LogEntrySchema, entry)));
+      else if (shown.length > 0)
+        await session.printItems(shown.map((entry) => messageJson(LogEntrySchema, entry)));
     }
   } catch (reason) {
-    if (deadline.passed) throw new CliFailure(ExitCode.timeout, `followed for ${formatSpan(settings.timeoutMs ?? 0)}`);
+    if (deadline.passed)
+      throw new CliFailure(ExitCode.timeout, `followed for ${formatSpan(settings.timeoutMs ?? 0)}`);
     throw reason;
   } finally {
     deadline.cancel();
@@ -69,7 +77,10 @@ type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
 const BATCH_BYTES = 64 * 1024;
 
 /** Names the gap for people; with `-o json` the entry is printed as well. */
-function describeSkipped({ replicaId }: LogEntry, { firstSequence, lastSequence, bytes }: SkippedLines): string {
+function describeSkipped(
+  { replicaId }: LogEntry,
+  { firstSequence, lastSequence, bytes }: SkippedLines,
+): string {
   const lines = count(Number(lastSequence - firstSequence + 1n), 'line');
   const size = bytes === undefined ? '' : ` (${formatBytes(bytes)})`;
   return `${lines}${size} of ${replicaId} missing: log rotation removed them before they were read`;
@@ -81,7 +92,10 @@ const MAX_POSITIONS = 4_096;
 /** A log that can be opened again where it broke off. */
 class ResumableLog {
   /** What was seen last of each replica, the one seen longest ago first. */
-  private readonly seen = new Map<string, { readonly containerId: string; readonly sequence: bigint }>();
+  private readonly seen = new Map<
+    string,
+    { readonly containerId: string; readonly sequence: bigint }
+  >();
   private begun = false;
 
   constructor(
@@ -93,9 +107,14 @@ class ResumableLog {
   /** Yields the entries of each message together. */
   async *open(): AsyncGenerator<readonly LogEntry[]> {
     const { tailLines: _, ...resumed } = this.request;
-    const after = [...this.seen.values()].slice(-MAX_POSITIONS).map((position) => create(LogPositionSchema, position));
+    const after = [...this.seen.values()]
+      .slice(-MAX_POSITIONS)
+      .map((position) => create(LogPositionSchema, position));
     const request = this.begun ? { ...resumed, after } : this.request;
-    for await (const entry of this.session.client.streamLogs(request, this.session.streamOptions(this.signal))) {
+    for await (const entry of this.session.client.streamLogs(
+      request,
+      this.session.streamOptions(this.signal),
+    )) {
       this.begun = true;
       const entries = linesOfEntry(entry).filter((line) => this.isNew(line));
       if (entries.length > 0) yield entries;
@@ -130,13 +149,18 @@ function requestOf(invocation: Invocation, target: ReplicaTarget): LogRequest {
 
 function parseSince(text: string, nowMs: number): Timestamp {
   const span = parseDuration(text);
-  if ('value' in span && span.value >= 0n) return timestampFromMs(nowMs - Number(span.value / 1_000_000n));
+  if ('value' in span && span.value >= 0n)
+    return timestampFromMs(nowMs - Number(span.value / 1_000_000n));
   try {
     return fromJson(TimestampSchema, text);
   } catch (reason) {
-    throw new CliFailure(ExitCode.usage, `--since: expected 10m or 2026-01-31T12:00:00Z, got ${JSON.stringify(text)}`, {
-      cause: reason,
-    });
+    throw new CliFailure(
+      ExitCode.usage,
+      `--since: expected 10m or 2026-01-31T12:00:00Z, got ${JSON.stringify(text)}`,
+      {
+        cause: reason,
+      },
+    );
   }
 }
 

@@ -1,7 +1,12 @@
 import type { Command } from 'commander';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { NodeSchema, type TaintSchema, type Taint_Effect, Taint_EffectSchema } from '@cloudless/api';
+import {
+  NodeSchema,
+  type TaintSchema,
+  type Taint_Effect,
+  Taint_EffectSchema,
+} from '@cloudless/api';
 import type { Node } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
 import { durationOption } from '../config/settings.js';
@@ -21,14 +26,24 @@ const PAGE_SIZE = 500;
 /** Adds the verbs of `node`. */
 export function addNodeCommands(tree: CommandTree, parent: Command): void {
   const nameOf = (invocation: Invocation): string => operand(invocation, 0, 'node');
-  tree.leaf(parent, 'list', 'list nodes', listNodes).alias('ls').option('-l, --selector <selector>', 'only with these labels');
-  tree.leaf(parent, 'get <nodes...>', 'show nodes', (invocation) => getNodes(invocation, invocation.operands));
-  tree.leaf(parent, 'describe <node>', 'everything about one node', (invocation) => describeNode(invocation, nameOf(invocation)));
+  tree
+    .leaf(parent, 'list', 'list nodes', listNodes)
+    .alias('ls')
+    .option('-l, --selector <selector>', 'only with these labels');
+  tree.leaf(parent, 'get <nodes...>', 'show nodes', (invocation) =>
+    getNodes(invocation, invocation.operands),
+  );
+  tree.leaf(parent, 'describe <node>', 'everything about one node', (invocation) =>
+    describeNode(invocation, nameOf(invocation)),
+  );
   tree.leaf(parent, 'cordon <node>', 'let nothing new onto the node', async (invocation) => {
     const { session } = invocation;
     await finish(
       session,
-      await session.client.cordonNode({ nodeId: nameOf(invocation), requestId: session.requestId() }, session.callOptions()),
+      await session.client.cordonNode(
+        { nodeId: nameOf(invocation), requestId: session.requestId() },
+        session.callOptions(),
+      ),
       'cordoned',
     );
   });
@@ -36,24 +51,55 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
     const { session } = invocation;
     await finish(
       session,
-      await session.client.uncordonNode({ nodeId: nameOf(invocation), requestId: session.requestId() }, session.callOptions()),
+      await session.client.uncordonNode(
+        { nodeId: nameOf(invocation), requestId: session.requestId() },
+        session.callOptions(),
+      ),
       'uncordoned',
     );
   });
-  addPlanOptions(tree.leaf(parent, 'drain [nodes...]', 'cordon, and replace every replica elsewhere', drainNodes))
-    .option('--deadline <duration>', 'how long it may take, like 5m; then it has failed, or stops what is left with --force')
-    .option('--force', 'stop replicas whatever must stay available: at the deadline, or at once without one')
+  addPlanOptions(
+    tree.leaf(
+      parent,
+      'drain [nodes...]',
+      'cordon, and replace every replica elsewhere',
+      drainNodes,
+    ),
+  )
+    .option(
+      '--deadline <duration>',
+      'how long it may take, like 5m; then it has failed, or stops what is left with --force',
+    )
+    .option(
+      '--force',
+      'stop replicas whatever must stay available: at the deadline, or at once without one',
+    )
     .option('--wait', 'wait until no replicas are left, for 10m or --timeout');
-  tree.leaf(parent, 'label <node> <labels...>', 'set labels by key=value, remove by key-', labelNode);
-  tree.leaf(parent, 'taint <node> <taints...>', 'set taints by key=value:EFFECT, remove by key- or key:EFFECT-', taintNode);
-  tree.leaf(parent, 'confirm-lost <node>', 'a lost node is dead for sure: replace what it ran at once', async (invocation) => {
-    const { session } = invocation;
-    const node = await session.client.confirmNodeLost(
-      { nodeId: nameOf(invocation), requestId: session.requestId() },
-      session.callOptions(),
-    );
-    await finish(session, node, 'confirmed lost');
-  });
+  tree.leaf(
+    parent,
+    'label <node> <labels...>',
+    'set labels by key=value, remove by key-',
+    labelNode,
+  );
+  tree.leaf(
+    parent,
+    'taint <node> <taints...>',
+    'set taints by key=value:EFFECT, remove by key- or key:EFFECT-',
+    taintNode,
+  );
+  tree.leaf(
+    parent,
+    'confirm-lost <node>',
+    'a lost node is dead for sure: replace what it ran at once',
+    async (invocation) => {
+      const { session } = invocation;
+      const node = await session.client.confirmNodeLost(
+        { nodeId: nameOf(invocation), requestId: session.requestId() },
+        session.callOptions(),
+      );
+      await finish(session, node, 'confirmed lost');
+    },
+  );
   tree
     .leaf(parent, 'remove <node>', 'forget a node that is drained or lost', async (invocation) => {
       const { session } = invocation;
@@ -80,7 +126,10 @@ export async function allNodes(session: Session, labelSelector = ''): Promise<re
   const nodes: Node[] = [];
   let pageToken = '';
   do {
-    const page = await session.client.listNodes({ labelSelector, pageSize: PAGE_SIZE, pageToken }, session.callOptions());
+    const page = await session.client.listNodes(
+      { labelSelector, pageSize: PAGE_SIZE, pageToken },
+      session.callOptions(),
+    );
     nodes.push(...page.nodes);
     pageToken = page.nextPageToken;
   } while (pageToken !== '');
@@ -90,9 +139,11 @@ export async function allNodes(session: Session, labelSelector = ''): Promise<re
 /** Shows the named nodes. */
 export async function getNodes({ session }: Invocation, names: readonly string[]): Promise<void> {
   const nodes: Node[] = [];
-  for (const nodeId of names) nodes.push(await session.client.getNode({ nodeId }, session.callOptions()));
+  for (const nodeId of names)
+    nodes.push(await session.client.getNode({ nodeId }, session.callOptions()));
   const [only] = nodes;
-  if (session.structured && nodes.length === 1 && only !== undefined) await session.printValue(messageJson(NodeSchema, only));
+  if (session.structured && nodes.length === 1 && only !== undefined)
+    await session.printValue(messageJson(NodeSchema, only));
   else await printNodes(session, nodes);
 }
 
@@ -100,7 +151,9 @@ export async function getNodes({ session }: Invocation, names: readonly string[]
 export async function describeNode({ session }: Invocation, nodeId: string): Promise<void> {
   const node = await session.client.getNode({ nodeId }, session.callOptions());
   if (session.structured) return session.printValue(messageJson(NodeSchema, node));
-  await session.print(describeNodeText(node, await recentEvents(session, { nodeId }), session.nowMs, session.style));
+  await session.print(
+    describeNodeText(node, await recentEvents(session, { nodeId }), session.nowMs, session.style),
+  );
 }
 
 async function drainNodes(invocation: Invocation): Promise<void> {
@@ -114,20 +167,29 @@ async function drainNodes(invocation: Invocation): Promise<void> {
   const nodeIds = [...new Set(invocation.operands)];
   const drains = () => {
     requireOperands(invocation, 'nodes');
-    return nodeIds.map((nodeId): ChangeInit => ({ change: { case: 'drain', value: { nodeId, ...terms } } }));
+    return nodeIds.map((nodeId): ChangeInit => ({
+      change: { case: 'drain', value: { nodeId, ...terms } },
+    }));
   };
   if (await throughPlan(invocation, drains)) return;
   requireOperands(invocation, 'nodes');
   const begun: Node[] = [];
   for (const nodeId of nodeIds) {
-    const request = { nodeId, ...terms, requestId: session.requestId(nodeIds.length === 1 ? undefined : nodeId) };
+    const request = {
+      nodeId,
+      ...terms,
+      requestId: session.requestId(nodeIds.length === 1 ? undefined : nodeId),
+    };
     begun.push(await session.client.drainNode(request, session.callOptions()));
     await session.tell(`node ${nodeId}: draining`);
   }
-  const final = flagOption(invocation, 'wait') ? await waitUntilDrained(session, nodeIds, deadlineMs) : begun;
+  const final = flagOption(invocation, 'wait')
+    ? await waitUntilDrained(session, nodeIds, deadlineMs)
+    : begun;
   if (!session.structured) return;
   const [only, ...others] = final.map((node) => messageJson(NodeSchema, node));
-  if (only !== undefined) await session.printValue(others.length === 0 ? only : { nodes: [only, ...others] });
+  if (only !== undefined)
+    await session.printValue(others.length === 0 ? only : { nodes: [only, ...others] });
 }
 
 async function labelNode(invocation: Invocation): Promise<void> {
@@ -141,7 +203,10 @@ async function labelNode(invocation: Invocation): Promise<void> {
   const nodeId = operand(invocation, 0, 'node');
   await finish(
     session,
-    await session.client.updateNode({ nodeId, setLabels, removeLabels, requestId: session.requestId() }, session.callOptions()),
+    await session.client.updateNode(
+      { nodeId, setLabels, removeLabels, requestId: session.requestId() },
+      session.callOptions(),
+    ),
     'labelled',
   );
 }
@@ -158,19 +223,28 @@ async function taintNode(invocation: Invocation): Promise<void> {
   const nodeId = operand(invocation, 0, 'node');
   await finish(
     session,
-    await session.client.updateNode({ nodeId, setTaints, removeTaints, requestId: session.requestId() }, session.callOptions()),
+    await session.client.updateNode(
+      { nodeId, setTaints, removeTaints, requestId: session.requestId() },
+      session.callOptions(),
+    ),
     'tainted',
   );
 }
 
-/** Reads `key=value:EFFECT` or `key:EFFECT`, which sets, or `key-` or `key:EFFECT-`, which removes and is returned without the hyphen. */
+/**
+ * Reads `key=value:EFFECT` or `key:EFFECT`, which sets, or `key-` or `key:EFFECT-`, which removes
+ * and is returned without the hyphen.
+ */
 function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string {
   const match = /^([^=:]+?)(?:=([^:]*))?(?::([^:]+?))?(-?)$/.exec(text);
   const [, key = '', value, effectName, remove] = match ?? [];
   if (effectName !== undefined) parseEffect(text, effectName);
-  if (remove === '-' && value === undefined) return effectName === undefined ? key : `${key}:${effectName}`;
+  if (remove === '-' && value === undefined)
+    return effectName === undefined ? key : `${key}:${effectName}`;
   if (match === null || effectName === undefined) {
-    throw usageFailure(`expected key=value:EFFECT to set a taint, key- or key:EFFECT- to remove it, got ${JSON.stringify(text)}`);
+    throw usageFailure(
+      `expected key=value:EFFECT to set a taint, key- or key:EFFECT- to remove it, got ${JSON.stringify(text)}`,
+    );
   }
   return { key, value: value ?? '', effect: parseEffect(text, effectName) };
 }
@@ -178,7 +252,10 @@ function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string
 function parseEffect(text: string, name: string): Taint_Effect {
   const names = Taint_EffectSchema.values.map((value) => value.name);
   const found = Taint_EffectSchema.values.find((value) => value.name === name);
-  if (found === undefined) throw usageFailure(`${text}: the effect is one of ${names.join(', ')}${didYouMean(name, names)}`);
+  if (found === undefined)
+    throw usageFailure(
+      `${text}: the effect is one of ${names.join(', ')}${didYouMean(name, names)}`,
+    );
   return found.number;
 }
 
@@ -188,6 +265,10 @@ async function finish(session: Session, node: Node, done: string): Promise<void>
 }
 
 async function printNodes(session: Session, nodes: readonly Node[]): Promise<void> {
-  if (session.structured) await session.printValue({ nodes: nodes.map((node) => messageJson(NodeSchema, node)) });
-  else await session.print(nodeTable(nodes, session.nowMs, session.style, session.settings.output === 'wide'));
+  if (session.structured)
+    await session.printValue({ nodes: nodes.map((node) => messageJson(NodeSchema, node)) });
+  else
+    await session.print(
+      nodeTable(nodes, session.nowMs, session.style, session.settings.output === 'wide'),
+    );
 }

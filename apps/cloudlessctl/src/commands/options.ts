@@ -23,21 +23,30 @@ export function collect(given: string, before: readonly string[] | undefined): r
   return [...(before ?? []), given];
 }
 
-/** Refuses, as commander would, that operands are missing which a command needs unless an option stands for them. */
+/**
+ * Refuses, as commander would, that operands are missing which a command needs unless an option
+ * stands for them.
+ */
 export function requireOperands({ operands, rest }: Invocation, ...names: readonly string[]): void {
   const missing = names[operands.length];
-  if (missing !== undefined && rest === undefined) throw usageFailure(`missing required argument '${missing}'`);
+  if (missing !== undefined && rest === undefined)
+    throw usageFailure(`missing required argument '${missing}'`);
 }
 
 /** The operand at `index`; commander has checked that it is there. */
 export function operand({ operands }: Invocation, index: number, name: string): string {
   const value = operands[index];
-  if (value === undefined) throw usageFailure(`the ${name} is missing; put only a command after --`);
+  if (value === undefined)
+    throw usageFailure(`the ${name} is missing; put only a command after --`);
   return value;
 }
 
 /** The command after `--`; operands that look like one are refused with the right form. */
-export function commandAfterSeparator({ operands, rest }: Invocation, names: number, usage: string): readonly string[] {
+export function commandAfterSeparator(
+  { operands, rest }: Invocation,
+  names: number,
+  usage: string,
+): readonly string[] {
   if (operands.length > names) {
     throw usageFailure(
       `unexpected ${operands

@@ -13,10 +13,25 @@ function planner(asked: CreatePlanRequest[] = []): FakeCoordinator {
     createPlan: (request) => {
       asked.push(request);
       const { changes } = request;
-      const steps = ['create 1 of version 2', 'stop 1 of version 1'].map((description) => ({ description, ready: 2, live: 4 }));
-      const web = { namespace: 'default', name: 'web', action: WorkloadPlan_Action.UPDATE, steps, totalSteps: 2 };
+      const steps = ['create 1 of version 2', 'stop 1 of version 1'].map((description) => ({
+        description,
+        ready: 2,
+        live: 4,
+      }));
+      const web = {
+        namespace: 'default',
+        name: 'web',
+        action: WorkloadPlan_Action.UPDATE,
+        steps,
+        totalSteps: 2,
+      };
       const figures = { lowestReady: 2, minAvailable: 2, highestLive: 4 };
-      return { id: ID, changes, expiresAt: timestampFromMs(NOW_MS + 3_600_000), workloads: [{ ...web, ...figures }] };
+      return {
+        id: ID,
+        changes,
+        expiresAt: timestampFromMs(NOW_MS + 3_600_000),
+        workloads: [{ ...web, ...figures }],
+      };
     },
   };
 }
@@ -25,7 +40,10 @@ describe('--plan', () => {
   it('shows the plan of all manifests together, and how to execute it', async () => {
     const asked: CreatePlanRequest[] = [];
     const files = { 'a.yaml': `${WEB}---\n${JOB}` };
-    const result = await runCli(['apply', '-f', 'a.yaml', '--plan'], { coordinator: planner(asked), files });
+    const result = await runCli(['apply', '-f', 'a.yaml', '--plan'], {
+      coordinator: planner(asked),
+      files,
+    });
     expect(result).toMatchObject({
       exitCode: 0,
       stdout: [
@@ -39,15 +57,29 @@ describe('--plan', () => {
       ].join('\n'),
     });
     expect(asked[0]?.changes).toMatchObject([
-      { change: { case: 'apply', value: { name: 'web', spec: { replicas: 3 }, updateMask: { paths: ['*'] } } } },
+      {
+        change: {
+          case: 'apply',
+          value: { name: 'web', spec: { replicas: 3 }, updateMask: { paths: ['*'] } },
+        },
+      },
       { change: { case: 'apply', value: { namespace: 'batch', name: 'job' } } },
     ]);
   });
 
   it.each([
-    { argv: ['scale', 'web', '4'], change: { case: 'scale', value: { namespace: 'default', name: 'web', replicas: 4 } } },
-    { argv: ['rollout', 'undo', 'web', '--to-version', '2'], change: { case: 'undo', value: { name: 'web', toVersion: 2 } } },
-    { argv: ['rollout', 'restart', 'far/web'], change: { case: 'restart', value: { namespace: 'far', name: 'web' } } },
+    {
+      argv: ['scale', 'web', '4'],
+      change: { case: 'scale', value: { namespace: 'default', name: 'web', replicas: 4 } },
+    },
+    {
+      argv: ['rollout', 'undo', 'web', '--to-version', '2'],
+      change: { case: 'undo', value: { name: 'web', toVersion: 2 } },
+    },
+    {
+      argv: ['rollout', 'restart', 'far/web'],
+      change: { case: 'restart', value: { namespace: 'far', name: 'web' } },
+    },
     {
       argv: ['node', 'drain', 'n1', '--force', '--deadline', '5m'],
       change: { case: 'drain', value: { nodeId: 'n1', force: true, deadline: { seconds: 300n } } },
@@ -55,14 +87,20 @@ describe('--plan', () => {
   ])('of $argv changes nothing', async ({ argv, change }) => {
     const asked: CreatePlanRequest[] = [];
     const result = await runCli([...argv, '--plan', '-o', 'json'], { coordinator: planner(asked) });
-    expect(JSON.parse(result.stdout)).toMatchObject({ id: ID, workloads: [{ name: 'web', action: 'UPDATE', lowestReady: 2 }] });
+    expect(JSON.parse(result.stdout)).toMatchObject({
+      id: ID,
+      workloads: [{ name: 'web', action: 'UPDATE', lowestReady: 2 }],
+    });
     expect(asked[0]?.changes).toMatchObject([{ change }]);
   });
 
   it('names the workload where the coordinator names a change by its place', async () => {
     const coordinator: FakeCoordinator = {
       createPlan: () => {
-        throw new ConnectError('changes[1].apply.spec.replicas: must be from 0 to 1000000', Code.InvalidArgument);
+        throw new ConnectError(
+          'changes[1].apply.spec.replicas: must be from 0 to 1000000',
+          Code.InvalidArgument,
+        );
       },
     };
     const result = await runCli(['apply', '-f', '-', '--plan'], {
@@ -74,24 +112,41 @@ describe('--plan', () => {
   });
 
   it('says that there is nothing to be moved', async () => {
-    const coordinator: FakeCoordinator = { createPlan: ({ changes }) => ({ id: ID, changes, workloads: [] }) };
+    const coordinator: FakeCoordinator = {
+      createPlan: ({ changes }) => ({ id: ID, changes, workloads: [] }),
+    };
     const result = await runCli(['node', 'drain', 'n1', 'n2', '--plan'], { coordinator });
-    expect(result.stdout).toContain('node n1: nothing is to be moved\nnode n2: nothing is to be moved\n');
+    expect(result.stdout).toContain(
+      'node n1: nothing is to be moved\nnode n2: nothing is to be moved\n',
+    );
   });
 
   it.each([
-    { argv: ['scale', 'web', '4', '--plan', '--wait'], says: '--plan does nothing that could be waited for' },
+    {
+      argv: ['scale', 'web', '4', '--plan', '--wait'],
+      says: '--plan does nothing that could be waited for',
+    },
     {
       argv: ['scale', 'web', '4', '--plan', '--request-id', 'r'],
       says: '--plan changes nothing: give --request-id with --plan-id',
     },
-    { argv: ['apply', '-f', '-', '--plan', '--dry-run'], says: '--dry-run keeps nothing and --plan keeps the plan' },
+    {
+      argv: ['apply', '-f', '-', '--plan', '--dry-run'],
+      says: '--dry-run keeps nothing and --plan keeps the plan',
+    },
     { argv: ['scale', '--plan'], says: "missing required argument 'name'" },
     { argv: ['apply', '--plan'], says: "required option '-f, --filename <path>' not specified" },
     { argv: ['node', 'drain', '--plan'], says: "missing required argument 'nodes'" },
   ])('refuses $argv', async ({ argv, says }) => {
-    const result = await runCli(argv, { coordinator: planner(), stdin: { kind: 'pipe', text: WEB } });
-    expect(result).toMatchObject({ exitCode: 2, stdout: '', stderr: expect.stringContaining(says) });
+    const result = await runCli(argv, {
+      coordinator: planner(),
+      stdin: { kind: 'pipe', text: WEB },
+    });
+    expect(result).toMatchObject({
+      exitCode: 2,
+      stdout: '',
+      stderr: expect.stringContaining(says),
+    });
   });
 });
 
@@ -103,14 +158,20 @@ describe('--plan-id', () => {
       const coordinator: FakeCoordinator = {
         executePlan: ({ id, requestId }) => {
           asked.push({ id, requestId });
-          return { workloads: [aWorkload(), aWorkload({ name: 'new', generation: 1n })], nodes: [aNode()] };
+          return {
+            workloads: [aWorkload(), aWorkload({ name: 'new', generation: 1n })],
+            nodes: [aNode()],
+          };
         },
       };
       const words = argv.filter((word) => word !== undefined);
-      const result = await runCli([...words, '--plan-id', ID, '--request-id', 'r'], { coordinator });
+      const result = await runCli([...words, '--plan-id', ID, '--request-id', 'r'], {
+        coordinator,
+      });
       expect(result).toMatchObject({
         exitCode: 0,
-        stdout: 'workload default/web: updated\nworkload default/new: created\nnode web1: draining\n',
+        stdout:
+          'workload default/web: updated\nworkload default/new: created\nnode web1: draining\n',
       });
       expect(asked).toEqual([{ id: ID, requestId: 'r' }]);
     },
@@ -123,20 +184,37 @@ describe('--plan-id', () => {
   ])('ends with $exitCode when the coordinator says $code', async ({ code, exitCode }) => {
     const coordinator: FakeCoordinator = {
       executePlan: () => {
-        throw new ConnectError('default/web: generation 4 was planned, it is 5 now; make a new plan', code);
+        throw new ConnectError(
+          'default/web: generation 4 was planned, it is 5 now; make a new plan',
+          code,
+        );
       },
     };
     const result = await runCli(['apply', '--plan-id', ID], { coordinator });
-    expect(result).toMatchObject({ exitCode, stdout: '', stderr: expect.stringContaining('generation 4 was planned') });
+    expect(result).toMatchObject({
+      exitCode,
+      stdout: '',
+      stderr: expect.stringContaining('generation 4 was planned'),
+    });
   });
 
   it.each([
     { argv: ['scale', 'web', '4', '--plan-id', ID], says: '--plan-id does what its plan says' },
     { argv: ['apply', '-f', 'a.yaml', '--plan-id', ID], says: '--plan-id does what its plan says' },
-    { argv: ['node', 'drain', '--force', '--plan-id', ID], says: '--plan-id does what its plan says' },
+    {
+      argv: ['node', 'drain', '--force', '--plan-id', ID],
+      says: '--plan-id does what its plan says',
+    },
     { argv: ['apply', '--plan', '--plan-id', ID], says: '--plan-id does what its plan says' },
-    { argv: ['apply', '--plan-id', 'x'], says: '"x" is not the id of a plan: expected 16 hex digits' },
+    {
+      argv: ['apply', '--plan-id', 'x'],
+      says: '"x" is not the id of a plan: expected 16 hex digits',
+    },
   ])('refuses $argv', async ({ argv, says }) => {
-    expect(await runCli(argv)).toMatchObject({ exitCode: 2, stdout: '', stderr: expect.stringContaining(says) });
+    expect(await runCli(argv)).toMatchObject({
+      exitCode: 2,
+      stdout: '',
+      stderr: expect.stringContaining(says),
+    });
   });
 });

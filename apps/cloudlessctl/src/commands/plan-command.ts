@@ -43,12 +43,16 @@ export async function throughPlan(
   if (!flagOption(invocation, 'plan')) return false;
   if (flagOption(invocation, 'wait'))
     throw usageFailure('--plan does nothing that could be waited for: give --wait with --plan-id');
-  if (session.settings.requestId !== '') throw usageFailure('--plan changes nothing: give --request-id with --plan-id');
+  if (session.settings.requestId !== '')
+    throw usageFailure('--plan changes nothing: give --request-id with --plan-id');
   await printPlan(session, await createPlan(session, [...(await changes())]));
   return true;
 }
 
-/** @throws the coordinator's refusal, which names the workload or node of a change instead of its place among them. */
+/**
+ * @throws the coordinator's refusal, which names the workload or node of a change instead of its
+ * place among them.
+ */
 async function createPlan(session: Session, changes: ChangeInit[]): Promise<Plan> {
   try {
     return await session.client.createPlan({ changes }, session.callOptions());
@@ -76,23 +80,37 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
   const { session, operands, options } = invocation;
   const others = Object.keys(options).filter((name) => !BESIDE_PLAN_ID.includes(name));
   if (operands.length > 0 || others.length > 0) {
-    throw usageFailure('--plan-id does what its plan says: of everything else only --wait goes with it');
+    throw usageFailure(
+      '--plan-id does what its plan says: of everything else only --wait goes with it',
+    );
   }
-  if (!/^[0-9a-f]{16}$/.test(id)) throw usageFailure(`${JSON.stringify(id)} is not the id of a plan: expected 16 hex digits`);
-  const done = await session.client.executePlan({ id, requestId: session.requestId() }, session.callOptions());
+  if (!/^[0-9a-f]{16}$/.test(id))
+    throw usageFailure(`${JSON.stringify(id)} is not the id of a plan: expected 16 hex digits`);
+  const done = await session.client.executePlan(
+    { id, requestId: session.requestId() },
+    session.callOptions(),
+  );
   await tellDone(session, done);
   const final = flagOption(invocation, 'wait') ? await waitForAll(session, done) : done;
   if (session.structured) await session.printValue(messageJson(ExecutePlanResponseSchema, final));
 }
 
-async function tellDone(session: Session, { workloads, nodes }: ExecutePlanResponse): Promise<void> {
+async function tellDone(
+  session: Session,
+  { workloads, nodes }: ExecutePlanResponse,
+): Promise<void> {
   for (const workload of workloads)
-    await session.tell(`${labelOf(workload)}: ${workload.generation === 1n ? 'created' : 'updated'}`);
+    await session.tell(
+      `${labelOf(workload)}: ${workload.generation === 1n ? 'created' : 'updated'}`,
+    );
   for (const { id } of nodes) await session.tell(`node ${id}: draining`);
   if (workloads.length + nodes.length === 0) await session.tell('nothing had to be changed');
 }
 
-async function waitForAll(session: Session, { $typeName, workloads, nodes }: ExecutePlanResponse): Promise<ExecutePlanResponse> {
+async function waitForAll(
+  session: Session,
+  { $typeName, workloads, nodes }: ExecutePlanResponse,
+): Promise<ExecutePlanResponse> {
   const settled = [];
   for (const workload of workloads) settled.push(await waitUntilSettled(session, workload));
   const nodeIds = nodes.map(({ id }) => id);
@@ -102,11 +120,14 @@ async function waitForAll(session: Session, { $typeName, workloads, nodes }: Exe
 
 async function printPlan(session: Session, plan: Plan): Promise<void> {
   if (session.structured) return session.printValue(messageJson(PlanSchema, plan));
-  for (const workload of plan.workloads) await session.print(planText(labelOf(workload), workload, session.style));
+  for (const workload of plan.workloads)
+    await session.print(planText(labelOf(workload), workload, session.style));
   for (const { change } of plan.changes) {
     const idle = change.case === 'drain' && plan.workloads.length === 0;
     if (idle) await session.print(`node ${change.value.nodeId}: nothing is to be moved\n`);
   }
   const until = formatTime(plan.expiresAt);
-  await session.print(`plan ${plan.id}, kept until ${until}: cloudlessctl apply --plan-id ${plan.id}\n`);
+  await session.print(
+    `plan ${plan.id}, kept until ${until}: cloudlessctl apply --plan-id ${plan.id}\n`,
+  );
 }

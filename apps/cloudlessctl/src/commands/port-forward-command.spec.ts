@@ -1,12 +1,16 @@
 import { aWorkload, runCli } from '../testing/run-cli.js';
 
 const coordinator = {
-  getWorkload: () => aWorkload({ spec: { ports: [{ name: 'http', containerPort: 80 }, { containerPort: 9090 }] } }),
+  getWorkload: () =>
+    aWorkload({ spec: { ports: [{ name: 'http', containerPort: 80 }, { containerPort: 9090 }] } }),
 };
 
 describe('port-forward', () => {
   it.each([
-    { ports: ['8080:web'], says: 'the workload declares no TCP port web; it has http (80), port-9090 (9090)' },
+    {
+      ports: ['8080:web'],
+      says: 'the workload declares no TCP port web; it has http (80), port-9090 (9090)',
+    },
     { ports: ['1:2:3'], says: 'expected [LOCAL:]PORT, as 8080:http, 8080:80 or http, got "1:2:3"' },
     { ports: ['70000:http'], says: 'expected [LOCAL:]PORT' },
     { ports: ['http', ':'], says: 'expected [LOCAL:]PORT' },
@@ -25,9 +29,17 @@ describe('port-forward', () => {
       open.add(port);
       return { port: 4_711, close: () => open.delete(port) };
     };
-    const result = await runCli(['port-forward', 'web', 'http', '81:9090'], { coordinator, listen });
-    expect(result).toMatchObject({ exitCode: 1, stdout: 'Forwarding 127.0.0.1:4711 -> web http\n' });
-    expect(result.stderr).toContain('port 81 of this machine cannot be listened at: it is in use; leave it out');
+    const result = await runCli(['port-forward', 'web', 'http', '81:9090'], {
+      coordinator,
+      listen,
+    });
+    expect(result).toMatchObject({
+      exitCode: 1,
+      stdout: 'Forwarding 127.0.0.1:4711 -> web http\n',
+    });
+    expect(result.stderr).toContain(
+      'port 81 of this machine cannot be listened at: it is in use; leave it out',
+    );
     expect(open.size).toBe(0);
   });
 });

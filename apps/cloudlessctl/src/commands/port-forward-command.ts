@@ -40,7 +40,9 @@ export function addPortForwardCommand(tree: CommandTree, parent: Command): void 
     );
 }
 
-/** Serves until it is ended. What fails in one connection is told, and ends that connection only. */
+/**
+ * Serves until it is ended. What fails in one connection is told, and ends that connection only.
+ */
 async function portForward(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const { io, settings } = session;
@@ -61,7 +63,11 @@ async function portForward(invocation: Invocation): Promise<void> {
       await session.print(`Forwarding 127.0.0.1:${listener.port} -> ${targetText} ${port}\n`);
     }
     await aborted(deadline.signal);
-    if (deadline.passed) throw new CliFailure(ExitCode.timeout, `forwarded for ${formatSpan(settings.timeoutMs ?? 0)}`);
+    if (deadline.passed)
+      throw new CliFailure(
+        ExitCode.timeout,
+        `forwarded for ${formatSpan(settings.timeoutMs ?? 0)}`,
+      );
   } finally {
     deadline.cancel();
     for (const listener of listeners) listener.close();
@@ -71,21 +77,38 @@ async function portForward(invocation: Invocation): Promise<void> {
 function parseForwarding(text: string): Forwarding {
   const parts = text.split(':');
   const [local = '', port = ''] = parts.length === 1 ? ['0', text] : parts;
-  if (parts.length > 2 || !/^\d{0,5}$/.test(local) || Number(local) > 65_535 || !/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(port)) {
-    throw usageFailure(`expected [LOCAL:]PORT, as 8080:http, 8080:80 or http, got ${JSON.stringify(text)}`);
+  if (
+    parts.length > 2 ||
+    !/^\d{0,5}$/.test(local) ||
+    Number(local) > 65_535 ||
+    !/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(port)
+  ) {
+    throw usageFailure(
+      `expected [LOCAL:]PORT, as 8080:http, 8080:80 or http, got ${JSON.stringify(text)}`,
+    );
   }
   return { local: Number(local), port };
 }
 
-/** A port that the workload does not declare would fail with each connection: it is better said at once. */
-async function checkPorts(session: Session, target: ReplicaTarget, forwardings: readonly Forwarding[]): Promise<void> {
+/**
+ * A port that the workload does not declare would fail with each connection: it is better said at
+ * once.
+ */
+async function checkPorts(
+  session: Session,
+  target: ReplicaTarget,
+  forwardings: readonly Forwarding[],
+): Promise<void> {
   if (target.kind !== 'workload') return;
   const { spec } = await session.client.getWorkload(target.workload, session.callOptions());
   const ports = (spec?.ports ?? []).filter(({ protocol }) => protocol === Port_Protocol.TCP);
   for (const { port } of forwardings) {
-    if (ports.some((each) => portNameOf(each) === port || String(each.containerPort) === port)) continue;
+    if (ports.some((each) => portNameOf(each) === port || String(each.containerPort) === port))
+      continue;
     const known = ports.map((each) => `${portNameOf(each)} (${each.containerPort})`).join(', ');
-    throw usageFailure(`the workload declares no TCP port ${port}; ${known === '' ? 'it has none' : `it has ${known}`}`);
+    throw usageFailure(
+      `the workload declares no TCP port ${port}; ${known === '' ? 'it has none' : `it has ${known}`}`,
+    );
   }
 }
 
@@ -99,7 +122,11 @@ async function listenAt(
   } catch (reason) {
     const code = reason instanceof Error && 'code' in reason ? String(reason.code) : String(reason);
     const why = code === 'EADDRINUSE' ? 'it is in use; leave it out and one is picked' : code;
-    throw new CliFailure(ExitCode.error, `port ${local} of this machine cannot be listened at: ${why}`, { cause: reason });
+    throw new CliFailure(
+      ExitCode.error,
+      `port ${local} of this machine cannot be listened at: ${why}`,
+      { cause: reason },
+    );
   }
 }
 
@@ -114,7 +141,10 @@ async function carry(
   const ending = AbortSignal.any([signal, connection.closed]);
   try {
     const requests = requestsOf(target, port, connection);
-    for await (const { response } of session.client.portForward(requests, session.streamOptions(ending))) {
+    for await (const { response } of session.client.portForward(
+      requests,
+      session.streamOptions(ending),
+    )) {
       if (response.case === 'data') await connection.write(response.value);
       else if (response.case === 'end') connection.end();
     }
@@ -122,15 +152,22 @@ async function carry(
   } catch (reason) {
     connection.reset();
     if (ending.aborted) return; // whoever had opened it has gone
-    const failure = reason instanceof ConnectError ? describeCallFailure(reason, session.settings) : reason;
+    const failure =
+      reason instanceof ConnectError ? describeCallFailure(reason, session.settings) : reason;
     await session.note(
       `cloudlessctl: connection to port ${port}: ${failure instanceof Error ? failure.message : String(failure)}`,
     );
   }
 }
 
-async function* requestsOf(target: ReplicaTarget, port: string, connection: LocalConnection): AsyncGenerator<PortForwardRequest> {
-  yield create(PortForwardRequestSchema, { request: { case: 'start', value: { ...toTargetFields(target), port } } });
+async function* requestsOf(
+  target: ReplicaTarget,
+  port: string,
+  connection: LocalConnection,
+): AsyncGenerator<PortForwardRequest> {
+  yield create(PortForwardRequestSchema, {
+    request: { case: 'start', value: { ...toTargetFields(target), port } },
+  });
   for await (const chunk of connection.data) {
     for (let start = 0; start < chunk.length; start += CHUNK_BYTES) {
       const value = new Uint8Array(chunk.subarray(start, start + CHUNK_BYTES));

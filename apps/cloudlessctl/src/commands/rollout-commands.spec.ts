@@ -41,7 +41,9 @@ describe('rollout', () => {
       argv: ['undo', 'web'],
       coordinator: {
         undoRollout: () => undone,
-        getWorkloadVersion: ({ version }) => ({ info: { version, cause: version === 3 ? 'undo to version 1' : '' } }),
+        getWorkloadVersion: ({ version }) => ({
+          info: { version, cause: version === 3 ? 'undo to version 1' : '' },
+        }),
       },
       says: 'undo to version 1: it is rolled out as version 3',
     },
@@ -69,7 +71,9 @@ describe('rollout', () => {
       undoRollout: (request: UndoRolloutRequest) => (requests.push(request), undone),
       promoteRollout: (request: PromoteRolloutRequest) => (requests.push(request), undone),
     };
-    await runCli(['rollout', 'undo', 'prod/web', '--to-version', '4', '--request-id', 'r1'], { coordinator });
+    await runCli(['rollout', 'undo', 'prod/web', '--to-version', '4', '--request-id', 'r1'], {
+      coordinator,
+    });
     await runCli(['rollout', 'promote', 'web', '--version', '7'], { coordinator });
     expect(requests).toMatchObject([
       { namespace: 'prod', name: 'web', toVersion: 4, requestId: 'r1' },
@@ -78,12 +82,21 @@ describe('rollout', () => {
   });
 
   it.each([
-    { argv: ['undo', 'web', '--to-version', 'x'], message: '--to-version: expected a whole number, got "x"' },
+    {
+      argv: ['undo', 'web', '--to-version', 'x'],
+      message: '--to-version: expected a whole number, got "x"',
+    },
     { argv: ['undo', 'web', '--to-version', '0'], message: '--to-version: versions count from 1' },
-    { argv: ['promote', 'web', '--version', '-1'], message: '--version: expected a whole number, got "-1"' },
+    {
+      argv: ['promote', 'web', '--version', '-1'],
+      message: '--version: expected a whole number, got "-1"',
+    },
     { argv: ['pause', 'Web!'], message: '"Web!" is not the name of a workload' },
     { argv: ['stauts', 'web'], message: "unknown command 'stauts'\n(Did you mean status?)" },
-    { argv: ['status', 'web', '--watch=no'], message: "option '--watch <boolean>' argument 'no' is invalid" },
+    {
+      argv: ['status', 'web', '--watch=no'],
+      message: "option '--watch <boolean>' argument 'no' is invalid",
+    },
   ])('refuses $argv with exit code 2', async ({ argv, message }) => {
     const { exitCode, stderr, servers } = await runCli(['rollout', ...argv]);
     expect({ exitCode, servers }).toEqual({ exitCode: 2, servers: [] });
@@ -104,7 +117,10 @@ describe('rollout', () => {
 
   it('waits for the end of what it has begun', async () => {
     const done = aWorkload();
-    const coordinator = { resumeRollout: () => aRollout(), watchWorkloads: watching(aRollout(), done) };
+    const coordinator = {
+      resumeRollout: () => aRollout(),
+      watchWorkloads: watching(aRollout(), done),
+    };
     expect(await runCli(['rollout', 'resume', 'web', '--wait'], { coordinator })).toMatchObject({
       exitCode: 0,
       stdout: [
@@ -140,14 +156,26 @@ describe('rollout plan', () => {
 
   it('says why nothing is', async () => {
     const coordinator: FakeCoordinator = { getWorkload: () => paused, planWorkload: () => ({}) };
-    expect((await runCli(['rollout', 'plan', 'web'], { coordinator })).stdout).toContain('nothing is ahead while it is paused\n');
+    expect((await runCli(['rollout', 'plan', 'web'], { coordinator })).stdout).toContain(
+      'nothing is ahead while it is paused\n',
+    );
   });
 });
 
 describe('rollout history', () => {
   const versions = [
-    create(VersionInfoSchema, { version: 3, active: true, sameAs: 1, cause: 'undo to version 1', summary: 'web:1' }),
-    create(VersionInfoSchema, { version: 1, summary: 'web:1', createdAt: timestampFromMs(NOW_MS - 7_200_000) }),
+    create(VersionInfoSchema, {
+      version: 3,
+      active: true,
+      sameAs: 1,
+      cause: 'undo to version 1',
+      summary: 'web:1',
+    }),
+    create(VersionInfoSchema, {
+      version: 1,
+      summary: 'web:1',
+      createdAt: timestampFromMs(NOW_MS - 7_200_000),
+    }),
     create(VersionInfoSchema, { version: 2, summary: 'web:2' }),
   ];
   const coordinator: FakeCoordinator = {
@@ -169,11 +197,15 @@ describe('rollout history', () => {
       ].join('\n'),
     );
     const { stdout } = await runCli(['rollout', 'history', 'web', '-o', 'json'], { coordinator });
-    expect(JSON.parse(stdout)).toMatchObject({ versions: [{ version: 3, sameAs: 1 }, { version: 1 }, { version: 2 }] });
+    expect(JSON.parse(stdout)).toMatchObject({
+      versions: [{ version: 3, sameAs: 1 }, { version: 1 }, { version: 2 }],
+    });
   });
 
   it('shows one of them as a manifest', async () => {
-    const { stdout } = await runCli(['rollout', 'history', 'web', '--version', '2'], { coordinator });
+    const { stdout } = await runCli(['rollout', 'history', 'web', '--version', '2'], {
+      coordinator,
+    });
     expect(stdout).toBe(
       `# version 2, restart, 2026-01-01T00:00:00Z; replicas, rollout and disconnect are not part of a version
 kind: Workload
@@ -184,7 +216,12 @@ spec:
   terminationGracePeriod: 5s
 `,
     );
-    const json = await runCli(['rollout', 'history', 'web', '--version', '2', '-o', 'json'], { coordinator });
-    expect(JSON.parse(json.stdout)).toMatchObject({ info: { version: 2 }, template: { image: 'web:2' } });
+    const json = await runCli(['rollout', 'history', 'web', '--version', '2', '-o', 'json'], {
+      coordinator,
+    });
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      info: { version: 2 },
+      template: { image: 'web:2' },
+    });
   });
 });

@@ -31,16 +31,38 @@ export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   addRolloutStatus(tree, parent);
   tree.leaf(parent, 'plan <name>', 'what is still ahead of a rollout', plan);
   tree.leaf(parent, 'pause <name>', 'stop a rollout from going on', pause);
-  addWait(tree.leaf(parent, 'resume <name>', 'let a paused rollout go on, and a failed one try again', resume));
-  addWait(tree.leaf(parent, 'promote <name>', 'let a rollout that waits for it take its next step, or switch', promote)).option(
-    '--version <number>',
-    'only when this version waits',
+  addWait(
+    tree.leaf(
+      parent,
+      'resume <name>',
+      'let a paused rollout go on, and a failed one try again',
+      resume,
+    ),
   );
-  addPlanOptions(addWait(tree.leaf(parent, 'undo [name]', 'make an older version the newest one', undo))).option(
+  addWait(
+    tree.leaf(
+      parent,
+      'promote <name>',
+      'let a rollout that waits for it take its next step, or switch',
+      promote,
+    ),
+  ).option('--version <number>', 'only when this version waits');
+  addPlanOptions(
+    addWait(tree.leaf(parent, 'undo [name]', 'make an older version the newest one', undo)),
+  ).option(
     '--to-version <number>',
     'a version of the history; default: the one that was rolled out before',
   );
-  addPlanOptions(addWait(tree.leaf(parent, 'restart [name]', 'replace every replica by a new one of the same version', restart)));
+  addPlanOptions(
+    addWait(
+      tree.leaf(
+        parent,
+        'restart [name]',
+        'replace every replica by a new one of the same version',
+        restart,
+      ),
+    ),
+  );
   tree
     .leaf(parent, 'history <name>', 'the versions that are kept', history)
     .option('--version <number>', 'show this one, as the manifest of a workload');
@@ -54,8 +76,15 @@ const nameOf = (invocation: Invocation): WorkloadName => {
 async function pause(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = nameOf(invocation);
-  const paused = await session.client.pauseRollout({ ...name, requestId: session.requestId() }, session.callOptions());
-  await finishChange(invocation, paused, `the rollout of ${versionsText(paused)} is paused; ${resumeHint(session, name)}`);
+  const paused = await session.client.pauseRollout(
+    { ...name, requestId: session.requestId() },
+    session.callOptions(),
+  );
+  await finishChange(
+    invocation,
+    paused,
+    `the rollout of ${versionsText(paused)} is paused; ${resumeHint(session, name)}`,
+  );
 }
 
 async function resume(invocation: Invocation): Promise<void> {
@@ -70,7 +99,12 @@ async function promote(invocation: Invocation): Promise<void> {
   const version = versionOption(invocation, 'version') ?? 0;
   const request = { ...nameOf(invocation), version, requestId: session.requestId() };
   const promoted = await session.client.promoteRollout(request, session.callOptions());
-  const { strategy, version: promotedVersion = 0, step = 0, steps = 0 } = promoted.status?.rollout ?? {};
+  const {
+    strategy,
+    version: promotedVersion = 0,
+    step = 0,
+    steps = 0,
+  } = promoted.status?.rollout ?? {};
   const next =
     strategy === Rollout_Strategy.BLUE_GREEN
       ? 'traffic goes to it now'
@@ -82,30 +116,50 @@ async function promote(invocation: Invocation): Promise<void> {
 
 async function undo(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const undoing = () => ({ ...nameOf(invocation), toVersion: versionOption(invocation, 'toVersion') ?? 0 });
+  const undoing = () => ({
+    ...nameOf(invocation),
+    toVersion: versionOption(invocation, 'toVersion') ?? 0,
+  });
   if (await throughPlan(invocation, () => [{ change: { case: 'undo', value: undoing() } }])) return;
   const request = { ...undoing(), requestId: session.requestId() };
   const undone = await session.client.undoRollout(request, session.callOptions());
   const cause = await causeOf(session, undone);
-  await finishChange(invocation, undone, `${cause}: it is rolled out as version ${undone.status?.version ?? 0}`);
+  await finishChange(
+    invocation,
+    undone,
+    `${cause}: it is rolled out as version ${undone.status?.version ?? 0}`,
+  );
 }
 
 async function restart(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  if (await throughPlan(invocation, () => [{ change: { case: 'restart', value: nameOf(invocation) } }])) return;
+  if (
+    await throughPlan(invocation, () => [
+      { change: { case: 'restart', value: nameOf(invocation) } },
+    ])
+  )
+    return;
   const request = { ...nameOf(invocation), requestId: session.requestId() };
   const restarted = await session.client.restartRollout(request, session.callOptions());
   const version = restarted.status?.version ?? 0;
-  await finishChange(invocation, restarted, `restart: every replica is replaced, as version ${version}`);
+  await finishChange(
+    invocation,
+    restarted,
+    `restart: every replica is replaced, as version ${version}`,
+  );
 }
 
 /** Which version an undo went back to, as the history tells it. */
 async function causeOf(session: Session, { namespace, name, status }: Workload): Promise<string> {
   try {
     const request = { namespace, name, version: status?.version ?? 0 };
-    return (await session.client.getWorkloadVersion(request, session.callOptions())).info?.cause || 'undo';
+    return (
+      (await session.client.getWorkloadVersion(request, session.callOptions())).info?.cause ||
+      'undo'
+    );
   } catch {
-    // It is undone: that somebody has deleted it meanwhile, or that nobody answers now, does not make the command fail.
+    // It is undone: that somebody has deleted it meanwhile, or that nobody answers now, does not
+    // make the command fail.
     return 'undo';
   }
 }
@@ -119,13 +173,17 @@ async function plan(invocation: Invocation): Promise<void> {
   if (session.structured) return session.printValue(messageJson(WorkloadPlanSchema, ahead));
   await session.tell(`${labelOf(name)}: ${rolloutLine(workload)}`);
   const lines = planLines(ahead, session.style);
-  await session.print(lines.length === 0 ? `  nothing is ahead${whyNothing(workload)}\n` : `${lines.join('\n')}\n`);
+  await session.print(
+    lines.length === 0 ? `  nothing is ahead${whyNothing(workload)}\n` : `${lines.join('\n')}\n`,
+  );
 }
 
 function whyNothing({ status }: Workload): string {
   switch (status?.rollout?.phase) {
     case RolloutStatus_Phase.PAUSED:
-      return status.rollout.waitsForPromotion ? ' before somebody promotes it' : ' while it is paused';
+      return status.rollout.waitsForPromotion
+        ? ' before somebody promotes it'
+        : ' while it is paused';
     case RolloutStatus_Phase.FAILED:
       return ' as it has failed';
     default:
@@ -140,15 +198,27 @@ async function history(invocation: Invocation): Promise<void> {
   if (version !== undefined) return showVersion(session, name, version);
   const { status } = await session.client.getWorkload(name, session.callOptions());
   const versions = status?.versions ?? [];
-  if (session.structured) await session.printValue({ versions: versions.map((info) => messageJson(VersionInfoSchema, info)) });
+  if (session.structured)
+    await session.printValue({
+      versions: versions.map((info) => messageJson(VersionInfoSchema, info)),
+    });
   else await session.print(versionTable(versions, session.nowMs, session.style));
 }
 
-async function showVersion(session: Session, { namespace, name }: WorkloadName, version: number): Promise<void> {
-  const found = await session.client.getWorkloadVersion({ namespace, name, version }, session.callOptions());
+async function showVersion(
+  session: Session,
+  { namespace, name }: WorkloadName,
+  version: number,
+): Promise<void> {
+  const found = await session.client.getWorkloadVersion(
+    { namespace, name, version },
+    session.callOptions(),
+  );
   if (session.structured) return session.printValue(messageJson(WorkloadVersionSchema, found));
   const { info, template } = found;
-  const about = [`version ${version}`, info?.cause ?? '', formatTime(info?.createdAt)].filter((part) => part !== '').join(', ');
+  const about = [`version ${version}`, info?.cause ?? '', formatTime(info?.createdAt)]
+    .filter((part) => part !== '')
+    .join(', ');
   const spec = template === undefined ? {} : toJson(WorkloadSpecSchema, template);
   await session.print(`# ${about}; replicas, rollout and disconnect are not part of a version\n`);
   await session.print(printYaml({ kind: 'Workload', namespace, name, spec }));

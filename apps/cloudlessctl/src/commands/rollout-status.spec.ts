@@ -15,7 +15,11 @@ const promotion = aRollout({
   step: 1,
   steps: 2,
 });
-const follow = (states: Workload[], more: string[] = [], options: CliOptions = {}): Promise<CliResult> =>
+const follow = (
+  states: Workload[],
+  more: string[] = [],
+  options: CliOptions = {},
+): Promise<CliResult> =>
   runCli(['rollout', 'status', 'web', ...more], {
     coordinator: { getWorkload: () => states[0] ?? done, watchWorkloads: watching(...states) },
     ...options,
@@ -24,7 +28,13 @@ const about = 'workload default/web: version 2, from version 1';
 
 describe('rollout status', () => {
   it('prints a line for each change until the rollout is complete', async () => {
-    const states = [aRollout(), aRollout(), aRollout({ reason: 'waits for replica x' }), aRollout({}, { updated: 3 }), done];
+    const states = [
+      aRollout(),
+      aRollout(),
+      aRollout({ reason: 'waits for replica x' }),
+      aRollout({}, { updated: 3 }),
+      done,
+    ];
     expect(await follow(states)).toMatchObject({
       exitCode: 0,
       stderr: '',
@@ -72,7 +82,10 @@ describe('rollout status', () => {
     },
   ])('ends with 8 when it has $name', async ({ state, says }) => {
     for (const more of [[], ['--watch=false']]) {
-      const { exitCode, stderr, stdout } = await follow([aRollout(), state].slice(more.length), more);
+      const { exitCode, stderr, stdout } = await follow(
+        [aRollout(), state].slice(more.length),
+        more,
+      );
       expect(exitCode).toBe(8);
       expect(stdout).toContain(about.split(':')[0] ?? '');
       expect(stderr).toContain(`cloudlessctl: workload default/web: ${says}`);
@@ -81,7 +94,10 @@ describe('rollout status', () => {
 
   it('goes on while a failed version is rolled back', async () => {
     const back = aRollout({ version: 3, failure: FAILURE });
-    const { stdout, exitCode } = await follow([back, aRollout({ phase: Phase.ROLLED_BACK, version: 3, failure: FAILURE })]);
+    const { stdout, exitCode } = await follow([
+      back,
+      aRollout({ phase: Phase.ROLLED_BACK, version: 3, failure: FAILURE }),
+    ]);
     expect(exitCode).toBe(8);
     expect(stdout.match(/InProgress|RolledBack/g)).toEqual(['InProgress', 'RolledBack']);
   });
@@ -102,22 +118,35 @@ describe('rollout status', () => {
 
   it('shows how it is now with --watch=false and for programs', async () => {
     const coordinator = { getWorkload: () => aRollout({ step: 1, steps: 3 }) };
-    expect(await runCli(['rollout', 'status', 'web', '--watch=false'], { coordinator })).toMatchObject({
+    expect(
+      await runCli(['rollout', 'status', 'web', '--watch=false'], { coordinator }),
+    ).toMatchObject({
       exitCode: 0,
       stdout: `${about}: InProgress, step 1 of 3, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
     });
-    const { stdout, exitCode } = await runCli(['rollout', 'status', 'web', '-o', 'json'], { coordinator });
+    const { stdout, exitCode } = await runCli(['rollout', 'status', 'web', '-o', 'json'], {
+      coordinator,
+    });
     expect(exitCode).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({ phase: 'IN_PROGRESS', version: 2, step: 1, pausedByUser: false });
+    expect(JSON.parse(stdout)).toMatchObject({
+      phase: 'IN_PROGRESS',
+      version: 2,
+      step: 1,
+      pausedByUser: false,
+    });
     const failed = { getWorkload: () => aRollout({ phase: Phase.FAILED }) };
-    expect((await runCli(['rollout', 'status', 'web', '-o', 'yaml'], { coordinator: failed })).exitCode).toBe(8);
+    expect(
+      (await runCli(['rollout', 'status', 'web', '-o', 'yaml'], { coordinator: failed })).exitCode,
+    ).toBe(8);
   });
 
   it('ends with 3 when there is no such workload', async () => {
     const getWorkload = () => {
       throw new ConnectError('workload default/web does not exist', Code.NotFound);
     };
-    expect((await runCli(['rollout', 'status', 'web'], { coordinator: { getWorkload } })).exitCode).toBe(3);
+    expect(
+      (await runCli(['rollout', 'status', 'web'], { coordinator: { getWorkload } })).exitCode,
+    ).toBe(3);
   });
 
   it('ends with 4 when it is deleted meanwhile', async () => {

@@ -22,7 +22,9 @@ export function addRolloutStatus(tree: CommandTree, parent: Command): void {
   tree
     .leaf(parent, 'status <name>', 'follow a rollout to its end', status)
     .addOption(
-      new Option('--watch <boolean>', 'false: how it is now, without waiting').choices(['true', 'false']).default('true'),
+      new Option('--watch <boolean>', 'false: how it is now, without waiting')
+        .choices(['true', 'false'])
+        .default('true'),
     )
     .option('--wait-promotion', 'go on waiting when it waits for a promotion')
     .addHelpText(
@@ -38,7 +40,9 @@ async function status(invocation: Invocation): Promise<number> {
   const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
   const workload = await session.client.getWorkload(name, session.callOptions());
   if (session.structured) {
-    await session.printValue(messageJson(RolloutStatusSchema, workload.status?.rollout ?? create(RolloutStatusSchema)));
+    await session.printValue(
+      messageJson(RolloutStatusSchema, workload.status?.rollout ?? create(RolloutStatusSchema)),
+    );
     return endOf(session, workload, false)?.exitCode ?? ExitCode.ok;
   }
   if (textOption(invocation, 'watch') === 'false') {
@@ -57,7 +61,11 @@ interface End {
 }
 
 /** Shows each state until the rollout ends. */
-async function follow(session: Session, subject: Workload, waitPromotion: boolean): Promise<readonly [Workload, End]> {
+async function follow(
+  session: Session,
+  subject: Workload,
+  waitPromotion: boolean,
+): Promise<readonly [Workload, End]> {
   const { clock } = session.io;
   let tick: { cancel(): void } | undefined;
   let last = lineOf(subject);
@@ -65,14 +73,19 @@ async function follow(session: Session, subject: Workload, waitPromotion: boolea
     return await watchWorkload<readonly [Workload, End]>(session, {
       subject,
       timeoutMs: session.settings.timeoutMs,
-      onTimeout: (after) => new CliFailure(ExitCode.timeout, `the rollout goes on after ${after}: ${last}`),
+      onTimeout: (after) =>
+        new CliFailure(ExitCode.timeout, `the rollout goes on after ${after}: ${last}`),
       look: async (workload, progress) => {
         tick?.cancel();
-        if (workload === undefined) throw new CliFailure(ExitCode.conflict, `${labelOf(subject)} was deleted meanwhile`);
+        if (workload === undefined)
+          throw new CliFailure(ExitCode.conflict, `${labelOf(subject)} was deleted meanwhile`);
         last = lineOf(workload);
         const draw = async (): Promise<void> => {
           if (!progress.redraws) return progress.show(last);
-          await progress.show(`${labelOf(workload)}: ${versionsText(workload)}`, rolloutBlock(workload, session.nowMs));
+          await progress.show(
+            `${labelOf(workload)}: ${versionsText(workload)}`,
+            rolloutBlock(workload, session.nowMs),
+          );
           // What goes wrong here is told by the next look.
           tick = clock.setTimer(REDRAW_MS, () => void draw().catch(() => undefined));
         };
@@ -90,7 +103,11 @@ async function follow(session: Session, subject: Workload, waitPromotion: boolea
 async function finish(session: Session, workload: Workload, end: End | undefined): Promise<number> {
   if (end === undefined) return ExitCode.ok;
   if (end.exitCode !== ExitCode.ok) {
-    throw await withLastLines(session, workload, new CliFailure(end.exitCode, `${labelOf(workload)}: ${end.text}`));
+    throw await withLastLines(
+      session,
+      workload,
+      new CliFailure(end.exitCode, `${labelOf(workload)}: ${end.text}`),
+    );
   }
   if (end.text !== '') await session.note(end.text);
   return ExitCode.ok;
@@ -99,7 +116,8 @@ async function finish(session: Session, workload: Workload, end: End | undefined
 function endOf(session: Session, workload: Workload, waitPromotion: boolean): End | undefined {
   const { status: now, generation } = workload;
   const rollout = now?.rollout;
-  if (now === undefined || rollout === undefined || now.observedGeneration < generation) return undefined;
+  if (now === undefined || rollout === undefined || now.observedGeneration < generation)
+    return undefined;
   const because = rollout.failure?.reason || rollout.reason;
   const failed = (text: string): End => ({
     exitCode: ExitCode.rolloutFailed,
@@ -111,10 +129,14 @@ function endOf(session: Session, workload: Workload, waitPromotion: boolean): En
     case RolloutStatus_Phase.FAILED:
       return failed(`the rollout of version ${rollout.version} failed`);
     case RolloutStatus_Phase.ROLLED_BACK:
-      return failed(`version ${rollout.failure?.version ?? 0} failed and was rolled back, as version ${rollout.version}`);
+      return failed(
+        `version ${rollout.failure?.version ?? 0} failed and was rolled back, as version ${rollout.version}`,
+      );
     case RolloutStatus_Phase.PAUSED:
       if (rollout.waitsForPromotion && !rollout.pausedByUser) {
-        return waitPromotion ? undefined : { exitCode: ExitCode.ok, text: promoteHint(session, workload) };
+        return waitPromotion
+          ? undefined
+          : { exitCode: ExitCode.ok, text: promoteHint(session, workload) };
       }
       return {
         exitCode: ExitCode.rolloutFailed,

@@ -1,7 +1,11 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { ContainerUseSchema, type ContainerUse, type ListContainerStatsRequest } from '@cloudless/api';
+import {
+  ContainerUseSchema,
+  type ContainerUse,
+  type ListContainerStatsRequest,
+} from '@cloudless/api';
 import fc from 'fast-check';
 import { NOW_MS, aNode, runCli } from '../testing/run-cli.js';
 import type { CliOptions } from '../testing/run-cli.js';
@@ -67,7 +71,10 @@ default     db         00000000000000bb-1   node1   20m    100m/200m       3Mi  
   });
 
   it('shows more of replicas when there is room', async () => {
-    const { stdout } = await runCli(['top', 'replica', '-o', 'wide'], listing(aUse({ throttledPeriodsRatio: 0.456 })));
+    const { stdout } = await runCli(
+      ['top', 'replica', '-o', 'wide'],
+      listing(aUse({ throttledPeriodsRatio: 0.456 })),
+    );
     expect(stdout).toMatch(/PIDS +READ +WRITTEN +RECEIVED +SENT +THROTTLED +MEASURED +CONTAINER\n/);
     expect(stdout).toMatch(/ 4 +1Ki\/s +0\/s +- +- +46% +4s ago +cccccccccccc\n/);
   });
@@ -79,7 +86,8 @@ default     db         00000000000000bb-1   node1   20m    100m/200m       3Mi  
   ])('%s %s adds up the replicas of each workload', async (...argv) => {
     expect(await runCli([...argv, '-o', 'wide'], listing(...uses, aNewUse()))).toMatchObject({
       exitCode: 0,
-      stderr: '1 container without CPU use: a container is measured for the first time in its first seconds; ask again\n',
+      stderr:
+        '1 container without CPU use: a container is measured for the first time in its first seconds; ask again\n',
       stdout: `NAMESPACE   NAME   REPLICAS   CPU    REQUEST/LIMIT   MEMORY   REQUEST/LIMIT   PIDS   READ    WRITTEN   RECEIVED   SENT
 default     web    2/3        370m   300m/600m       6Mi      192Mi/-         8      2Ki/s   1/s       -          -
 default     db     1/1        20m    100m/200m       3Mi      64Mi/128Mi      4      1Ki/s   0/s       -          2Ki/s
@@ -107,7 +115,11 @@ default     db     1/1        20m    100m/200m       3Mi      64Mi/128Mi      4 
     };
     const busy = { ...status, usage: { cpuMillis: 1_500, memoryBytes: 1n << 30n } };
     const unknown = { ...status, usage: undefined };
-    const nodes = [aNode({ id: 'a', status }), aNode({ id: 'b', status: unknown }), aNode({ id: 'c', status: busy })];
+    const nodes = [
+      aNode({ id: 'a', status }),
+      aNode({ id: 'b', status: unknown }),
+      aNode({ id: 'c', status: busy }),
+    ];
     expect(await runCli(argv, { coordinator: { listNodes: () => ({ nodes }) } })).toMatchObject({
       exitCode: 0,
       stderr: '',
@@ -117,50 +129,81 @@ a      600m    30%    500m/1500m   2Gi      25%       1Gi/7Gi    3
 b      -       -      500m/1500m   -        -         1Gi/7Gi    3
 `,
     });
-    const one = await runCli([...argv, 'a'], { coordinator: { getNode: ({ nodeId }) => aNode({ id: nodeId, status }) } });
+    const one = await runCli([...argv, 'a'], {
+      coordinator: { getNode: ({ nodeId }) => aNode({ id: nodeId, status }) },
+    });
     expect(one.stdout).toMatch(/\na +600m/);
   });
 
   it.each([
     { argv: ['replica'], asks: { namespace: 'default', name: '', nodeId: '' } },
     { argv: ['replica', '-A'], asks: { namespace: '', name: '', nodeId: '' } },
-    { argv: ['workload', 'web', '-n', 'prod'], asks: { namespace: 'prod', name: 'web', nodeId: '' } },
-    { argv: ['replica', 'prod/web', '--node', 'n1'], asks: { namespace: 'prod', name: 'web', nodeId: 'n1' } },
+    {
+      argv: ['workload', 'web', '-n', 'prod'],
+      asks: { namespace: 'prod', name: 'web', nodeId: '' },
+    },
+    {
+      argv: ['replica', 'prod/web', '--node', 'n1'],
+      asks: { namespace: 'prod', name: 'web', nodeId: 'n1' },
+    },
   ])('asks for $asks by $argv', async ({ argv, asks }) => {
     const requests: ListContainerStatsRequest[] = [];
-    await runCli(['top', ...argv], { agents: { listContainerStats: (request) => (requests.push(request), {}) } });
+    await runCli(['top', ...argv], {
+      agents: { listContainerStats: (request) => (requests.push(request), {}) },
+    });
     expect(requests).toMatchObject([asks]);
   });
 
   it('reads all pages, and names each silent node once', async () => {
     const silentNodes = [{ nodeId: 'node9', reason: 'node "node9" is not connected' }];
     const listContainerStats = ({ pageToken }: ListContainerStatsRequest) =>
-      pageToken === '' ? { containers: [aUse()], silentNodes, nextPageToken: 'p2' } : { containers: [uses[1]!], silentNodes };
-    const { stdout, stderr, exitCode } = await runCli(['top', 'replica'], { agents: { listContainerStats } });
+      pageToken === ''
+        ? { containers: [aUse()], silentNodes, nextPageToken: 'p2' }
+        : { containers: [uses[1]!], silentNodes };
+    const { stdout, stderr, exitCode } = await runCli(['top', 'replica'], {
+      agents: { listContainerStats },
+    });
     expect(stdout.split('\n')).toHaveLength(4);
-    expect(stderr).toBe('node node9 did not tell what it runs, and it is missing here: node "node9" is not connected\n');
+    expect(stderr).toBe(
+      'node node9 did not tell what it runs, and it is missing here: node "node9" is not connected\n',
+    );
     expect(exitCode).toBe(0);
   });
 
   it('gives programs the figures as they are', async () => {
     const silentNodes = [{ nodeId: 'node9', reason: 'away' }];
     const agents = { listContainerStats: () => ({ containers: uses, silentNodes }) };
-    const replicas = JSON.parse((await runCli(['top', 'replica', '-o', 'json'], { agents })).stdout) as unknown;
+    const replicas = JSON.parse(
+      (await runCli(['top', 'replica', '-o', 'json'], { agents })).stdout,
+    ) as unknown;
     expect(replicas).toMatchObject({
       containers: [{ cpuMillis: '190' }, { cpuMillis: '180' }, { cpuMillis: '20' }],
       silentNodes,
     });
-    const workloads = JSON.parse((await runCli(['top', 'workload', '-o', 'json'], { agents })).stdout) as unknown;
+    const workloads = JSON.parse(
+      (await runCli(['top', 'workload', '-o', 'json'], { agents })).stdout,
+    ) as unknown;
     expect(workloads).toMatchObject({
       workloads: [
-        { name: 'web', replicas: 2, measuredReplicas: 2, cpuMillis: 370, cpuLimitMillis: 400, memoryWorkingSetBytes: 6 << 20 },
+        {
+          name: 'web',
+          replicas: 2,
+          measuredReplicas: 2,
+          cpuMillis: 370,
+          cpuLimitMillis: 400,
+          memoryWorkingSetBytes: 6 << 20,
+        },
         { name: 'db', memoryLimitBytes: 1 << 27 },
       ],
       silentNodes,
     });
-    expect((await runCli(['top', 'workload', '-o', 'yaml'], { agents })).stdout).toContain('cpuMillis: 370');
+    expect((await runCli(['top', 'workload', '-o', 'yaml'], { agents })).stdout).toContain(
+      'cpuMillis: 370',
+    );
     const coordinator = { listNodes: () => ({ nodes: [aNode({ id: 'a' })] }) };
-    expect(JSON.parse((await runCli(['top', 'node', '-o', 'json'], { coordinator })).stdout)).toMatchObject({
+    expect(
+      JSON.parse((await runCli(['top', 'node', '-o', 'json'], { coordinator })).stdout),
+    ).toMatchObject({
       nodes: [{ id: 'a' }],
     });
   });
@@ -169,12 +212,17 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
     { argv: ['replica'], says: 'no running containers\n' },
     { argv: ['workload', 'web'], says: 'no running containers of workload web\n' },
   ])('says of $argv: $says', async ({ argv, says }) => {
-    expect(await runCli(['top', ...argv], listing())).toMatchObject({ exitCode: 0, stdout: '', stderr: says });
+    expect(await runCli(['top', ...argv], listing())).toMatchObject({
+      exitCode: 0,
+      stdout: '',
+      stderr: says,
+    });
   });
 
   it('says when there is no such workload, and what can be shown', async () => {
     const agents: CliOptions['agents'] = {
-      listContainerStats: () => Promise.reject(new ConnectError('workload "default/none" not found', Code.NotFound)),
+      listContainerStats: () =>
+        Promise.reject(new ConnectError('workload "default/none" not found', Code.NotFound)),
     };
     expect(await runCli(['top', 'workload', 'none'], { agents })).toMatchObject({
       exitCode: 3,

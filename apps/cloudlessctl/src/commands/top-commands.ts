@@ -5,7 +5,13 @@ import type { CommandTree, Invocation } from '../command-tree.js';
 import { parseWorkloadName } from '../names.js';
 import { count } from '../output/human.js';
 import { messageJson } from '../session.js';
-import { busiestFirst, nodeUseTable, replicaUseTable, sumByWorkload, workloadUseTable } from '../views/use-view.js';
+import {
+  busiestFirst,
+  nodeUseTable,
+  replicaUseTable,
+  sumByWorkload,
+  workloadUseTable,
+} from '../views/use-view.js';
 import { allNodes } from './node-commands.js';
 import { flagOption, textOption } from './options.js';
 
@@ -16,18 +22,33 @@ export function addTopCommands(tree: CommandTree, parent: Command): void {
   addNodeTop(tree, parent, 'node').alias('nodes');
   addWorkloadTop(tree, parent, 'workload').alias('workloads').alias('wl');
   addUseOptions(
-    tree.leaf(parent, 'replica [workload]', 'what each replica uses, beside its requests and limits', showReplicas),
+    tree.leaf(
+      parent,
+      'replica [workload]',
+      'what each replica uses, beside its requests and limits',
+      showReplicas,
+    ),
   ).alias('replicas');
 }
 
 /** Adds what shows the use of nodes. */
 export function addNodeTop(tree: CommandTree, parent: Command, name: string): Command {
-  return tree.leaf(parent, `${name} [nodes...]`, 'what nodes use, beside what is reserved on them', showNodes);
+  return tree.leaf(
+    parent,
+    `${name} [nodes...]`,
+    'what nodes use, beside what is reserved on them',
+    showNodes,
+  );
 }
 
 /** Adds what shows the use of workloads. */
 export function addWorkloadTop(tree: CommandTree, parent: Command, name: string): Command {
-  const command = tree.leaf(parent, `${name} [workload]`, 'what workloads use, beside their requests and limits', showWorkloads);
+  const command = tree.leaf(
+    parent,
+    `${name} [workload]`,
+    'what workloads use, beside their requests and limits',
+    showWorkloads,
+  );
   return addUseOptions(command);
 }
 
@@ -40,14 +61,16 @@ function addUseOptions(command: Command): Command {
 async function showNodes(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const nodes: Node[] = [];
-  for (const nodeId of operands) nodes.push(await session.client.getNode({ nodeId }, session.callOptions()));
+  for (const nodeId of operands)
+    nodes.push(await session.client.getNode({ nodeId }, session.callOptions()));
   if (operands.length === 0) nodes.push(...(await allNodes(session)));
   const sorted = busiestFirst(nodes, ({ id, status }) => ({
     name: id,
     cpuMillis: status?.usage?.cpuMillis,
     memoryBytes: status?.usage?.memoryBytes,
   }));
-  if (session.structured) return session.printValue({ nodes: sorted.map((node) => messageJson(NodeSchema, node)) });
+  if (session.structured)
+    return session.printValue({ nodes: sorted.map((node) => messageJson(NodeSchema, node)) });
   if (sorted.length === 0) return session.note('no nodes');
   await session.print(nodeUseTable(sorted));
 }
@@ -55,7 +78,10 @@ async function showNodes(invocation: Invocation): Promise<void> {
 async function showWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const { containers, silent } = await readUse(invocation);
-  const sums = busiestFirst(sumByWorkload(containers), (sum) => ({ ...sum, memoryBytes: sum.memoryWorkingSetBytes }));
+  const sums = busiestFirst(sumByWorkload(containers), (sum) => ({
+    ...sum,
+    memoryBytes: sum.memoryWorkingSetBytes,
+  }));
   if (session.structured) {
     const silentNodes = silent.map((node) => messageJson(SilentNodeSchema, node));
     return session.printValue({ workloads: sums.map((sum) => ({ ...sum })), silentNodes });
@@ -91,7 +117,8 @@ interface Use {
 async function readUse(invocation: Invocation): Promise<Use> {
   const { session } = invocation;
   const given = invocation.operands[0];
-  const named = given === undefined ? undefined : parseWorkloadName(given, session.settings.namespace);
+  const named =
+    given === undefined ? undefined : parseWorkloadName(given, session.settings.namespace);
   const everywhere = flagOption(invocation, 'allNamespaces') ? '' : session.settings.namespace;
   const where = {
     namespace: named?.namespace ?? everywhere,
@@ -118,7 +145,9 @@ async function explainGaps(
   silent: Use['silent'],
 ): Promise<void> {
   if (containers.length === 0 && silent.length === 0) {
-    await session.note(`no running containers${operands[0] === undefined ? '' : ` of workload ${operands[0]}`}`);
+    await session.note(
+      `no running containers${operands[0] === undefined ? '' : ` of workload ${operands[0]}`}`,
+    );
   }
   const early = containers.filter(({ cpuMillis }) => cpuMillis === undefined).length;
   if (early > 0) {
@@ -127,6 +156,8 @@ async function explainGaps(
     );
   }
   for (const { nodeId, reason } of silent) {
-    await session.note(`node ${nodeId} did not tell what it runs, and it is missing here: ${reason}`);
+    await session.note(
+      `node ${nodeId} did not tell what it runs, and it is missing here: ${reason}`,
+    );
   }
 }

@@ -15,14 +15,21 @@ import { nodeCells, nodeHeaders } from '../views/node-view.js';
 import { workloadCells, workloadHeaders } from '../views/workload-view.js';
 import { flagOption, textOption } from './options.js';
 
-/** Shows the workloads there are, then a row for each change, until Ctrl-C. For programs each item is a line. */
-export async function watchWorkloads(invocation: Invocation, names: readonly string[]): Promise<void> {
+/**
+ * Shows the workloads there are, then a row for each change, until Ctrl-C. For programs each item
+ * is a line.
+ */
+export async function watchWorkloads(
+  invocation: Invocation,
+  names: readonly string[],
+): Promise<void> {
   const { session } = invocation;
   const { settings, style } = session;
   const only = onlyOne(names, 'workload');
   const named = only === undefined ? undefined : parseWorkloadName(only, settings.namespace);
   const request = {
-    namespace: named?.namespace ?? (flagOption(invocation, 'allNamespaces') ? '' : settings.namespace),
+    namespace:
+      named?.namespace ?? (flagOption(invocation, 'allNamespaces') ? '' : settings.namespace),
     name: named?.name ?? '',
     labelSelector: textOption(invocation, 'selector') ?? '',
   };
@@ -31,29 +38,46 @@ export async function watchWorkloads(invocation: Invocation, names: readonly str
   const row = (workload: Workload) => workloadCells(workload, session.nowMs, style, wide);
   await followWatch(
     session,
-    { open: (afterRevision, options) => session.client.watchWorkloads({ ...request, afterRevision }, options) },
+    {
+      open: (afterRevision, options) =>
+        session.client.watchWorkloads({ ...request, afterRevision }, options),
+    },
     async (item) => {
       const { kind, workload } = item;
       if (workload === undefined) return;
-      if (session.structured) return session.printItem(messageJson(WatchWorkloadsResponseSchema, item));
+      if (session.structured)
+        return session.printItem(messageJson(WatchWorkloadsResponseSchema, item));
       await session.print(
-        table.add(kind === WorkloadKind.DELETED ? [workload.namespace, workload.name, 'Deleted'] : row(workload)),
+        table.add(
+          kind === WorkloadKind.DELETED
+            ? [workload.namespace, workload.name, 'Deleted']
+            : row(workload),
+        ),
       );
     },
   );
 }
 
-/** Shows the nodes there are, then a row for each change, until Ctrl-C. For programs each item is a line. */
+/**
+ * Shows the nodes there are, then a row for each change, until Ctrl-C. For programs each item is a
+ * line.
+ */
 export async function watchNodes(invocation: Invocation, names: readonly string[]): Promise<void> {
   const { session } = invocation;
   const { settings, style } = session;
-  const request = { nodeId: onlyOne(names, 'node') ?? '', labelSelector: textOption(invocation, 'selector') ?? '' };
+  const request = {
+    nodeId: onlyOne(names, 'node') ?? '',
+    labelSelector: textOption(invocation, 'selector') ?? '',
+  };
   const wide = settings.output === 'wide';
   const table = new GrowingTable(nodeHeaders(wide));
   const row = (node: Node) => nodeCells(node, session.nowMs, style, wide);
   await followWatch(
     session,
-    { open: (afterRevision, options) => session.client.watchNodes({ ...request, afterRevision }, options) },
+    {
+      open: (afterRevision, options) =>
+        session.client.watchNodes({ ...request, afterRevision }, options),
+    },
     async (item) => {
       const { kind, node } = item;
       if (node === undefined) return;
@@ -64,6 +88,7 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
 }
 
 function onlyOne(names: readonly string[], what: string): string | undefined {
-  if (names.length > 1) throw usageFailure(`--watch takes one ${what} or all of them, not ${names.length}`);
+  if (names.length > 1)
+    throw usageFailure(`--watch takes one ${what} or all of them, not ${names.length}`);
   return names[0];
 }

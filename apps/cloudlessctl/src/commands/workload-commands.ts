@@ -1,6 +1,10 @@
 import type { Command } from 'commander';
 import { ConnectError, Code } from '@connectrpc/connect';
-import { WorkloadSchema, ExplainWorkloadResponseSchema, WorkloadStatus_Phase } from '@cloudless/api';
+import {
+  WorkloadSchema,
+  ExplainWorkloadResponseSchema,
+  WorkloadStatus_Phase,
+} from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
 import { usageFailure } from '../failure.js';
@@ -13,7 +17,13 @@ import { addSpecFlags, needsPresentSpec, parseWholeNumber, specFromFlags } from 
 import { describeWorkload, workloadTable } from '../views/workload-view.js';
 import { explainText } from '../views/plan-view.js';
 import { labelOf, waitUntilDeleted, waitUntilSettled } from '../wait/wait-workload.js';
-import { commandAfterSeparator, flagOption, operand, requireOperands, textOption } from './options.js';
+import {
+  commandAfterSeparator,
+  flagOption,
+  operand,
+  requireOperands,
+  textOption,
+} from './options.js';
 import { addPlanOptions, throughPlan } from './plan-command.js';
 import { recentEvents } from './event-commands.js';
 
@@ -31,11 +41,18 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
   );
   addSpecFlags(createCommand);
   addWait(createCommand);
-  const update = tree.leaf(parent, 'update <name> [command...]', 'change what the flags name, and nothing else', updateWorkload);
+  const update = tree.leaf(
+    parent,
+    'update <name> [command...]',
+    'change what the flags name, and nothing else',
+    updateWorkload,
+  );
   addSpecFlags(update);
   addWait(update);
   addListOptions(tree.leaf(parent, 'list', 'list workloads', listWorkloads)).alias('ls');
-  tree.leaf(parent, 'get <names...>', 'show workloads', (invocation) => getWorkloads(invocation, invocation.operands));
+  tree.leaf(parent, 'get <names...>', 'show workloads', (invocation) =>
+    getWorkloads(invocation, invocation.operands),
+  );
   tree.leaf(parent, 'describe <name>', 'everything about one workload', (invocation) =>
     describe(invocation, operand(invocation, 0, 'name')),
   );
@@ -43,7 +60,11 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
 
 /** Adds `scale`, `delete` and `explain`, which stand below `workload` and at the top. */
 export function addSharedWorkloadCommands(tree: CommandTree, parent: Command): void {
-  addPlanOptions(addWait(tree.leaf(parent, 'scale [name] [replicas]', 'change the number of replicas', scaleWorkload)));
+  addPlanOptions(
+    addWait(
+      tree.leaf(parent, 'scale [name] [replicas]', 'change the number of replicas', scaleWorkload),
+    ),
+  );
   addWait(tree.leaf(parent, 'delete <names...>', 'delete workloads', deleteWorkloads)).option(
     '--ignore-not-found',
     'succeed when there is none',
@@ -79,19 +100,26 @@ export async function listWorkloads(invocation: Invocation): Promise<void> {
     pageToken = page.nextPageToken;
   } while (pageToken !== '');
   if (workloads.length === 0 && !session.structured) {
-    await session.note(namespace === '' ? 'no workloads' : `no workloads in the namespace ${namespace}`);
+    await session.note(
+      namespace === '' ? 'no workloads' : `no workloads in the namespace ${namespace}`,
+    );
     return;
   }
   await printWorkloads(session, workloads);
 }
 
 /** Shows the named workloads. */
-export async function getWorkloads({ session }: Invocation, names: readonly string[]): Promise<void> {
+export async function getWorkloads(
+  { session }: Invocation,
+  names: readonly string[],
+): Promise<void> {
   const wanted = names.map((name) => parseWorkloadName(name, session.settings.namespace));
   const found: Workload[] = [];
-  for (const name of wanted) found.push(await session.client.getWorkload(name, session.callOptions()));
+  for (const name of wanted)
+    found.push(await session.client.getWorkload(name, session.callOptions()));
   const [only] = found;
-  if (session.structured && found.length === 1 && only !== undefined) await session.printValue(messageJson(WorkloadSchema, only));
+  if (session.structured && found.length === 1 && only !== undefined)
+    await session.printValue(messageJson(WorkloadSchema, only));
   else await printWorkloads(session, found);
 }
 
@@ -107,11 +135,18 @@ export async function describe({ session }: Invocation, given: string): Promise<
 async function createWorkload(invocation: Invocation): Promise<void> {
   const { session, options } = invocation;
   const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
-  const command = commandAfterSeparator(invocation, 1, 'cloudlessctl workload create web -- sleep 60');
+  const command = commandAfterSeparator(
+    invocation,
+    1,
+    'cloudlessctl workload create web -- sleep 60',
+  );
   if (command.length === 0 && options['image'] === undefined)
     throw usageFailure('what to run is missing: give --image, or a command after --');
   const { spec } = specFromFlags(await withEnvFiles(options, session.io), command);
-  const created = await session.client.createWorkload({ ...name, spec, requestId: session.requestId() }, session.callOptions());
+  const created = await session.client.createWorkload(
+    { ...name, spec, requestId: session.requestId() },
+    session.callOptions(),
+  );
   await finishChange(invocation, created, 'created');
 }
 
@@ -119,7 +154,11 @@ async function updateWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
   const options = await withEnvFiles(invocation.options, session.io);
-  const command = commandAfterSeparator(invocation, 1, 'cloudlessctl workload update web -- sleep 60');
+  const command = commandAfterSeparator(
+    invocation,
+    1,
+    'cloudlessctl workload update web -- sleep 60',
+  );
   // Checks the flags, and that there are any, before anything is sent.
   if (specFromFlags(options, command).paths.length === 0)
     throw usageFailure('nothing to change: give at least one flag, or a command after --');
@@ -134,15 +173,25 @@ async function sendUpdate(
   command: readonly string[],
 ): Promise<Workload> {
   for (let attempt = 1; ; attempt += 1) {
-    // A map can only be sent whole, so what the flags add to must be read, and must not have changed when it is written.
-    const present = needsPresentSpec(options) ? await session.client.getWorkload(name, session.callOptions()) : undefined;
+    // A map can only be sent whole, so what the flags add to must be read, and must not have
+    // changed when it is written.
+    const present = needsPresentSpec(options)
+      ? await session.client.getWorkload(name, session.callOptions())
+      : undefined;
     const { spec, paths } = specFromFlags(options, command, present?.spec);
     const fence = present === undefined ? {} : { expectedGeneration: present.generation };
-    const request = { ...name, spec, updateMask: { paths: [...paths] }, requestId: session.requestId(), ...fence };
+    const request = {
+      ...name,
+      spec,
+      updateMask: { paths: [...paths] },
+      requestId: session.requestId(),
+      ...fence,
+    };
     try {
       return await session.client.updateWorkload(request, session.callOptions());
     } catch (reason) {
-      const overtaken = present !== undefined && reason instanceof ConnectError && reason.code === Code.Aborted;
+      const overtaken =
+        present !== undefined && reason instanceof ConnectError && reason.code === Code.Aborted;
       if (!overtaken || attempt === MAX_UPDATE_ATTEMPTS) throw reason;
     }
   }
@@ -153,11 +202,21 @@ async function scaleWorkload(invocation: Invocation): Promise<void> {
   const scaling = () => {
     requireOperands(invocation, 'name', 'replicas');
     const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
-    return { ...name, replicas: parseWholeNumber('the number of replicas', operand(invocation, 1, 'number of replicas')) };
+    return {
+      ...name,
+      replicas: parseWholeNumber(
+        'the number of replicas',
+        operand(invocation, 1, 'number of replicas'),
+      ),
+    };
   };
-  if (await throughPlan(invocation, () => [{ change: { case: 'scale', value: scaling() } }])) return;
+  if (await throughPlan(invocation, () => [{ change: { case: 'scale', value: scaling() } }]))
+    return;
   const { replicas, ...name } = scaling();
-  const scaled = await session.client.scaleWorkload({ ...name, replicas, requestId: session.requestId() }, session.callOptions());
+  const scaled = await session.client.scaleWorkload(
+    { ...name, replicas, requestId: session.requestId() },
+    session.callOptions(),
+  );
   await finishChange(invocation, scaled, `scaled to ${replicas}`);
 }
 
@@ -168,11 +227,19 @@ async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const names = given.map((text) => parseWorkloadName(text, session.settings.namespace));
   const deleted: Workload[] = [];
   for (const name of names) {
-    const requestId = session.requestId(names.length > 1 ? `${name.namespace}/${name.name}` : undefined);
+    const requestId = session.requestId(
+      names.length > 1 ? `${name.namespace}/${name.name}` : undefined,
+    );
     try {
-      deleted.push(await session.client.deleteWorkload({ ...name, requestId }, session.callOptions()));
+      deleted.push(
+        await session.client.deleteWorkload({ ...name, requestId }, session.callOptions()),
+      );
     } catch (reason) {
-      if (!flagOption(invocation, 'ignoreNotFound') || !(reason instanceof ConnectError) || reason.code !== Code.NotFound)
+      if (
+        !flagOption(invocation, 'ignoreNotFound') ||
+        !(reason instanceof ConnectError) ||
+        reason.code !== Code.NotFound
+      )
         throw reason;
       await session.tell(`${labelOf(name)}: not found`);
     }
@@ -193,23 +260,37 @@ async function explain(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
   const explained = await session.client.explainWorkload(name, session.callOptions());
-  if (session.structured) await session.printValue(messageJson(ExplainWorkloadResponseSchema, explained));
+  if (session.structured)
+    await session.printValue(messageJson(ExplainWorkloadResponseSchema, explained));
   else await session.print(explainText(explained, session.nowMs, session.style));
 }
 
 /** Tells what was done to a workload, and waits for its end where that is asked for. */
-export async function finishChange(invocation: Invocation, workload: Workload, done: string): Promise<void> {
+export async function finishChange(
+  invocation: Invocation,
+  workload: Workload,
+  done: string,
+): Promise<void> {
   const { session } = invocation;
   await session.tell(`${labelOf(workload)}: ${done}`);
-  const final = flagOption(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload;
+  const final = flagOption(invocation, 'wait')
+    ? await waitUntilSettled(session, workload)
+    : workload;
   if (session.structured) await session.printValue(messageJson(WorkloadSchema, final));
 }
 
 /** Prints workloads as a table, or as the list that a program expects. */
-export async function printWorkloads(session: Session, workloads: readonly Workload[]): Promise<void> {
+export async function printWorkloads(
+  session: Session,
+  workloads: readonly Workload[],
+): Promise<void> {
   if (session.structured) {
-    await session.printValue({ workloads: workloads.map((workload) => messageJson(WorkloadSchema, workload)) });
+    await session.printValue({
+      workloads: workloads.map((workload) => messageJson(WorkloadSchema, workload)),
+    });
   } else {
-    await session.print(workloadTable(workloads, session.nowMs, session.style, session.settings.output === 'wide'));
+    await session.print(
+      workloadTable(workloads, session.nowMs, session.style, session.settings.output === 'wide'),
+    );
   }
 }

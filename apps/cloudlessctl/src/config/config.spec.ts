@@ -11,8 +11,22 @@ const coordinator = { listWorkloads: () => ({}) };
 
 describe('the configuration', () => {
   it.each([
-    { name: 'the default', argv: [], env: {}, config: '', server: 'http://127.0.0.1:8080', namespace: 'default' },
-    { name: 'the current context', argv: [], env: {}, config: CONFIG, server: 'http://127.0.0.1:9000', namespace: 'team' },
+    {
+      name: 'the default',
+      argv: [],
+      env: {},
+      config: '',
+      server: 'http://127.0.0.1:8080',
+      namespace: 'default',
+    },
+    {
+      name: 'the current context',
+      argv: [],
+      env: {},
+      config: CONFIG,
+      server: 'http://127.0.0.1:9000',
+      namespace: 'team',
+    },
     {
       name: 'the environment over it',
       argv: [],
@@ -47,7 +61,11 @@ describe('the configuration', () => {
       ['workload', ...argv, 'list'],
     ]) {
       const result = await runCli(placed, { coordinator, env, files });
-      expect(result).toMatchObject({ exitCode: 0, servers: [server], stderr: `no workloads in the namespace ${namespace}\n` });
+      expect(result).toMatchObject({
+        exitCode: 0,
+        servers: [server],
+        stderr: `no workloads in the namespace ${namespace}\n`,
+      });
     }
   });
 
@@ -75,8 +93,12 @@ describe('the configuration', () => {
 
   it('is changed by context set and use, comments stay', async () => {
     const first = await runCli(['context', 'set', 'dev', '--server', 'http://127.0.0.1:9000']);
-    expect(first.files[PATH]).toBe('current: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n');
-    const second = await runCli(['context', 'set', 'dev', '-n', 'other'], { files: { [PATH]: CONFIG } });
+    expect(first.files[PATH]).toBe(
+      'current: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n',
+    );
+    const second = await runCli(['context', 'set', 'dev', '-n', 'other'], {
+      files: { [PATH]: CONFIG },
+    });
     expect(second.files[PATH]).toBe(
       CONFIG.replace('namespace: team', 'namespace: other').replace(
         '{server: "https://cluster.example:8443"}',
@@ -85,9 +107,13 @@ describe('the configuration', () => {
     );
     const third = await runCli(['context', 'use', 'prod'], { files: { [PATH]: CONFIG } });
     expect(third.files[PATH]).toContain('# mine\ncurrent: prod\n');
-    expect((await runCli(['context', 'use', 'prd'], { files: { [PATH]: CONFIG } })).exitCode).toBe(3);
+    expect((await runCli(['context', 'use', 'prd'], { files: { [PATH]: CONFIG } })).exitCode).toBe(
+      3,
+    );
     const broken = CONFIG.replace('current: dev', 'current: gone');
-    expect((await runCli(['context', 'use', 'dev'], { files: { [PATH]: broken } })).exitCode).toBe(0);
+    expect((await runCli(['context', 'use', 'dev'], { files: { [PATH]: broken } })).exitCode).toBe(
+      0,
+    );
   });
 
   it('is listed and shown', async () => {
@@ -95,15 +121,24 @@ describe('the configuration', () => {
       'CURRENT   NAME   SERVER                         NAMESPACE\n*         dev    http://127.0.0.1:9000          team\n-         prod   https://cluster.example:8443   default\n',
     );
     expect(
-      (await runCli(['context', 'show'], { files: { '/c.yaml': CONFIG }, env: { CLOUDLESS_CONFIG: '/c.yaml' } })).stdout,
-    ).toBe('context:   dev\nserver:    http://127.0.0.1:9000\nnamespace: team\nconfig:    /c.yaml\n');
+      (
+        await runCli(['context', 'show'], {
+          files: { '/c.yaml': CONFIG },
+          env: { CLOUDLESS_CONFIG: '/c.yaml' },
+        })
+      ).stdout,
+    ).toBe(
+      'context:   dev\nserver:    http://127.0.0.1:9000\nnamespace: team\nconfig:    /c.yaml\n',
+    );
   });
 });
 
 describe('a real connection', () => {
   it('speaks Connect over HTTP/2 without TLS', async () => {
     const server = createServer(
-      connectNodeAdapter({ routes: ({ service }) => void service(CoordinatorService, { getNode: () => aNode() }) }),
+      connectNodeAdapter({
+        routes: ({ service }) => void service(CoordinatorService, { getNode: () => aNode() }),
+      }),
     );
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
@@ -123,8 +158,13 @@ describe('a real connection', () => {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
     await new Promise((resolve) => server.close(resolve));
-    const transport = createConnectTransport({ baseUrl: `http://127.0.0.1:${port}`, httpVersion: '2' });
-    expect(await runCli(['node', 'get', 'web1'], { transport, files: { [PATH]: CONFIG } })).toMatchObject({
+    const transport = createConnectTransport({
+      baseUrl: `http://127.0.0.1:${port}`,
+      httpVersion: '2',
+    });
+    expect(
+      await runCli(['node', 'get', 'web1'], { transport, files: { [PATH]: CONFIG } }),
+    ).toMatchObject({
       exitCode: 5,
       stdout: '',
       stderr:

@@ -38,7 +38,9 @@ export async function readContexts(files: Files, path: string): Promise<Contexts
   return found.contexts;
 }
 
-/** Checks a configuration file. Unknown keys are refused: a misspelt server would be another server. */
+/**
+ * Checks a configuration file. Unknown keys are refused: a misspelt server would be another server.
+ */
 export function parseContexts(
   path: string,
   bytes: Uint8Array,
@@ -53,7 +55,8 @@ export function parseContexts(
       if (entry.key === 'current') current = reader.text(entry.value, entry.keyNode, 'current');
       else if (entry.key === 'contexts') {
         for (const item of reader.entries(document, entry.value, entry.keyNode, 'contexts') ?? []) {
-          const fields = reader.entries(document, item.value, item.keyNode, `contexts.${item.key}`) ?? [];
+          const fields =
+            reader.entries(document, item.value, item.keyNode, `contexts.${item.key}`) ?? [];
           contexts.set(item.key, readContext(reader, item.key, fields));
         }
       } else reader.unknownKey(entry, entry.key, ['current', 'contexts']);
@@ -72,7 +75,12 @@ function readContext(reader: YamlReader, name: string, fields: readonly Entry[])
       continue;
     }
     const text = reader.text(entry.value, entry.keyNode, path);
-    const problem = text === undefined ? undefined : entry.key === 'server' ? serverProblem(text) : namespaceProblem(text);
+    const problem =
+      text === undefined
+        ? undefined
+        : entry.key === 'server'
+          ? serverProblem(text)
+          : namespaceProblem(text);
     if (problem !== undefined) reader.report(entry.value, path, problem);
     if (text !== undefined) context[entry.key] = text;
   }
@@ -83,7 +91,10 @@ function readContext(reader: YamlReader, name: string, fields: readonly Entry[])
 export function serverProblem(server: string): string | undefined {
   const url = URL.canParse(server) ? new URL(server) : undefined;
   const plain =
-    url !== undefined && (url.protocol === 'http:' || url.protocol === 'https:') && url.pathname === '/' && url.search === '';
+    url !== undefined &&
+    (url.protocol === 'http:' || url.protocol === 'https:') &&
+    url.pathname === '/' &&
+    url.search === '';
   return plain && url.hostname !== '' && url.username === ''
     ? undefined
     : `expected an address such as http://127.0.0.1:8080, got ${JSON.stringify(server)}`;
@@ -91,15 +102,23 @@ export function serverProblem(server: string): string | undefined {
 
 /** What is wrong with the name of a namespace, if anything. */
 export function namespaceProblem(namespace: string): string | undefined {
-  return isDnsLabel(namespace) ? undefined : `expected ${DNS_LABEL_RULE}, got ${JSON.stringify(namespace)}`;
+  return isDnsLabel(namespace)
+    ? undefined
+    : `expected ${DNS_LABEL_RULE}, got ${JSON.stringify(namespace)}`;
 }
 
 /** Changes the configuration file in place; comments in it stay. */
-export async function editContexts(files: Files, path: string, edit: (document: Document) => void): Promise<void> {
+export async function editContexts(
+  files: Files,
+  path: string,
+  edit: (document: Document) => void,
+): Promise<void> {
   await readContexts(files, path);
   const bytes = await readIfPresent(files, path);
-  const document: Document = bytes === undefined ? new Document({}) : parseDocument(new TextDecoder().decode(bytes));
-  if (!isMap(document.contents)) document.contents = document.createNode({}) as typeof document.contents;
+  const document: Document =
+    bytes === undefined ? new Document({}) : parseDocument(new TextDecoder().decode(bytes));
+  if (!isMap(document.contents))
+    document.contents = document.createNode({}) as typeof document.contents;
   edit(document);
   await files.write(path, document.toString());
 }
@@ -110,6 +129,8 @@ async function readIfPresent(files: Files, path: string): Promise<Uint8Array | u
   } catch (reason) {
     if (reason instanceof Error && 'code' in reason && reason.code === 'ENOENT') return undefined;
     const message = reason instanceof Error ? reason.message : String(reason);
-    throw new CliFailure(ExitCode.error, `cannot read the configuration ${path}: ${message}`, { cause: reason });
+    throw new CliFailure(ExitCode.error, `cannot read the configuration ${path}: ${message}`, {
+      cause: reason,
+    });
   }
 }

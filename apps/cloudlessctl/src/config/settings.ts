@@ -40,24 +40,34 @@ const DEFAULT_NAMESPACE = 'default';
 const OUTPUT_FORMATS: readonly OutputFormat[] = ['table', 'wide', 'json', 'yaml'];
 
 /**
- * Resolves the options. Server: `--server`, then the context of `--context`, then `CLOUDLESS_SERVER`, then the current context,
- * then the default. Namespace: `--namespace`, then the context in use.
+ * Resolves the options. Server: `--server`, then the context of `--context`, then
+ * `CLOUDLESS_SERVER`, then the current context, then the default. Namespace: `--namespace`, then
+ * the context in use.
  * @param offline - No coordinator will be asked: a context that does not exist is no fault.
  */
-export async function resolveSettings(options: GlobalOptions, io: CliIo, offline = false): Promise<Settings> {
+export async function resolveSettings(
+  options: GlobalOptions,
+  io: CliIo,
+  offline = false,
+): Promise<Settings> {
   const output = OUTPUT_FORMATS.find((format) => format === (options.output ?? 'table'));
   if (output === undefined) {
     const hint = didYouMean(options.output ?? '', OUTPUT_FORMATS);
-    throw usageFailure(`--output: expected one of ${OUTPUT_FORMATS.join(', ')}, got ${JSON.stringify(options.output)}${hint}`);
+    throw usageFailure(
+      `--output: expected one of ${OUTPUT_FORMATS.join(', ')}, got ${JSON.stringify(options.output)}${hint}`,
+    );
   }
   const { path, current, contexts } = await readContexts(io.files, configPathOf(io.env));
   const name = options.context ?? current;
   const context = name === undefined ? undefined : contexts.get(name);
   if (name !== undefined && context === undefined && !offline) {
     const where = options.context === undefined ? `the current context of ${path}` : '--context';
-    throw usageFailure(`${where}: there is no context ${JSON.stringify(name)} in ${path}${didYouMean(name, contexts.keys())}`);
+    throw usageFailure(
+      `${where}: there is no context ${JSON.stringify(name)} in ${path}${didYouMean(name, contexts.keys())}`,
+    );
   }
-  const fromEnvironment = options.context === undefined ? io.env['CLOUDLESS_SERVER'] || undefined : undefined;
+  const fromEnvironment =
+    options.context === undefined ? io.env['CLOUDLESS_SERVER'] || undefined : undefined;
   const server = options.server ?? fromEnvironment ?? context?.server ?? DEFAULT_SERVER;
   const namespace = options.namespace ?? context?.namespace ?? DEFAULT_NAMESPACE;
   refuse(serverProblem(server), options.server === undefined ? 'CLOUDLESS_SERVER' : '--server');
@@ -70,7 +80,9 @@ export async function resolveSettings(options: GlobalOptions, io: CliIo, offline
     serverGiven: options.server !== undefined,
     namespaceGiven: options.namespace !== undefined,
     output,
-    ...(options.timeout === undefined ? {} : { timeoutMs: durationOption('--timeout', options.timeout) }),
+    ...(options.timeout === undefined
+      ? {}
+      : { timeoutMs: durationOption('--timeout', options.timeout) }),
     requestId: options.requestId ?? '',
   };
 }
@@ -78,7 +90,14 @@ export async function resolveSettings(options: GlobalOptions, io: CliIo, offline
 /** Reads a duration greater than zero from an option, in milliseconds. */
 export function durationOption(option: string, text: string): number {
   const parsed = parseDuration(text);
-  refuse('problem' in parsed ? parsed.problem : parsed.value <= 0n ? 'must be longer than nothing' : undefined, option);
+  refuse(
+    'problem' in parsed
+      ? parsed.problem
+      : parsed.value <= 0n
+        ? 'must be longer than nothing'
+        : undefined,
+    option,
+  );
   return 'value' in parsed ? Number(parsed.value) / 1e6 : 0;
 }
 

@@ -8,7 +8,9 @@ import { aWorkload, runCli } from '../testing/run-cli.js';
 
 async function createdBy(flags: readonly string[]): Promise<CreateWorkloadRequest['spec']> {
   const requests: CreateWorkloadRequest[] = [];
-  const coordinator = { createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()) };
+  const coordinator = {
+    createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
+  };
   const argv = ['workload', 'create', 'web', '--image', 'nginx:alpine', ...flags];
   expect(await runCli(argv, { coordinator })).toMatchObject({ exitCode: 0, stderr: '' });
   return requests[0]?.spec;
@@ -16,19 +18,45 @@ async function createdBy(flags: readonly string[]): Promise<CreateWorkloadReques
 
 async function updatesBy(flags: readonly string[]): Promise<UpdateWorkloadRequest | undefined> {
   const requests: UpdateWorkloadRequest[] = [];
-  const coordinator = { updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()) };
-  expect(await runCli(['workload', 'update', 'web', ...flags], { coordinator })).toMatchObject({ exitCode: 0, stderr: '' });
+  const coordinator = {
+    updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()),
+  };
+  expect(await runCli(['workload', 'update', 'web', ...flags], { coordinator })).toMatchObject({
+    exitCode: 0,
+    stderr: '',
+  });
   return requests[0];
 }
 
 describe('flags of containers', () => {
   it.each<{ flags: string[]; gives: object }>([
-    { flags: ['--pull', 'if-not-present'], gives: { imagePull: { policy: Policy.IF_NOT_PRESENT } } },
-    { flags: ['--pull', 'always'], gives: { imagePull: { policy: Policy.ALWAYS } } },
-    { flags: ['--user', '1000', '--group', '0'], gives: { security: { runAsUser: 1000n, runAsGroup: 0n } } },
     {
-      flags: ['--cap-drop', 'ALL', '--cap-add', 'NET_ADMIN', '--cap-add', 'KILL', '--runtime-class', 'runsc'],
-      gives: { security: { capabilitiesDrop: ['ALL'], capabilitiesAdd: ['NET_ADMIN', 'KILL'], runtimeClass: 'runsc' } },
+      flags: ['--pull', 'if-not-present'],
+      gives: { imagePull: { policy: Policy.IF_NOT_PRESENT } },
+    },
+    { flags: ['--pull', 'always'], gives: { imagePull: { policy: Policy.ALWAYS } } },
+    {
+      flags: ['--user', '1000', '--group', '0'],
+      gives: { security: { runAsUser: 1000n, runAsGroup: 0n } },
+    },
+    {
+      flags: [
+        '--cap-drop',
+        'ALL',
+        '--cap-add',
+        'NET_ADMIN',
+        '--cap-add',
+        'KILL',
+        '--runtime-class',
+        'runsc',
+      ],
+      gives: {
+        security: {
+          capabilitiesDrop: ['ALL'],
+          capabilitiesAdd: ['NET_ADMIN', 'KILL'],
+          runtimeClass: 'runsc',
+        },
+      },
     },
     {
       flags: ['--non-root', '--read-only', '--privileged'],
@@ -39,7 +67,14 @@ describe('flags of containers', () => {
       gives: { network: { hostNetwork: true, hostname: 'a', dnsServers: ['10.0.0.1', '::1'] } },
     },
     {
-      flags: ['--extra-host', 'db:10.0.0.1', '--extra-host', 'cache:::1', '--extra-host', 'db.internal=10.0.0.1'],
+      flags: [
+        '--extra-host',
+        'db:10.0.0.1',
+        '--extra-host',
+        'cache:::1',
+        '--extra-host',
+        'db.internal=10.0.0.1',
+      ],
       gives: {
         network: {
           extraHosts: [
@@ -50,10 +85,22 @@ describe('flags of containers', () => {
         },
       },
     },
-    { flags: ['--no-init', '--shm-size', '128Mi'], gives: { init: false, shmSizeBytes: 128n << 20n } },
+    {
+      flags: ['--no-init', '--shm-size', '128Mi'],
+      gives: { init: false, shmSizeBytes: 128n << 20n },
+    },
     { flags: ['--init'], gives: { init: true } },
     {
-      flags: ['--ulimit', 'nofile=1024:4096', '--ulimit', 'core=0', '--ulimit', 'memlock=unlimited', '--ulimit', 'nproc=5:-1'],
+      flags: [
+        '--ulimit',
+        'nofile=1024:4096',
+        '--ulimit',
+        'core=0',
+        '--ulimit',
+        'memlock=unlimited',
+        '--ulimit',
+        'nproc=5:-1',
+      ],
       gives: {
         ulimits: [
           { name: 'nofile', soft: 1024n, hard: 4096n },
@@ -64,11 +111,25 @@ describe('flags of containers', () => {
       },
     },
     {
-      flags: ['--sysctl', 'net.ipv4.ip_local_port_range=1024 65000', '--sysctl', 'net.core.somaxconn=1024'],
-      gives: { sysctls: { 'net.ipv4.ip_local_port_range': '1024 65000', 'net.core.somaxconn': '1024' } },
+      flags: [
+        '--sysctl',
+        'net.ipv4.ip_local_port_range=1024 65000',
+        '--sysctl',
+        'net.core.somaxconn=1024',
+      ],
+      gives: {
+        sysctls: { 'net.ipv4.ip_local_port_range': '1024 65000', 'net.core.somaxconn': '1024' },
+      },
     },
     {
-      flags: ['--device', '/dev/fuse', '--device', '/dev/kvm:/dev/x', '--device', '/dev/a:/dev/b:r'],
+      flags: [
+        '--device',
+        '/dev/fuse',
+        '--device',
+        '/dev/kvm:/dev/x',
+        '--device',
+        '/dev/a:/dev/b:r',
+      ],
       gives: {
         devices: [
           { hostPath: '/dev/fuse', containerPath: '', permissions: '' },
@@ -78,13 +139,27 @@ describe('flags of containers', () => {
       },
     },
     {
-      flags: ['--user-name', 'nginx', '--group-add', '5', '--group-add', '6', '--fs-group', '0', '--platform', 'linux/arm64'],
+      flags: [
+        '--user-name',
+        'nginx',
+        '--group-add',
+        '5',
+        '--group-add',
+        '6',
+        '--fs-group',
+        '0',
+        '--platform',
+        'linux/arm64',
+      ],
       gives: {
         security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
         imagePull: { platform: 'linux/arm64' },
       },
     },
-    { flags: ['--pids-limit', '50', '--cpu-limit', '0.5'], gives: { resources: { limits: { pids: 50, cpuMillis: 500 } } } },
+    {
+      flags: ['--pids-limit', '50', '--cpu-limit', '0.5'],
+      gives: { resources: { limits: { pids: 50, cpuMillis: 500 } } },
+    },
     {
       flags: ['--port', 'http=8080:80', '--port', '53:53/udp', '--port', '81'],
       gives: {
@@ -101,14 +176,24 @@ describe('flags of containers', () => {
 
   it('takes no word behind a switch for its value', async () => {
     const requests: CreateWorkloadRequest[] = [];
-    const coordinator = { createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()) };
+    const coordinator = {
+      createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
+    };
     await runCli(['workload', 'create', '--read-only', 'web', '--image', 'x'], { coordinator });
-    expect(requests).toMatchObject([{ name: 'web', spec: { security: { readOnlyRootFilesystem: true } } }]);
+    expect(requests).toMatchObject([
+      { name: 'web', spec: { security: { readOnlyRootFilesystem: true } } },
+    ]);
   });
 
   it.each([
-    { given: 'data:/var/lib/data', volume: { name: 'data', mountPath: '/var/lib/data', source: { value: { name: 'data' } } } },
-    { given: 'data:/a:ro', volume: { name: 'data', mountPath: '/a', readOnly: true, source: { case: 'named' } } },
+    {
+      given: 'data:/var/lib/data',
+      volume: { name: 'data', mountPath: '/var/lib/data', source: { value: { name: 'data' } } },
+    },
+    {
+      given: 'data:/a:ro',
+      volume: { name: 'data', mountPath: '/a', readOnly: true, source: { case: 'named' } },
+    },
     {
       given: '/srv/www:/usr/share/nginx/html:ro',
       volume: {
@@ -118,25 +203,52 @@ describe('flags of containers', () => {
     },
     {
       given: '/var/cache/_X:rw',
-      volume: { name: 'var-cache-x', mountPath: '/var/cache/_X', readOnly: false, source: { case: 'emptyDir' } },
+      volume: {
+        name: 'var-cache-x',
+        mountPath: '/var/cache/_X',
+        readOnly: false,
+        source: { case: 'emptyDir' },
+      },
     },
     {
       given: '/run:memory=64Mi',
-      volume: { name: 'run', mountPath: '/run', source: { value: { medium: Medium.MEMORY, sizeLimitBytes: 64n << 20n } } },
+      volume: {
+        name: 'run',
+        mountPath: '/run',
+        source: { value: { medium: Medium.MEMORY, sizeLimitBytes: 64n << 20n } },
+      },
     },
-    { given: '/run:memory', volume: { source: { case: 'emptyDir', value: { medium: Medium.MEMORY, sizeLimitBytes: 0n } } } },
+    {
+      given: '/run:memory',
+      volume: {
+        source: { case: 'emptyDir', value: { medium: Medium.MEMORY, sizeLimitBytes: 0n } },
+      },
+    },
     { given: `/${'a'.repeat(70)}`, volume: { name: 'a'.repeat(63), source: { case: 'emptyDir' } } },
   ])('--volume $given', async ({ given, volume }) => {
     expect((await createdBy(['--volume', given]))?.volumes).toMatchObject([volume]);
   });
 
   it('change what they name and nothing beside it, also back', async () => {
-    const [set, back] = [await updatesBy(['--read-only', '--user', '5']), await updatesBy(['--no-read-only'])];
-    expect(set?.updateMask?.paths).toEqual(['security.run_as_user', 'security.read_only_root_filesystem']);
+    const [set, back] = [
+      await updatesBy(['--read-only', '--user', '5']),
+      await updatesBy(['--no-read-only']),
+    ];
+    expect(set?.updateMask?.paths).toEqual([
+      'security.run_as_user',
+      'security.read_only_root_filesystem',
+    ]);
     expect(back?.updateMask?.paths).toEqual(['security.read_only_root_filesystem']);
-    expect([set?.spec?.security?.readOnlyRootFilesystem, back?.spec?.security?.readOnlyRootFilesystem]).toEqual([true, false]);
+    expect([
+      set?.spec?.security?.readOnlyRootFilesystem,
+      back?.spec?.security?.readOnlyRootFilesystem,
+    ]).toEqual([true, false]);
     const none = await updatesBy(['--volume', 'none', '--cap-add', 'none', '--extra-host', 'none']);
-    expect(none?.updateMask?.paths).toEqual(['volumes', 'security.capabilities_add', 'network.extra_hosts']);
+    expect(none?.updateMask?.paths).toEqual([
+      'volumes',
+      'security.capabilities_add',
+      'network.extra_hosts',
+    ]);
     expect([none?.spec?.volumes, none?.spec?.security?.capabilitiesAdd]).toEqual([[], []]);
   });
 
@@ -148,19 +260,31 @@ describe('flags of containers', () => {
     { flags: ['--volume', './a:/b'], says: `--volume: ${form} "./a:/b"` },
     { flags: ['--volume', '/a:/b:rx'], says: `--volume: ${form} "/a:/b:rx"` },
     { flags: ['--volume', 'data:/a:memory'], says: `--volume: ${form} "data:/a:memory"` },
-    { flags: ['--user', 'nginx'], says: '--user: expected a numeric id, got "nginx"; a name is given by --user-name' },
+    {
+      flags: ['--user', 'nginx'],
+      says: '--user: expected a numeric id, got "nginx"; a name is given by --user-name',
+    },
     { flags: ['--group-add', 'disk'], says: '--group-add: expected a numeric id, got "disk"' },
     {
       flags: ['--ulimit', 'nofile'],
       says: '--ulimit: expected NAME=SOFT or NAME=SOFT:HARD, each a number or unlimited, got "nofile"',
     },
-    { flags: ['--device', 'fuse'], says: '--device: expected /HOST/PATH, with :/PATH and :rwm behind it or not, got "fuse"' },
-    { flags: ['--sysctl', 'a'], says: '--sysctl: expected key=value, or key- to remove it, got "a"' },
+    {
+      flags: ['--device', 'fuse'],
+      says: '--device: expected /HOST/PATH, with :/PATH and :rwm behind it or not, got "fuse"',
+    },
+    {
+      flags: ['--sysctl', 'a'],
+      says: '--sysctl: expected key=value, or key- to remove it, got "a"',
+    },
     {
       flags: ['--user', '1000:1000'],
       says: '--user: expected a numeric id, got "1000:1000"; the group is given by --group',
     },
-    { flags: ['--extra-host', 'db'], says: '--extra-host: expected NAME:ADDRESS, as in db:10.0.0.5, got "db"' },
+    {
+      flags: ['--extra-host', 'db'],
+      says: '--extra-host: expected NAME:ADDRESS, as in db:10.0.0.5, got "db"',
+    },
     { flags: ['--group', '-1'], says: '--group: expected a numeric id, got "-1"' },
     {
       flags: ['--pull', 'allways'],

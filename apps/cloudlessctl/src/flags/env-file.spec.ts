@@ -17,16 +17,27 @@ const files = { 'web.env': FILE.join('\n'), 'more.env': '\uFEFFCOLOUR=blue\r\nMO
 /** The variables that `workload create` sends. */
 async function createdBy(flags: readonly string[], options: CliOptions = {}): Promise<unknown> {
   const requests: CreateWorkloadRequest[] = [];
-  const coordinator = { createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()) };
+  const coordinator = {
+    createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
+  };
   const argv = ['workload', 'create', 'web', '--image', 'nginx:alpine', ...flags];
-  expect(await runCli(argv, { coordinator, files, ...options })).toMatchObject({ exitCode: 0, stderr: '' });
+  expect(await runCli(argv, { coordinator, files, ...options })).toMatchObject({
+    exitCode: 0,
+    stderr: '',
+  });
   return requests[0]?.spec?.env;
 }
 
 describe('--env-file', () => {
   it('sets a variable for each line, and takes the value of a name alone from the caller', async () => {
     const env = await createdBy(['--env-file', 'web.env'], { env: { HOME: '/home/ada' } });
-    expect(env).toEqual({ COLOUR: 'red', URL: 'http://db/?a=b#c', SPACED: ' two words ', EMPTY: '', HOME: '/home/ada' });
+    expect(env).toEqual({
+      COLOUR: 'red',
+      URL: 'http://db/?a=b#c',
+      SPACED: ' two words ',
+      EMPTY: '',
+      HOME: '/home/ada',
+    });
   });
 
   it('lets later files override earlier ones, and --env override all files', async () => {
@@ -49,12 +60,23 @@ describe('--env-file', () => {
 
   it.each([
     { file: 'missing.env', says: 'missing.env: no such file or directory' },
-    { file: 'wrong.env', text: 'A=1\n=2\n', says: 'wrong.env, line 2: expected NAME=VALUE, got "=2"' },
-    { file: 'wrong.env', text: 'export A=1', says: 'wrong.env, line 1: expected NAME=VALUE, got "export A=1"' },
+    {
+      file: 'wrong.env',
+      text: 'A=1\n=2\n',
+      says: 'wrong.env, line 2: expected NAME=VALUE, got "=2"',
+    },
+    {
+      file: 'wrong.env',
+      text: 'export A=1',
+      says: 'wrong.env, line 1: expected NAME=VALUE, got "export A=1"',
+    },
     { file: 'wrong.env', text: `A=${'x'.repeat(2 ** 20)}`, says: 'wrong.env: larger than 1 MiB' },
   ])('refuses $file: $says', async ({ file, text, says }) => {
     const given = text === undefined ? {} : { [file]: text };
     const argv = ['workload', 'create', 'web', '--image', 'a', '--env-file', file];
-    expect(await runCli(argv, { files: given })).toMatchObject({ exitCode: 2, stderr: `cloudlessctl: --env-file: ${says}\n` });
+    expect(await runCli(argv, { files: given })).toMatchObject({
+      exitCode: 2,
+      stderr: `cloudlessctl: --env-file: ${says}\n`,
+    });
   });
 });

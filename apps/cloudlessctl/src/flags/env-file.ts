@@ -5,7 +5,8 @@ import type { CliIo } from '../io.js';
 const MAX_FILE_BYTES = 2 ** 20;
 
 /**
- * Replaces the files of `--env-file` by variables of `--env`, in front of those that were given, which therefore win.
+ * Replaces the files of `--env-file` by variables of `--env`, in front of those that were given,
+ * which therefore win.
  * @param io - Reads the files, and provides the values of names that stand alone in a file.
  * @throws a usage failure that names the file and, if known, the line.
  */
@@ -16,7 +17,8 @@ export async function withEnvFiles(
   const { envFile: paths, env: given } = options;
   if (!Array.isArray(paths)) return options;
   const pairs: string[] = [];
-  for (const path of paths.map(String)) pairs.push(...parseEnvFile(path, await read(path, io), io.env));
+  for (const path of paths.map(String))
+    pairs.push(...parseEnvFile(path, await read(path, io), io.env));
   return { ...options, env: [...pairs, ...(Array.isArray(given) ? given : [])] };
 }
 
@@ -33,7 +35,8 @@ function parseEnvFile(path: string, text: string, env: CliIo['env']): readonly s
       const line = raw.replace(/\r$/, '').trimStart();
       if (line === '' || line.startsWith('#')) return [];
       const [, name = '', , value] = /^([^=\s]+)\s*(=(.*))?$/s.exec(line) ?? [];
-      if (name === '') throw wrong(`${path}, line ${index + 1}: expected NAME=VALUE, got ${JSON.stringify(line)}`);
+      if (name === '')
+        throw wrong(`${path}, line ${index + 1}: expected NAME=VALUE, got ${JSON.stringify(line)}`);
       const found = value ?? env[name];
       return found === undefined ? [] : [`${name}=${found}`];
     });

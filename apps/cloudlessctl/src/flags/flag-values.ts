@@ -33,7 +33,8 @@ export interface SpecSwitch {
 /** The text itself. */
 export const text = (texts: readonly string[]): JsonValue => texts.at(-1) ?? '';
 /** True for a flag given once as `none`, which empties the list. */
-export const isNone = (texts: readonly string[]): boolean => texts.length === 1 && texts[0] === 'none';
+export const isNone = (texts: readonly string[]): boolean =>
+  texts.length === 1 && texts[0] === 'none';
 
 /**
  * Reads the id of a user or group.
@@ -54,7 +55,8 @@ export function wholeNumber(flag: string): (texts: readonly string[]) => JsonVal
 
 /** Reads a whole number that is not negative. */
 export function parseWholeNumber(what: string, value: string): number {
-  if (!/^\d{1,9}$/.test(value)) throw usageFailure(`${what}: expected a whole number, got ${JSON.stringify(value)}`);
+  if (!/^\d{1,9}$/.test(value))
+    throw usageFailure(`${what}: expected a whole number, got ${JSON.stringify(value)}`);
   return Number(value);
 }
 
@@ -72,17 +74,24 @@ export function unit(
 }
 
 /** One of the names of an enum, in any case, with hyphens or underscores. */
-export function word(flag: string, names: readonly string[]): (texts: readonly string[]) => JsonValue {
+export function word(
+  flag: string,
+  names: readonly string[],
+): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const given = texts.at(-1) ?? '';
     const name = given.toUpperCase().replaceAll('-', '_');
     if (names.includes(name)) return name;
-    throw usageFailure(`${flag}: expected one of ${names.join(', ')}, got ${JSON.stringify(given)}${didYouMean(given, names)}`);
+    throw usageFailure(
+      `${flag}: expected one of ${names.join(', ')}, got ${JSON.stringify(given)}${didYouMean(given, names)}`,
+    );
   };
 }
 
 /** `key=value` sets, `key-` removes. */
-export function pairs(flag: string): (texts: readonly string[], before: JsonValue | undefined) => JsonValue {
+export function pairs(
+  flag: string,
+): (texts: readonly string[], before: JsonValue | undefined) => JsonValue {
   return (texts, before) => {
     const result = new Map(Object.entries((before ?? {}) as Record<string, JsonValue>));
     for (const pair of parsePairs(flag, texts)) {
@@ -94,17 +103,24 @@ export function pairs(flag: string): (texts: readonly string[], before: JsonValu
 }
 
 /** Reads `key=value` and `key-`; the value may hold further equals signs. */
-export function parsePairs(what: string, texts: readonly string[]): readonly { readonly key: string; readonly value?: string }[] {
+export function parsePairs(
+  what: string,
+  texts: readonly string[],
+): readonly { readonly key: string; readonly value?: string }[] {
   return texts.map((given) => {
     const at = given.indexOf('=');
     if (at > 0) return { key: given.slice(0, at), value: given.slice(at + 1) };
     if (at < 0 && given.length > 1 && given.endsWith('-')) return { key: given.slice(0, -1) };
-    throw usageFailure(`${what}: expected key=value, or key- to remove it, got ${JSON.stringify(given)}`);
+    throw usageFailure(
+      `${what}: expected key=value, or key- to remove it, got ${JSON.stringify(given)}`,
+    );
   });
 }
 
 /** A duration, as `500ms` or `1h30m`. */
-export const duration = (flag: string): SpecFlag['parse'] => unit(flag, parseDuration, durationJson);
+export const duration = (flag: string): SpecFlag['parse'] =>
+  unit(flag, parseDuration, durationJson);
 /** The names of an enum. */
-export const names = (schema: { readonly values: readonly { readonly name: string }[] }): readonly string[] =>
-  schema.values.map(({ name }) => name);
+export const names = (schema: {
+  readonly values: readonly { readonly name: string }[];
+}): readonly string[] => schema.values.map(({ name }) => name);

@@ -4,30 +4,68 @@ import { parseQuantity } from '../quantity.js';
 import { isNone, numericId, pairs, text, unit } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 
-/** Shared memory, limits of processes, kernel parameters, devices, groups and platform of a container. */
+/**
+ * Shared memory, limits of processes, kernel parameters, devices, groups and platform of a
+ * container.
+ */
 export const KERNEL_FLAGS: readonly SpecFlag[] = [
   {
-    ...{ flag: '--shm-size', value: 'bytes', description: 'size of /dev/shm: 128Mi', path: 'shm_size_bytes' },
+    ...{
+      flag: '--shm-size',
+      value: 'bytes',
+      description: 'size of /dev/shm: 128Mi',
+      path: 'shm_size_bytes',
+    },
     parse: unit('--shm-size', parseQuantity, String),
   },
   {
-    ...{ flag: '--ulimit', value: 'name=soft[:hard]', path: 'ulimits', repeatable: true, parse: ulimits },
+    ...{
+      flag: '--ulimit',
+      value: 'name=soft[:hard]',
+      path: 'ulimits',
+      repeatable: true,
+      parse: ulimits,
+    },
     description: 'limit of each process, such as nofile=1024:4096; none: no limits',
   },
   {
-    ...{ flag: '--sysctl', value: 'name=value', path: 'sysctls', repeatable: true, adds: true, parse: pairs('--sysctl') },
+    ...{
+      flag: '--sysctl',
+      value: 'name=value',
+      path: 'sysctls',
+      repeatable: true,
+      adds: true,
+      parse: pairs('--sysctl'),
+    },
     description: 'kernel parameter of its own network or inter-process communication',
   },
   {
-    ...{ flag: '--device', value: 'path[:path[:rwm]]', path: 'devices', repeatable: true, parse: devices },
+    ...{
+      flag: '--device',
+      value: 'path[:path[:rwm]]',
+      path: 'devices',
+      repeatable: true,
+      parse: devices,
+    },
     description: 'device of the node that its operator allows; none: no devices',
   },
   {
-    ...{ flag: '--group-add', value: 'id', path: 'security.supplemental_groups', repeatable: true, parse: groupIds },
+    ...{
+      flag: '--group-add',
+      value: 'id',
+      path: 'security.supplemental_groups',
+      repeatable: true,
+      parse: groupIds,
+    },
     description: 'further group, by number; none: no groups',
   },
   {
-    ...{ flag: '--fs-group', value: 'id', path: 'security.fs_group', parse: (texts) => numericId('--fs-group', texts.at(-1)) },
+    ...{
+      flag: '--fs-group',
+      value: 'id',
+      path: 'security.fs_group',
+      parse: (texts) => numericId('--fs-group', texts.at(-1)),
+    },
     description: 'group that empty directories belong to',
   },
   {
@@ -65,7 +103,9 @@ function devices(texts: readonly string[]): JsonValue {
   return texts.map((given) => {
     const match = /^(\/[^:]*)(?::(\/[^:]*)(?::(r?w?m?))?)?$/.exec(given);
     if (match === null) {
-      throw usageFailure(`--device: expected /HOST/PATH, with :/PATH and :rwm behind it or not, got ${JSON.stringify(given)}`);
+      throw usageFailure(
+        `--device: expected /HOST/PATH, with :/PATH and :rwm behind it or not, got ${JSON.stringify(given)}`,
+      );
     }
     const [, hostPath = '', containerPath = '', permissions = ''] = match;
     return { hostPath, containerPath, permissions };

@@ -5,24 +5,47 @@ import { aWorkload, runCli } from '../testing/run-cli.js';
 describe('flags of a rollout', () => {
   it('set every field of it', async () => {
     const requests: CreateWorkloadRequest[] = [];
-    const coordinator = { createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()) };
-    const limits = ['--max-surge', '2', '--max-unavailable', '1', '--min-available', '3', '--max-failed-new', '0'];
+    const coordinator = {
+      createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
+    };
+    const limits = [
+      '--max-surge',
+      '2',
+      '--max-unavailable',
+      '1',
+      '--min-available',
+      '3',
+      '--max-failed-new',
+      '0',
+    ];
     const times = ['--min-ready', '1m', '--progress-deadline', '5m', '--pause-duration', '90s'];
     const words = ['--strategy', 'blue-green', '--on-failure', 'rollback', '--promotion', 'manual'];
     const argv = ['workload', 'create', 'web', '--image', 'x', ...limits, ...times, ...words];
     expect(await runCli(argv, { coordinator })).toMatchObject({ exitCode: 0 });
     expect(requests[0]?.spec?.rollout).toMatchObject({
       ...{ maxSurge: 2, maxUnavailable: 1, minAvailable: 3, maxFailedNew: 0 },
-      ...{ minReadyDuration: { seconds: 60n }, progressDeadline: { seconds: 300n }, pauseDuration: { seconds: 90n } },
-      ...{ strategy: Rollout_Strategy.BLUE_GREEN, onFailure: Rollout_OnFailure.ROLLBACK, promotion: Rollout_Promotion.MANUAL },
+      ...{
+        minReadyDuration: { seconds: 60n },
+        progressDeadline: { seconds: 300n },
+        pauseDuration: { seconds: 90n },
+      },
+      ...{
+        strategy: Rollout_Strategy.BLUE_GREEN,
+        onFailure: Rollout_OnFailure.ROLLBACK,
+        promotion: Rollout_Promotion.MANUAL,
+      },
     });
   });
 
   it('give canary steps in order, and take them away', async () => {
     const requests: UpdateWorkloadRequest[] = [];
-    const coordinator = { updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()) };
+    const coordinator = {
+      updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()),
+    };
     const update = ['workload', 'update', 'web'];
-    await runCli([...update, '--step', '1,wait=5m', '--step', '25%,manual', '--step', '50%'], { coordinator });
+    await runCli([...update, '--step', '1,wait=5m', '--step', '25%,manual', '--step', '50%'], {
+      coordinator,
+    });
     await runCli([...update, '--step', 'none'], { coordinator });
     expect(requests[0]?.spec?.rollout?.steps).toMatchObject([
       { replicas: 1, wait: { seconds: 300n } },
@@ -30,15 +53,22 @@ describe('flags of a rollout', () => {
       { percent: 50 },
     ]);
     expect(requests[1]?.spec?.rollout?.steps).toEqual([]);
-    expect(requests.map(({ updateMask }) => updateMask?.paths)).toEqual([['rollout.steps'], ['rollout.steps']]);
+    expect(requests.map(({ updateMask }) => updateMask?.paths)).toEqual([
+      ['rollout.steps'],
+      ['rollout.steps'],
+    ]);
   });
 
-  const form = 'expected a number of replicas or a percentage, then wait=DURATION or manual, as in 1,wait=5m or 25%,manual';
+  const form =
+    'expected a number of replicas or a percentage, then wait=DURATION or manual, as in 1,wait=5m or 25%,manual';
   it.each([
     { given: 'x', says: `--step: ${form}, got "x"` },
     { given: '1,soon', says: `--step: ${form}, got "1,soon"` },
     { given: '1,manual,wait=5m', says: `--step: ${form}, got "1,manual,wait=5m"` },
-    { given: '1,wait=5', says: '--step: expected a duration such as "500ms", "2s" or "1h30m", got "5"; write "5s" for seconds' },
+    {
+      given: '1,wait=5',
+      says: '--step: expected a duration such as "500ms", "2s" or "1h30m", got "5"; write "5s" for seconds',
+    },
   ])('refuses the step $given', async ({ given, says }) => {
     const { exitCode, stderr } = await runCli(['workload', 'update', 'web', '--step', given]);
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: `cloudlessctl: ${says}\n` });

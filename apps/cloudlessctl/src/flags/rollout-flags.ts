@@ -1,5 +1,9 @@
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf';
-import { Rollout_OnFailureSchema, Rollout_PromotionSchema, Rollout_StrategySchema } from '@cloudless/api';
+import {
+  Rollout_OnFailureSchema,
+  Rollout_PromotionSchema,
+  Rollout_StrategySchema,
+} from '@cloudless/api';
 import { usageFailure } from '../failure.js';
 import { parseDuration } from '../quantity.js';
 import { durationJson } from '../manifest/read-scalar.js';
@@ -9,19 +13,33 @@ import type { SpecFlag } from './flag-values.js';
 /** How a new version replaces the old one. */
 export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
   {
-    ...{ flag: '--strategy', value: 'strategy', description: 'ROLLING_UPDATE, RECREATE or BLUE_GREEN', path: 'rollout.strategy' },
+    ...{
+      flag: '--strategy',
+      value: 'strategy',
+      description: 'ROLLING_UPDATE, RECREATE or BLUE_GREEN',
+      path: 'rollout.strategy',
+    },
     parse: word('--strategy', names(Rollout_StrategySchema)),
   },
   ...counts({
     '--max-surge': ['max_surge', 'replicas beyond the wanted number'],
     '--max-unavailable': ['max_unavailable', 'replicas stopped at a time'],
     '--min-available': ['min_available', 'ready replicas kept at every instant'],
-    '--max-failed-new': ['max_failed_new', 'failures of new replicas after which a rollout has failed'],
+    '--max-failed-new': [
+      'max_failed_new',
+      'failures of new replicas after which a rollout has failed',
+    ],
   }),
   ...durations({
     '--min-ready': ['min_ready_duration', 'how long ready before it counts'],
-    '--progress-deadline': ['progress_deadline', 'a rollout without progress for so long has failed'],
-    '--pause-duration': ['pause_duration', 'BLUE_GREEN: how long the former version is kept after the switch'],
+    '--progress-deadline': [
+      'progress_deadline',
+      'a rollout without progress for so long has failed',
+    ],
+    '--pause-duration': [
+      'pause_duration',
+      'BLUE_GREEN: how long the former version is kept after the switch',
+    ],
   }),
   {
     ...{
@@ -33,7 +51,12 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     parse: word('--on-failure', names(Rollout_OnFailureSchema)),
   },
   {
-    ...{ flag: '--promotion', value: 'promotion', description: 'BLUE_GREEN: AUTO or MANUAL switch', path: 'rollout.promotion' },
+    ...{
+      flag: '--promotion',
+      value: 'promotion',
+      description: 'BLUE_GREEN: AUTO or MANUAL switch',
+      path: 'rollout.promotion',
+    },
     parse: word('--promotion', names(Rollout_PromotionSchema)),
   },
   {
@@ -67,7 +90,10 @@ function step(given: string): JsonObject {
   const [, number, percent] = /^(\d+)(%?)$/.exec(size) ?? [];
   if (number === undefined || more.length > 0) throw malformed(given);
   const many = parseWholeNumber('--step', number);
-  return { ...(percent === '%' ? { percent: many } : { replicas: many }), ...(then === undefined ? {} : whatThen(given, then)) };
+  return {
+    ...(percent === '%' ? { percent: many } : { replicas: many }),
+    ...(then === undefined ? {} : whatThen(given, then)),
+  };
 }
 
 function whatThen(given: string, then: string): JsonObject {

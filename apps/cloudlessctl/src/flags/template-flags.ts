@@ -23,7 +23,10 @@ function ports(texts: readonly string[]): JsonValue {
   });
 }
 
-/** `http:8080/healthz`, `tcp:8080`, `grpc:8080/service`, `exec:test -f /tmp/ok`. Times and thresholds need a manifest. */
+/**
+ * `http:8080/healthz`, `tcp:8080`, `grpc:8080/service`, `exec:test -f /tmp/ok`. Times and
+ * thresholds need a manifest.
+ */
 function probe(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const given = texts.at(-1) ?? '';
@@ -52,10 +55,29 @@ const PROBE_FLAGS = {
 /** What runs, where, with how much, and how it is checked. */
 export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   { flag: '--image', value: 'reference', description: 'image to run', path: 'image', parse: text },
-  { flag: '--arg', value: 'text', description: 'argument after the command', path: 'args', repeatable: true, parse: list },
-  { flag: '--replicas', value: 'number', description: 'how many copies', path: 'replicas', parse: wholeNumber('--replicas') },
   {
-    ...{ flag: '--port', value: '[name=][host:]number', path: 'ports', repeatable: true, parse: ports },
+    flag: '--arg',
+    value: 'text',
+    description: 'argument after the command',
+    path: 'args',
+    repeatable: true,
+    parse: list,
+  },
+  {
+    flag: '--replicas',
+    value: 'number',
+    description: 'how many copies',
+    path: 'replicas',
+    parse: wholeNumber('--replicas'),
+  },
+  {
+    ...{
+      flag: '--port',
+      value: '[name=][host:]number',
+      path: 'ports',
+      repeatable: true,
+      parse: ports,
+    },
     description: 'port it listens on, with a port of the node before it',
   },
   {
@@ -77,7 +99,14 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     parse: pairs('--label'),
   },
   {
-    ...{ flag: '--annotation', value: 'key=value', description: 'annotation', path: 'annotations', repeatable: true, adds: true },
+    ...{
+      flag: '--annotation',
+      value: 'key=value',
+      description: 'annotation',
+      path: 'annotations',
+      repeatable: true,
+      adds: true,
+    },
     parse: pairs('--annotation'),
   },
   {
@@ -102,7 +131,12 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     parse: unit('--cpu-limit', parseCpu, Number),
   },
   {
-    ...{ flag: '--memory-limit', value: 'bytes', description: 'memory never to exceed', path: 'resources.limits.memory_bytes' },
+    ...{
+      flag: '--memory-limit',
+      value: 'bytes',
+      description: 'memory never to exceed',
+      path: 'resources.limits.memory_bytes',
+    },
     parse: unit('--memory-limit', parseQuantity, String),
   },
   {
@@ -113,7 +147,14 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     repeatable: true,
     parse: list,
   },
-  { flag: '--zone', value: 'zone', description: 'zone to run in', path: 'placement.zones', repeatable: true, parse: list },
+  {
+    flag: '--zone',
+    value: 'zone',
+    description: 'zone to run in',
+    path: 'placement.zones',
+    repeatable: true,
+    parse: list,
+  },
   {
     ...{
       flag: '--node-selector',
@@ -125,9 +166,20 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     },
     parse: pairs('--node-selector'),
   },
-  { flag: '--priority', value: 'number', description: '0 to 1000', path: 'priority', parse: wholeNumber('--priority') },
   {
-    ...{ flag: '--restart', value: 'policy', description: 'ALWAYS, ON_FAILURE or NEVER', path: 'restart.policy' },
+    flag: '--priority',
+    value: 'number',
+    description: '0 to 1000',
+    path: 'priority',
+    parse: wholeNumber('--priority'),
+  },
+  {
+    ...{
+      flag: '--restart',
+      value: 'policy',
+      description: 'ALWAYS, ON_FAILURE or NEVER',
+      path: 'restart.policy',
+    },
     parse: word('--restart', names(RestartPolicy_PolicySchema)),
   },
   {
@@ -156,6 +208,18 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     const description = `${PROBE_FLAGS[name]}: http:PORT/PATH, tcp:PORT, grpc:PORT/SERVICE or exec:COMMAND`;
     return { flag, value: 'check', description, path: `${name}_probe`, parse: probe(flag) };
   }),
-  { flag: '--runtime', value: 'runtime', description: 'process or cri', path: 'runtime', parse: text },
-  { flag: '--working-dir', value: 'path', description: 'working directory', path: 'working_dir', parse: text },
+  {
+    flag: '--runtime',
+    value: 'runtime',
+    description: 'process or cri',
+    path: 'runtime',
+    parse: text,
+  },
+  {
+    flag: '--working-dir',
+    value: 'path',
+    description: 'working directory',
+    path: 'working_dir',
+    parse: text,
+  },
 ];

@@ -9,7 +9,8 @@ import { printYaml } from './print-yaml.js';
 import { formatProblem } from './yaml-reader.js';
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
-const parse = (text: string): ReturnType<typeof parseManifest> => parseManifest('web.yaml', bytes(text), 'default');
+const parse = (text: string): ReturnType<typeof parseManifest> =>
+  parseManifest('web.yaml', bytes(text), 'default');
 const problems = (text: string): readonly string[] => parse(text).problems.map(formatProblem);
 const specJson = (spec: string): unknown => {
   const { workloads, problems: found } = parse(`name: web\nspec: ${spec}\n`);
@@ -22,7 +23,11 @@ describe('parseManifest', () => {
   it('reads every spec that the schema allows back from the YAML it is printed as', () => {
     fc.assert(
       fc.property(arbitrarySpec, (spec) => {
-        const text = printYaml({ kind: 'Workload', name: 'web', spec: toJson(WorkloadSpecSchema, spec) });
+        const text = printYaml({
+          kind: 'Workload',
+          name: 'web',
+          spec: toJson(WorkloadSpecSchema, spec),
+        });
         const { workloads, problems: found } = parse(text);
         expect(found).toEqual([]);
         expect(workloads).toEqual([{ namespace: 'default', name: 'web', spec }]);
@@ -47,7 +52,10 @@ describe('parseManifest', () => {
   it('never throws, whatever the text', () => {
     fc.assert(
       fc.property(
-        fc.oneof(fc.string({ unit: 'binary' }), fc.string({ unit: fc.constantFrom(...'[]{}:-,&*!|>"\' \nab1#~') })),
+        fc.oneof(
+          fc.string({ unit: 'binary' }),
+          fc.string({ unit: fc.constantFrom(...'[]{}:-,&*!|>"\' \nab1#~') }),
+        ),
         (text) => {
           const { workloads, problems: found } = parse(text);
           expect(workloads.length + found.length).toBeGreaterThan(0);
@@ -65,39 +73,79 @@ describe('parseManifest', () => {
     expect(workloads).toMatchObject([
       {
         name: 'web',
-        spec: { replicas: 3, resources: { requests: { cpuMillis: 250, memoryBytes: 67108864n } }, rollout: { maxSurge: 1 } },
+        spec: {
+          replicas: 3,
+          resources: { requests: { cpuMillis: 250, memoryBytes: 67108864n } },
+          rollout: { maxSurge: 1 },
+        },
       },
     ]);
   });
 
   it('takes many documents, skips empty ones, and takes the namespace where none is named', () => {
-    const { workloads, problems: found } = parse('---\n---\nname: a\nspec: {}\n---\nnamespace: prod\nname: a\nspec: {}\n...\n');
+    const { workloads, problems: found } = parse(
+      '---\n---\nname: a\nspec: {}\n---\nnamespace: prod\nname: a\nspec: {}\n...\n',
+    );
     expect(found).toEqual([]);
-    expect(workloads.map(({ namespace, name }) => `${namespace}/${name}`)).toEqual(['default/a', 'prod/a']);
+    expect(workloads.map(({ namespace, name }) => `${namespace}/${name}`)).toEqual([
+      'default/a',
+      'prod/a',
+    ]);
   });
 
   it('takes a list of workloads', () => {
-    expect(parse('[{"name":"a","spec":{}},{"name":"b","spec":{}}]').workloads.map(({ name }) => name)).toEqual(['a', 'b']);
+    expect(
+      parse('[{"name":"a","spec":{}},{"name":"b","spec":{}}]').workloads.map(({ name }) => name),
+    ).toEqual(['a', 'b']);
   });
 
   it('follows aliases', () => {
-    expect(parse('name: a\nspec:\n  env: &e {A: "1"}\n  labels: *e\n').workloads[0]?.spec.labels).toEqual({ A: '1' });
+    expect(
+      parse('name: a\nspec:\n  env: &e {A: "1"}\n  labels: *e\n').workloads[0]?.spec.labels,
+    ).toEqual({ A: '1' });
   });
 
   it.each([
     { spec: '{terminationGracePeriod: 500ms}', json: { terminationGracePeriod: '0.500s' } },
     { spec: '{termination_grace_period: 2s}', json: { terminationGracePeriod: '2s' } },
     { spec: '{terminationGracePeriod: 1h30m}', json: { terminationGracePeriod: '5400s' } },
-    { spec: '{resources: {requests: {memoryBytes: 64Mi}}}', json: { resources: { requests: { memoryBytes: '67108864' } } } },
-    { spec: '{resources: {requests: {memory_bytes: 500M}}}', json: { resources: { requests: { memoryBytes: '500000000' } } } },
-    { spec: '{resources: {requests: {memoryBytes: 1024}}}', json: { resources: { requests: { memoryBytes: '1024' } } } },
-    { spec: '{resources: {requests: {cpuMillis: 500m}}}', json: { resources: { requests: { cpuMillis: 500 } } } },
-    { spec: '{resources: {requests: {cpuMillis: "0.5"}}}', json: { resources: { requests: { cpuMillis: 500 } } } },
-    { spec: '{resources: {requests: {cpuMillis: 0.25}}}', json: { resources: { requests: { cpuMillis: 250 } } } },
-    { spec: '{resources: {requests: {cpuMillis: 2.0}}}', json: { resources: { requests: { cpuMillis: 2000 } } } },
-    { spec: '{resources: {requests: {cpuMillis: 2}}}', json: { resources: { requests: { cpuMillis: 2 } } } },
+    {
+      spec: '{resources: {requests: {memoryBytes: 64Mi}}}',
+      json: { resources: { requests: { memoryBytes: '67108864' } } },
+    },
+    {
+      spec: '{resources: {requests: {memory_bytes: 500M}}}',
+      json: { resources: { requests: { memoryBytes: '500000000' } } },
+    },
+    {
+      spec: '{resources: {requests: {memoryBytes: 1024}}}',
+      json: { resources: { requests: { memoryBytes: '1024' } } },
+    },
+    {
+      spec: '{resources: {requests: {cpuMillis: 500m}}}',
+      json: { resources: { requests: { cpuMillis: 500 } } },
+    },
+    {
+      spec: '{resources: {requests: {cpuMillis: "0.5"}}}',
+      json: { resources: { requests: { cpuMillis: 500 } } },
+    },
+    {
+      spec: '{resources: {requests: {cpuMillis: 0.25}}}',
+      json: { resources: { requests: { cpuMillis: 250 } } },
+    },
+    {
+      spec: '{resources: {requests: {cpuMillis: 2.0}}}',
+      json: { resources: { requests: { cpuMillis: 2000 } } },
+    },
+    {
+      spec: '{resources: {requests: {cpuMillis: 2}}}',
+      json: { resources: { requests: { cpuMillis: 2 } } },
+    },
     { spec: '{replicas: 0}', json: { replicas: 0 } },
-    { spec: '{mode: GLOBAL, restart: {policy: NEVER}}', json: { mode: 'GLOBAL', restart: { policy: 'NEVER' } } },
+    {
+      spec: '{mode: GLOBAL, restart: {policy: NEVER}}',
+      json: { mode: 'GLOBAL', restart: { policy: 'NEVER' } },
+    },
     {
       spec: '{readinessProbe: {http: {path: /, port: http}, period: 1s}}',
       json: { readinessProbe: { http: { path: '/', port: 'http' }, period: '1s' } },
@@ -107,28 +155,55 @@ describe('parseManifest', () => {
   });
 
   it.each([
-    { spec: '{replica: 2}', problem: 'web.yaml:2:8: spec.replica: unknown key; did you mean replicas?' },
-    { spec: '{rollout: {max_surg: 1}}', problem: 'web.yaml:2:18: spec.rollout.max_surg: unknown key; did you mean max_surge?' },
-    { spec: '{rollout: {maxSurg: 1}}', problem: 'web.yaml:2:18: spec.rollout.maxSurg: unknown key; did you mean maxSurge?' },
+    {
+      spec: '{replica: 2}',
+      problem: 'web.yaml:2:8: spec.replica: unknown key; did you mean replicas?',
+    },
+    {
+      spec: '{rollout: {max_surg: 1}}',
+      problem: 'web.yaml:2:18: spec.rollout.max_surg: unknown key; did you mean max_surge?',
+    },
+    {
+      spec: '{rollout: {maxSurg: 1}}',
+      problem: 'web.yaml:2:18: spec.rollout.maxSurg: unknown key; did you mean maxSurge?',
+    },
     { spec: '{zzzzzz: 2}', problem: 'web.yaml:2:8: spec.zzzzzz: unknown key' },
-    { spec: '{replicas: 2.5}', problem: 'web.yaml:2:18: spec.replicas: expected a whole number, got the number 2.5' },
+    {
+      spec: '{replicas: 2.5}',
+      problem: 'web.yaml:2:18: spec.replicas: expected a whole number, got the number 2.5',
+    },
     {
       spec: '{replicas: "2"}',
-      problem: 'web.yaml:2:18: spec.replicas: expected a whole number, got the text "2"; remove the quotes',
+      problem:
+        'web.yaml:2:18: spec.replicas: expected a whole number, got the text "2"; remove the quotes',
     },
     {
       spec: '{replicas: 3000000000}',
-      problem: 'web.yaml:2:18: spec.replicas: expected a whole number from -2147483648 to 2147483647, got the number 3000000000',
+      problem:
+        'web.yaml:2:18: spec.replicas: expected a whole number from -2147483648 to 2147483647, got the number 3000000000',
     },
     {
       spec: '{env: {PORT: 8080}}',
-      problem: 'web.yaml:2:20: spec.env["PORT"]: expected a text, got the number 8080; write "8080"',
+      problem:
+        'web.yaml:2:20: spec.env["PORT"]: expected a text, got the number 8080; write "8080"',
     },
-    { spec: '{env: {8080: a}}', problem: 'web.yaml:2:14: spec.env: expected a text as key, got the number 8080; write "8080"' },
+    {
+      spec: '{env: {8080: a}}',
+      problem: 'web.yaml:2:14: spec.env: expected a text as key, got the number 8080; write "8080"',
+    },
     { spec: '{env: [A]}', problem: 'web.yaml:2:13: spec.env: expected a map, got a list' },
-    { spec: '{command: sleep 10}', problem: 'web.yaml:2:17: spec.command: expected a list, got the text "sleep 10"' },
-    { spec: '{command: [sleep, 10]}', problem: 'web.yaml:2:25: spec.command[1]: expected a text, got the number 10; write "10"' },
-    { spec: '{ports: [{containerPort: 80}, 81]}', problem: 'web.yaml:2:37: spec.ports[1]: expected a map, got the number 81' },
+    {
+      spec: '{command: sleep 10}',
+      problem: 'web.yaml:2:17: spec.command: expected a list, got the text "sleep 10"',
+    },
+    {
+      spec: '{command: [sleep, 10]}',
+      problem: 'web.yaml:2:25: spec.command[1]: expected a text, got the number 10; write "10"',
+    },
+    {
+      spec: '{ports: [{containerPort: 80}, 81]}',
+      problem: 'web.yaml:2:37: spec.ports[1]: expected a map, got the number 81',
+    },
     { spec: '{image: }', problem: 'web.yaml:2:15: spec.image: expected a text, got nothing' },
     {
       spec: '{rollout: {strategy: rolling_update}}',
@@ -136,7 +211,10 @@ describe('parseManifest', () => {
         'web.yaml:2:28: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, ' +
         'got the text "rolling_update"; did you mean ROLLING_UPDATE?',
     },
-    { spec: '{mode: 1}', problem: 'web.yaml:2:14: spec.mode: expected one of REPLICATED, GLOBAL, got the number 1' },
+    {
+      spec: '{mode: 1}',
+      problem: 'web.yaml:2:14: spec.mode: expected one of REPLICATED, GLOBAL, got the number 1',
+    },
     {
       spec: '{preStopDelay: 5}',
       problem:
@@ -144,7 +222,8 @@ describe('parseManifest', () => {
     },
     {
       spec: '{preStopDelay: soon}',
-      problem: 'web.yaml:2:22: spec.preStopDelay: expected a duration such as "500ms", "2s" or "1h30m", got "soon"',
+      problem:
+        'web.yaml:2:22: spec.preStopDelay: expected a duration such as "500ms", "2s" or "1h30m", got "soon"',
     },
     {
       spec: '{resources: {requests: {cpuMillis: "2"}}}',
@@ -159,11 +238,13 @@ describe('parseManifest', () => {
     },
     {
       spec: '{security: {privileged: yes}}',
-      problem: 'web.yaml:2:31: spec.security.privileged: expected true or false, got the text "yes"',
+      problem:
+        'web.yaml:2:31: spec.security.privileged: expected true or false, got the text "yes"',
     },
     {
       spec: '{restartedAt: today}',
-      problem: 'web.yaml:2:21: spec.restartedAt: expected a time such as "2026-01-31T12:00:00Z", got the text "today"',
+      problem:
+        'web.yaml:2:21: spec.restartedAt: expected a time such as "2026-01-31T12:00:00Z", got the text "today"',
     },
     {
       spec: '{livenessProbe: {tcp: {port: a}, http: {}}}',
@@ -177,9 +258,16 @@ describe('parseManifest', () => {
     { spec: '{image: a, image: b}', problem: 'web.yaml:2:18: spec.image: is written twice' },
     { spec: '{image: *nowhere}', problem: 'web.yaml:2:15: the alias *nowhere stands for nothing' },
     { spec: '{image: !secret x}', problem: 'web.yaml:2:15: Unresolved tag: !secret' },
-    { spec: '{image: x', problem: 'web.yaml:3:1: Flow map in block collection must be sufficiently indented and end with a }' },
+    {
+      spec: '{image: x',
+      problem:
+        'web.yaml:3:1: Flow map in block collection must be sufficiently indented and end with a }',
+    },
     { spec: '{<<: {image: x}}', problem: 'web.yaml:2:8: spec.<<: unknown key' },
-    { spec: '{env: {__proto__: x}}', problem: 'web.yaml:2:14: spec.env["__proto__"]: cannot be used as a key' },
+    {
+      spec: '{env: {__proto__: x}}',
+      problem: 'web.yaml:2:14: spec.env["__proto__"]: cannot be used as a key',
+    },
   ])('refuses $spec', ({ spec, problem }) => {
     expect(specProblem(spec)).toBe(problem);
   });
@@ -192,22 +280,38 @@ describe('parseManifest', () => {
     { text: 'name: a', problem: 'web.yaml:1:1: spec: is missing' },
     {
       text: 'name: A_b\nspec: {}',
-      problem: 'web.yaml:1:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the text "A_b"',
+      problem:
+        'web.yaml:1:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the text "A_b"',
     },
-    { text: 'kind: Pod\nname: a\nspec: {}', problem: 'web.yaml:1:7: kind: expected Workload, got the text "Pod"' },
+    {
+      text: 'kind: Pod\nname: a\nspec: {}',
+      problem: 'web.yaml:1:7: kind: expected Workload, got the text "Pod"',
+    },
     {
       text: 'apiVersion: v1\nname: a\nspec: {}',
-      problem: 'web.yaml:1:1: apiVersion: unknown key; namespace, name and spec stand at the top level',
+      problem:
+        'web.yaml:1:1: apiVersion: unknown key; namespace, name and spec stand at the top level',
     },
-    { text: 'name: a\nspec: {}\nstatus: {}', problem: 'web.yaml:3:1: status: is written by the cluster; remove it' },
-    { text: 'nmae: a\nname: a\nspec: {}', problem: 'web.yaml:1:1: nmae: unknown key; did you mean name?' },
-    { text: 'name: a\nspec: {}\n---\nname: a\nspec: {}', problem: 'web.yaml:4:1: the workload default/a is declared twice' },
+    {
+      text: 'name: a\nspec: {}\nstatus: {}',
+      problem: 'web.yaml:3:1: status: is written by the cluster; remove it',
+    },
+    {
+      text: 'nmae: a\nname: a\nspec: {}',
+      problem: 'web.yaml:1:1: nmae: unknown key; did you mean name?',
+    },
+    {
+      text: 'name: a\nspec: {}\n---\nname: a\nspec: {}',
+      problem: 'web.yaml:4:1: the workload default/a is declared twice',
+    },
   ])('refuses $text', ({ text, problem }) => {
     expect(problems(text)[0]).toBe(problem);
   });
 
   it('lists everything wrong at once', () => {
-    expect(problems('name: web\nspec:\n  imag: x\n  replicas: many\n---\nname: B\nspec: {mode: X}\n')).toEqual([
+    expect(
+      problems('name: web\nspec:\n  imag: x\n  replicas: many\n---\nname: B\nspec: {mode: X}\n'),
+    ).toEqual([
       'web.yaml:3:3: spec.imag: unknown key; did you mean image?',
       'web.yaml:4:13: spec.replicas: expected a whole number, got the text "many"',
       'web.yaml:6:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the text "B"',
@@ -216,18 +320,28 @@ describe('parseManifest', () => {
   });
 
   it('is bounded in size, depth, aliases and encoding', () => {
-    expect(problems(`name: ${'a'.repeat(1024 * 1024)}`)).toEqual(['web.yaml:1:1: larger than 1 MiB (1048582 bytes)']);
-    expect(problems('['.repeat(500_000))).toEqual(['web.yaml:1:1: more than 32 maps and lists inside each other']);
-    expect(problems(`name: a\nspec: {env: {A: ${'['.repeat(40)}${']'.repeat(40)}}}`)[0]).toContain('expected a text, got a list');
-    expect(problems(`name: a\nspec: {env: {X: &x a${Array.from({ length: 101 }, (_, n) => `, K${n}: *x`).join('')}}}`)).toContain(
-      'web.yaml:2:919: more than 100 aliases',
-    );
-    expect(parseManifest('x', Uint8Array.of(0xff, 0xfe), 'default').problems.map(formatProblem)).toEqual([
-      'x:1:1: not UTF-8 text',
+    expect(problems(`name: ${'a'.repeat(1024 * 1024)}`)).toEqual([
+      'web.yaml:1:1: larger than 1 MiB (1048582 bytes)',
     ]);
+    expect(problems('['.repeat(500_000))).toEqual([
+      'web.yaml:1:1: more than 32 maps and lists inside each other',
+    ]);
+    expect(problems(`name: a\nspec: {env: {A: ${'['.repeat(40)}${']'.repeat(40)}}}`)[0]).toContain(
+      'expected a text, got a list',
+    );
+    expect(
+      problems(
+        `name: a\nspec: {env: {X: &x a${Array.from({ length: 101 }, (_, n) => `, K${n}: *x`).join('')}}}`,
+      ),
+    ).toContain('web.yaml:2:919: more than 100 aliases');
+    expect(
+      parseManifest('x', Uint8Array.of(0xff, 0xfe), 'default').problems.map(formatProblem),
+    ).toEqual(['x:1:1: not UTF-8 text']);
   });
 
   it('ends on an alias inside what it stands for', () => {
-    expect(problems('name: a\nspec: &s {placement: *s}')[0]).toBe('web.yaml:2:11: spec.placement.placement: unknown key');
+    expect(problems('name: a\nspec: &s {placement: *s}')[0]).toBe(
+      'web.yaml:2:11: spec.placement.placement: unknown key',
+    );
   });
 });

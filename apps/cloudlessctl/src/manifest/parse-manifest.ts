@@ -27,7 +27,8 @@ const DNS_LABEL = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/;
 const MAX_NAME = 63;
 
 /**
- * Reads a manifest: YAML or JSON, any number of documents `{ kind?, namespace?, name, spec }`, or lists of such.
+ * Reads a manifest: YAML or JSON, any number of documents `{ kind?, namespace?, name, spec }`, or
+ * lists of such.
  * @param file - Its name for messages.
  * @param defaultNamespace - For documents that name none.
  */
@@ -44,7 +45,13 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
         ? []
         : [root];
     nodes.forEach((node, index) => {
-      const workload = readDocument(reader, document, node, isSeq(root) ? `[${index}].` : '', defaultNamespace);
+      const workload = readDocument(
+        reader,
+        document,
+        node,
+        isSeq(root) ? `[${index}].` : '',
+        defaultNamespace,
+      );
       if (workload === undefined) return;
       const key = `${workload.namespace}/${workload.name}`;
       if (seen.has(key)) reader.report(node, '', `the workload ${key} is declared twice`);
@@ -52,7 +59,8 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
       workloads.push(workload);
     });
   }
-  if (workloads.length === 0 && reader.problems.length === 0) reader.report(null, '', 'declares nothing');
+  if (workloads.length === 0 && reader.problems.length === 0)
+    reader.report(null, '', 'declares nothing');
   return { workloads, problems: reader.problems };
 }
 
@@ -74,11 +82,13 @@ function readDocument(
     if (entry.key === 'kind') readKind(reader, entry, path);
     else if (entry.key === 'namespace') namespace = readLabel(reader, entry, path);
     else if (entry.key === 'name') name = readLabel(reader, entry, path);
-    else if (entry.key === 'spec') spec = readMessage(reader, document, WorkloadSpecSchema, entry.value, entry.keyNode, path);
+    else if (entry.key === 'spec')
+      spec = readMessage(reader, document, WorkloadSpecSchema, entry.value, entry.keyNode, path);
     else reader.report(entry.keyNode, path, unknownKey(entry.key));
   }
   for (const key of ['name', 'spec']) {
-    if (!entries.some((entry) => entry.key === key)) reader.report(node, `${prefix}${key}`, 'is missing');
+    if (!entries.some((entry) => entry.key === key))
+      reader.report(node, `${prefix}${key}`, 'is missing');
   }
   if (namespace === undefined || name === undefined || spec === undefined) return undefined;
   return { namespace, name, spec: fromJson(WorkloadSpecSchema, spec) };
@@ -108,12 +118,21 @@ export function isDnsLabel(text: string): boolean {
 
 function unknownKey(key: string): string {
   if (WRITTEN_BY_CLUSTER.has(key)) return 'is written by the cluster; remove it';
-  if (key === 'apiVersion' || key === 'metadata') return 'unknown key; namespace, name and spec stand at the top level';
+  if (key === 'apiVersion' || key === 'metadata')
+    return 'unknown key; namespace, name and spec stand at the top level';
   return `unknown key${didYouMean(key, ['kind', 'namespace', 'name', 'spec'])}`;
 }
 
 const WRITTEN_BY_CLUSTER = new Set([
-  ...['status', 'uid', 'generation', 'createdAt', 'created_at', 'deletionRequestedAt', 'deletion_requested_at'],
+  ...[
+    'status',
+    'uid',
+    'generation',
+    'createdAt',
+    'created_at',
+    'deletionRequestedAt',
+    'deletion_requested_at',
+  ],
 ]);
 
 function isEmptyScalar(node: Node | null): boolean {

@@ -17,9 +17,10 @@ interface Place {
 }
 
 /**
- * Reads a node as a message of `schema`, by the schema alone: keys in camelCase or snake_case, enums by name, durations and amounts
- * with units. Everything wrong is reported to `reader`.
- * @returns The message in protobuf's JSON form, without what was wrong; `undefined` when nothing of it can be used.
+ * Reads a node as a message of `schema`, by the schema alone: keys in camelCase or snake_case,
+ * enums by name, durations and amounts with units. Everything wrong is reported to `reader`.
+ * @returns The message in protobuf's JSON form, without what was wrong; `undefined` when nothing of
+ *   it can be used.
  */
 export function readMessage(
   reader: YamlReader,
@@ -32,7 +33,12 @@ export function readMessage(
   return messageValue(reader, schema, node, { document, at, path, depth: 1 });
 }
 
-function messageValue(reader: YamlReader, schema: DescMessage, node: Node | null, place: Place): JsonValue | undefined {
+function messageValue(
+  reader: YamlReader,
+  schema: DescMessage,
+  node: Node | null,
+  place: Place,
+): JsonValue | undefined {
   const wellKnown = readWellKnown(schema, node);
   if (wellKnown !== undefined) return settle(reader, node, place, wellKnown);
   if (tooDeep(reader, node, place)) return undefined;
@@ -41,7 +47,9 @@ function messageValue(reader: YamlReader, schema: DescMessage, node: Node | null
   const result: Record<string, JsonValue> = {};
   const seen = new Map<string, string>();
   for (const entry of entries) {
-    const field = schema.fields.find(({ jsonName, name }) => jsonName === entry.key || name === entry.key);
+    const field = schema.fields.find(
+      ({ jsonName, name }) => jsonName === entry.key || name === entry.key,
+    );
     const path = `${place.path}.${entry.key}`;
     if (field === undefined) {
       reader.unknownKey(entry, path, namesLike(schema, entry.key));
@@ -65,7 +73,12 @@ function messageValue(reader: YamlReader, schema: DescMessage, node: Node | null
   return result;
 }
 
-function fieldValue(reader: YamlReader, field: DescField, node: Node | null, place: Place): JsonValue | undefined {
+function fieldValue(
+  reader: YamlReader,
+  field: DescField,
+  node: Node | null,
+  place: Place,
+): JsonValue | undefined {
   switch (field.fieldKind) {
     case 'message':
       return messageValue(reader, field.message, node, place);
@@ -88,7 +101,12 @@ function listValue(
 ): JsonValue | undefined {
   if (tooDeep(reader, node, place)) return undefined;
   return reader.items(place.document, node, place.at, place.path)?.flatMap((item, index) => {
-    const inner = { ...place, at: item ?? node, path: `${place.path}[${index}]`, depth: place.depth + 1 };
+    const inner = {
+      ...place,
+      at: item ?? node,
+      path: `${place.path}[${index}]`,
+      depth: place.depth + 1,
+    };
     const value = elementValue(reader, field, field.listKind, item, inner);
     return value === undefined ? [] : [value];
   });
@@ -110,7 +128,12 @@ function mapValue(
       reader.report(keyNode, path, 'cannot be used as a key');
       continue;
     }
-    const value = elementValue(reader, field, field.mapKind, item, { ...place, at: keyNode, path, depth: place.depth + 1 });
+    const value = elementValue(reader, field, field.mapKind, item, {
+      ...place,
+      at: keyNode,
+      path,
+      depth: place.depth + 1,
+    });
     if (value !== undefined) result[key] = value;
   }
   return result;
@@ -123,19 +146,30 @@ function elementValue(
   node: Node | null,
   place: Place,
 ): JsonValue | undefined {
-  if (kind === 'message' && field.message !== undefined) return messageValue(reader, field.message, node, place);
-  if (kind === 'enum' && field.enum !== undefined) return enumValue(reader, field.enum, node, place);
+  if (kind === 'message' && field.message !== undefined)
+    return messageValue(reader, field.message, node, place);
+  if (kind === 'enum' && field.enum !== undefined)
+    return enumValue(reader, field.enum, node, place);
   return settle(reader, node, place, readScalar(field, field.scalar ?? ScalarType.STRING, node));
 }
 
-function enumValue(reader: YamlReader, schema: DescEnum, node: Node | null, place: Place): JsonValue | undefined {
+function enumValue(
+  reader: YamlReader,
+  schema: DescEnum,
+  node: Node | null,
+  place: Place,
+): JsonValue | undefined {
   const names = schema.values.map(({ name }) => name);
   if (isScalar(node) && typeof node.value === 'string') {
     if (names.includes(node.value)) return node.value;
     const hint = didYouMean(node.value, names);
-    return settle(reader, node, place, { problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}${hint}` });
+    return settle(reader, node, place, {
+      problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}${hint}`,
+    });
   }
-  return settle(reader, node, place, { problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}` });
+  return settle(reader, node, place, {
+    problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}`,
+  });
 }
 
 function settle(
@@ -151,7 +185,11 @@ function settle(
 
 function tooDeep(reader: YamlReader, node: Node | null, place: Place): boolean {
   if (place.depth <= MAX_DEPTH) return false;
-  reader.report(node ?? place.at, place.path, `more than ${MAX_DEPTH} maps and lists inside each other`);
+  reader.report(
+    node ?? place.at,
+    place.path,
+    `more than ${MAX_DEPTH} maps and lists inside each other`,
+  );
   return true;
 }
 

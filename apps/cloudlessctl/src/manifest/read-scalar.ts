@@ -7,12 +7,21 @@ import { parseCpu, parseDuration, parseQuantity } from '../quantity.js';
 import type { Parsed } from '../quantity.js';
 import { describeNode } from './yaml-reader.js';
 
-/** Reads a scalar of a field. The unit of a number is told by the end of the field's name: `_bytes`, `_bps`, `cpu_millis`. */
-export function readScalar(field: DescField, type: ScalarType, node: Node | null): Parsed<JsonValue> {
+/**
+ * Reads a scalar of a field. The unit of a number is told by the end of the field's name: `_bytes`,
+ * `_bps`, `cpu_millis`.
+ */
+export function readScalar(
+  field: DescField,
+  type: ScalarType,
+  node: Node | null,
+): Parsed<JsonValue> {
   const value = isScalar(node) ? node.value : undefined;
   switch (type) {
     case ScalarType.STRING:
-      return typeof value === 'string' ? { value } : { problem: expected('a text', node, quotedHint(node)) };
+      return typeof value === 'string'
+        ? { value }
+        : { problem: expected('a text', node, quotedHint(node)) };
     case ScalarType.BOOL:
       return typeof value === 'boolean' ? { value } : { problem: expected('true or false', node) };
     case ScalarType.FLOAT:
@@ -29,13 +38,21 @@ export function readScalar(field: DescField, type: ScalarType, node: Node | null
   }
 }
 
-/** Reads a message that is written as one scalar, a duration or a time; `undefined` for every other message. */
-export function readWellKnown(schema: DescMessage, node: Node | null): Parsed<JsonValue> | undefined {
+/**
+ * Reads a message that is written as one scalar, a duration or a time; `undefined` for every other
+ * message.
+ */
+export function readWellKnown(
+  schema: DescMessage,
+  node: Node | null,
+): Parsed<JsonValue> | undefined {
   const text = isScalar(node) && typeof node.value === 'string' ? node.value : undefined;
   switch (schema.typeName) {
     case 'google.protobuf.Duration': {
       if (text === undefined)
-        return { problem: expected('a duration such as "500ms", "2s" or "1h30m"', node, secondsHint(node)) };
+        return {
+          problem: expected('a duration such as "500ms", "2s" or "1h30m"', node, secondsHint(node)),
+        };
       const parsed = parseDuration(text);
       return 'problem' in parsed ? parsed : { value: durationJson(parsed.value) };
     }
@@ -68,30 +85,45 @@ function integerOf(field: DescField, type: ScalarType, node: Node | null): Parse
   const value = isScalar(node) ? node.value : undefined;
   if (typeof value === 'bigint') return { value };
   if (field.name.endsWith('cpu_millis')) {
-    // "2" could be meant as cores or as thousandths, and there is a factor of a thousand between them.
+    // "2" could be meant as cores or as thousandths, and there is a factor of a thousand between
+    // them.
     if (typeof value === 'string' && /^\d+$/.test(value)) {
       return {
         problem: `write "${value}m" for thousandths of a core or "${value}.0" for cores, without a unit it could be either`,
       };
     }
     if (typeof value === 'string') return parseCpu(value);
-    if (typeof value === 'number') return parseCpu(isScalar(node) ? (node.source ?? String(value)) : String(value));
+    if (typeof value === 'number')
+      return parseCpu(isScalar(node) ? (node.source ?? String(value)) : String(value));
     return { problem: expected('an amount of processor such as 500, "500m" or "0.5"', node) };
   }
   if (typeof value === 'string' && /_bytes$|_bps$/.test(field.name)) return parseQuantity(value);
-  if (typeof value === 'string' && isLong(type) && /^-?\d{1,20}$/.test(value)) return { value: BigInt(value) };
-  if (/_bytes$/.test(field.name)) return { problem: expected('an amount such as 67108864, "64Mi" or "500M"', node) };
+  if (typeof value === 'string' && isLong(type) && /^-?\d{1,20}$/.test(value))
+    return { value: BigInt(value) };
+  if (/_bytes$/.test(field.name))
+    return { problem: expected('an amount such as 67108864, "64Mi" or "500M"', node) };
   const unquote = typeof value === 'string' && /^-?\d+$/.test(value) ? '; remove the quotes' : '';
   return { problem: expected('a whole number', node, unquote) };
 }
 
 function isLong(type: ScalarType): boolean {
-  return [ScalarType.INT64, ScalarType.UINT64, ScalarType.SINT64, ScalarType.FIXED64, ScalarType.SFIXED64].includes(type);
+  return [
+    ScalarType.INT64,
+    ScalarType.UINT64,
+    ScalarType.SINT64,
+    ScalarType.FIXED64,
+    ScalarType.SFIXED64,
+  ].includes(type);
 }
 
 function rangeOf(type: ScalarType): readonly [bigint, bigint] {
   const bits = isLong(type) ? 64n : 32n;
-  const unsigned = [ScalarType.UINT32, ScalarType.UINT64, ScalarType.FIXED32, ScalarType.FIXED64].includes(type);
+  const unsigned = [
+    ScalarType.UINT32,
+    ScalarType.UINT64,
+    ScalarType.FIXED32,
+    ScalarType.FIXED64,
+  ].includes(type);
   return unsigned ? [0n, 2n ** bits - 1n] : [-(2n ** (bits - 1n)), 2n ** (bits - 1n) - 1n];
 }
 
@@ -109,9 +141,13 @@ function expected(what: string, node: Node | null, hint = ''): string {
 }
 
 function quotedHint(node: Node | null): string {
-  return isScalar(node) && node.value !== null && node.source !== undefined ? `; write "${node.source}"` : '';
+  return isScalar(node) && node.value !== null && node.source !== undefined
+    ? `; write "${node.source}"`
+    : '';
 }
 
 function secondsHint(node: Node | null): string {
-  return isScalar(node) && typeof node.value === 'bigint' ? `; write "${node.value}s" for seconds` : '';
+  return isScalar(node) && typeof node.value === 'bigint'
+    ? `; write "${node.value}s" for seconds`
+    : '';
 }

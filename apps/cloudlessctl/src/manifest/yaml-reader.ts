@@ -39,8 +39,8 @@ const MAX_SYNTAX_PROBLEMS = 5;
 const MAX_PROBLEMS = 100;
 
 /**
- * One YAML or JSON file while it is read: knows where every node stands, follows aliases within bounds, and collects what is wrong
- * instead of stopping at the first.
+ * One YAML or JSON file while it is read: knows where every node stands, follows aliases within
+ * bounds, and collects what is wrong instead of stopping at the first.
  */
 export class YamlReader {
   readonly problems: Problem[] = [];
@@ -61,8 +61,16 @@ export class YamlReader {
     this.reportAt(node?.range?.[0] ?? 0, path, message);
   }
 
-  /** The entries of a map whose keys are texts; reports and returns `undefined` when it is something else. */
-  entries(document: Document.Parsed, node: Node | null, at: Node | null, path: string): readonly Entry[] | undefined {
+  /**
+   * The entries of a map whose keys are texts; reports and returns `undefined` when it is something
+   * else.
+   */
+  entries(
+    document: Document.Parsed,
+    node: Node | null,
+    at: Node | null,
+    path: string,
+  ): readonly Entry[] | undefined {
     if (!isMap(node)) {
       this.report(node ?? at, path, `expected a map, got ${describeNode(node)}`);
       return undefined;
@@ -72,22 +80,40 @@ export class YamlReader {
     for (const pair of node.items) {
       const keyNode = this.follow(document, pair.key as Node | null);
       if (keyNode === null || !isScalar(keyNode) || typeof keyNode.value !== 'string') {
-        const shown = isScalar(keyNode) && keyNode.source !== undefined ? `; write "${keyNode.source}"` : '';
-        this.report(keyNode ?? node, path, `expected a text as key, got ${describeNode(keyNode)}${shown}`);
+        const shown =
+          isScalar(keyNode) && keyNode.source !== undefined ? `; write "${keyNode.source}"` : '';
+        this.report(
+          keyNode ?? node,
+          path,
+          `expected a text as key, got ${describeNode(keyNode)}${shown}`,
+        );
         continue;
       }
       if (seen.has(keyNode.value)) {
-        this.report(keyNode, path === '' ? keyNode.value : `${path}.${keyNode.value}`, 'is written twice');
+        this.report(
+          keyNode,
+          path === '' ? keyNode.value : `${path}.${keyNode.value}`,
+          'is written twice',
+        );
         continue;
       }
       seen.add(keyNode.value);
-      entries.push({ key: keyNode.value, keyNode, value: this.follow(document, pair.value as Node | null) });
+      entries.push({
+        key: keyNode.value,
+        keyNode,
+        value: this.follow(document, pair.value as Node | null),
+      });
     }
     return entries;
   }
 
   /** The items of a list; reports and returns `undefined` when it is something else. */
-  items(document: Document.Parsed, node: Node | null, at: Node | null, path: string): readonly (Node | null)[] | undefined {
+  items(
+    document: Document.Parsed,
+    node: Node | null,
+    at: Node | null,
+    path: string,
+  ): readonly (Node | null)[] | undefined {
     if (!isSeq(node)) {
       this.report(node ?? at, path, `expected a list, got ${describeNode(node)}`);
       return undefined;
@@ -118,7 +144,8 @@ export class YamlReader {
     if (!isAlias(node)) return node;
     this.aliases += 1;
     if (this.aliases > MAX_ALIASES) {
-      if (this.aliases === MAX_ALIASES + 1) this.report(node, '', `more than ${MAX_ALIASES} aliases`);
+      if (this.aliases === MAX_ALIASES + 1)
+        this.report(node, '', `more than ${MAX_ALIASES} aliases`);
       return null;
     }
     const found = node.resolve(document);
@@ -151,12 +178,15 @@ export class YamlReader {
       const parsed = 'empty' in documents ? [] : documents;
       for (const document of parsed) {
         const faults = [...document.errors, ...document.warnings];
-        if (faults.some(({ message }) => message.startsWith('Maximum call stack'))) throw new RangeError('too deep');
-        for (const { pos, message } of faults.slice(0, MAX_SYNTAX_PROBLEMS)) this.reportAt(pos[0], '', firstLine(message));
+        if (faults.some(({ message }) => message.startsWith('Maximum call stack')))
+          throw new RangeError('too deep');
+        for (const { pos, message } of faults.slice(0, MAX_SYNTAX_PROBLEMS))
+          this.reportAt(pos[0], '', firstLine(message));
       }
       return parsed;
     } catch (reason) {
-      // The parser recurses, and so ends at the end of the stack when it is given a hundred thousand brackets.
+      // The parser recurses, and so ends at the end of the stack when it is given a hundred
+      // thousand brackets.
       if (!(reason instanceof RangeError)) throw reason;
       this.reportAt(0, '', `more than ${MAX_DEPTH} maps and lists inside each other`);
       return [];
@@ -166,7 +196,13 @@ export class YamlReader {
   private reportAt(offset: number, path: string, message: string): void {
     if (this.problems.length >= MAX_PROBLEMS) return;
     const { line, col } = this.lines.linePos(offset);
-    this.problems.push({ file: this.file, line: Math.max(1, line), column: Math.max(1, col), path, message });
+    this.problems.push({
+      file: this.file,
+      line: Math.max(1, line),
+      column: Math.max(1, col),
+      path,
+      message,
+    });
   }
 }
 

@@ -1,7 +1,10 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt';
 
-/** How long ago something was: `0s`, `59s`, `5m`, `3h`, `12d`. Empty without a time; `0s` for the future. */
+/**
+ * How long ago something was: `0s`, `59s`, `5m`, `3h`, `12d`. Empty without a time; `0s` for the
+ * future.
+ */
 export function formatAge(time: Timestamp | undefined, nowMs: number): string {
   return time === undefined ? '' : formatSpan(nowMs - timestampMs(time));
 }
@@ -21,7 +24,11 @@ export function formatSpan(spanMs: number): string {
 export function formatDuration(duration: Duration): string {
   const { seconds, nanos } = duration;
   if (seconds === 0n)
-    return nanos % 1_000_000 === 0 && nanos !== 0 ? `${nanos / 1_000_000}ms` : nanos === 0 ? '0s' : `${nanos}ns`;
+    return nanos % 1_000_000 === 0 && nanos !== 0
+      ? `${nanos / 1_000_000}ms`
+      : nanos === 0
+        ? '0s'
+        : `${nanos}ns`;
   if (nanos !== 0) return `${Number(seconds) + nanos / 1e9}s`;
   const hours = seconds / 3600n;
   const minutes = (seconds % 3600n) / 60n;
@@ -49,7 +56,9 @@ export function formatCpu(millis: number): string {
 
 /** `2026-01-31T12:00:00Z`; empty without a time. */
 export function formatTime(time: Timestamp | undefined): string {
-  return time === undefined ? '' : new Date(timestampMs(time)).toISOString().replace(/\.000Z$/, 'Z');
+  return time === undefined
+    ? ''
+    : new Date(timestampMs(time)).toISOString().replace(/\.000Z$/, 'Z');
 }
 
 /** `a=1,b=2` in the order of the keys. */

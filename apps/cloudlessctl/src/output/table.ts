@@ -4,15 +4,26 @@ export interface Cell {
   readonly paint?: (text: string) => string;
 }
 
-/** Aligned columns without borders, as `kubectl` prints them; the last column is not padded. Empty without rows. */
-export function formatTable(headers: readonly string[], rows: readonly (readonly (Cell | string)[])[]): string {
+/**
+ * Aligned columns without borders, as `kubectl` prints them; the last column is not padded. Empty
+ * without rows.
+ */
+export function formatTable(
+  headers: readonly string[],
+  rows: readonly (readonly (Cell | string)[])[],
+): string {
   if (rows.length === 0) return '';
   const cells = [headers, ...rows].map((row) => row.map((cell) => toCell(cell)));
-  const widths = headers.map((_, column) => Math.max(...cells.map((row) => widthOf(row[column]?.text ?? ''))));
+  const widths = headers.map((_, column) =>
+    Math.max(...cells.map((row) => widthOf(row[column]?.text ?? ''))),
+  );
   return cells.map((row) => `${formatRow(row, widths)}\n`).join('');
 }
 
-/** A table whose rows come one after another: the header first, columns as wide as the widest cell so far. */
+/**
+ * A table whose rows come one after another: the header first, columns as wide as the widest cell
+ * so far.
+ */
 export class GrowingTable {
   private readonly widths: number[];
   private begun = false;
@@ -24,7 +35,8 @@ export class GrowingTable {
   /** The line of a row, below the header if it is the first. Cells that are left out are empty. */
   add(row: readonly (Cell | string)[]): string {
     const cells = this.headers.map((_, column) => toCell(row[column] ?? ''));
-    for (const [column, { text }] of cells.entries()) this.widths[column] = Math.max(this.widths[column] ?? 0, widthOf(text));
+    for (const [column, { text }] of cells.entries())
+      this.widths[column] = Math.max(this.widths[column] ?? 0, widthOf(text));
     const lines = this.begun ? [cells] : [this.headers.map(toCell), cells];
     this.begun = true;
     return lines.map((line) => `${formatRow(line, this.widths)}\n`).join('');
@@ -34,7 +46,10 @@ export class GrowingTable {
 function formatRow(row: readonly Cell[], widths: readonly number[]): string {
   return row
     .map(({ text, paint }, column) => {
-      const gap = column === row.length - 1 ? '' : ' '.repeat((widths[column] ?? 0) - widthOf(text) + COLUMN_GAP);
+      const gap =
+        column === row.length - 1
+          ? ''
+          : ' '.repeat((widths[column] ?? 0) - widthOf(text) + COLUMN_GAP);
       return (paint === undefined ? text : paint(text)) + gap;
     })
     .join('')
@@ -49,7 +64,10 @@ function toCell(cell: Cell | string): Cell {
   return { text: shown === '' ? '-' : shown, ...(paint === undefined ? {} : { paint }) };
 }
 
-/** The text without line ends and other control characters, which would break a table or steer the terminal. */
+/**
+ * The text without line ends and other control characters, which would break a table or steer the
+ * terminal.
+ */
 export function oneLine(text: string): string {
   return text.replaceAll(/\p{Cc}+/gu, ' ').trim();
 }

@@ -23,7 +23,14 @@ export function aRollout(
 ): Workload {
   const replicas = [...Array(old).fill(1), ...Array(updated).fill(2)].map((version: number, slot) =>
     create(ReplicaStatusSchema, {
-      ...{ id: `00000000000000aa-${slot + 1}`, slot, version, phase: ReplicaStatus_Phase.RUNNING, ready: true, nodeId: 'node1' },
+      ...{
+        id: `00000000000000aa-${slot + 1}`,
+        slot,
+        version,
+        phase: ReplicaStatus_Phase.RUNNING,
+        ready: true,
+        nodeId: 'node1',
+      },
       createdAt: timestampFromMs(NOW_MS - 60_000),
     }),
   );
@@ -39,8 +46,17 @@ export function aRollout(
       minAvailable: 3,
       replicas,
       versions: [
-        create(VersionInfoSchema, { version: 1, active: true, summary: 'web:1', createdAt: timestampFromMs(NOW_MS - 7_200_000) }),
-        create(VersionInfoSchema, { version: 2, summary: 'web:2', createdAt: timestampFromMs(NOW_MS - 60_000) }),
+        create(VersionInfoSchema, {
+          version: 1,
+          active: true,
+          summary: 'web:1',
+          createdAt: timestampFromMs(NOW_MS - 7_200_000),
+        }),
+        create(VersionInfoSchema, {
+          version: 2,
+          summary: 'web:2',
+          createdAt: timestampFromMs(NOW_MS - 60_000),
+        }),
       ],
       rollout: create(RolloutStatusSchema, {
         phase: RolloutStatus_Phase.IN_PROGRESS,
@@ -63,8 +79,11 @@ export const FAILURE = create(RolloutFailureSchema, {
   version: 2,
 });
 
-/** A state, the end of all present ones, a deletion (with what may still run), or a lost connection. */
-export type WatchStep = Workload | 'synced' | 'gone' | { readonly gone: readonly ReplicaStatus[] } | 'lost';
+/**
+ * A state, the end of all present ones, a deletion (with what may still run), or a lost connection.
+ */
+export type WatchStep =
+  Workload | 'synced' | 'gone' | { readonly gone: readonly ReplicaStatus[] } | 'lost';
 
 /** Sends the states, then stays silent until the call ends. */
 export function watching(...states: WatchStep[]): NonNullable<FakeCoordinator['watchWorkloads']> {
@@ -74,7 +93,11 @@ export function watching(...states: WatchStep[]): NonNullable<FakeCoordinator['w
       if (state === 'lost') throw new ConnectError('no leader', Code.Unavailable);
       if (state === 'synced') yield { kind: Kind.SYNCED };
       else if (state === 'gone') yield { kind: Kind.DELETED, workload: aWorkload() };
-      else if ('gone' in state) yield { kind: Kind.DELETED, workload: aWorkload({ status: { replicas: [...state.gone] } }) };
+      else if ('gone' in state)
+        yield {
+          kind: Kind.DELETED,
+          workload: aWorkload({ status: { replicas: [...state.gone] } }),
+        };
       else yield { kind: Kind.PUT, workload: state };
     }
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));

@@ -37,19 +37,33 @@ const anyText: fc.Arbitrary<string> = fc.oneof(
   ),
 );
 
-/** Any message of `schema`, as protobuf JSON: every field may be there or not, at most one of a oneof. */
+/**
+ * Any message of `schema`, as protobuf JSON: every field may be there or not, at most one of a
+ * oneof.
+ */
 export function arbitraryJson(schema: DescMessage, depth = 0): fc.Arbitrary<JsonValue> {
-  if (schema.typeName === 'google.protobuf.Duration') return fc.bigInt({ min: -(10n ** 15n), max: 10n ** 15n }).map(durationJson);
+  if (schema.typeName === 'google.protobuf.Duration')
+    return fc.bigInt({ min: -(10n ** 15n), max: 10n ** 15n }).map(durationJson);
   if (schema.typeName === 'google.protobuf.Timestamp') {
     return fc
-      .date({ min: new Date('1970-01-01T00:00:00Z'), max: new Date('9999-12-31T00:00:00Z'), noInvalidDate: true })
+      .date({
+        min: new Date('1970-01-01T00:00:00Z'),
+        max: new Date('9999-12-31T00:00:00Z'),
+        noInvalidDate: true,
+      })
       .map((date) => date.toISOString());
   }
   const members = schema.members.map((member) => {
     if (member.kind === 'field')
-      return fc.option(fieldJson(member, depth), { nil: undefined }).map((value) => entry(member.jsonName, value));
+      return fc
+        .option(fieldJson(member, depth), { nil: undefined })
+        .map((value) => entry(member.jsonName, value));
     return fc.option(
-      fc.oneof(...member.fields.map((field) => fieldJson(field, depth).map((value) => entry(field.jsonName, value)))),
+      fc.oneof(
+        ...member.fields.map((field) =>
+          fieldJson(field, depth).map((value) => entry(field.jsonName, value)),
+        ),
+      ),
       { nil: {} },
     );
   });
@@ -57,12 +71,14 @@ export function arbitraryJson(schema: DescMessage, depth = 0): fc.Arbitrary<Json
 }
 
 /** Any spec that the schema allows. */
-export const arbitrarySpec: fc.Arbitrary<WorkloadSpec> = arbitraryJson(WorkloadSpecSchema).map((json) =>
-  fromJson(WorkloadSpecSchema, json),
+export const arbitrarySpec: fc.Arbitrary<WorkloadSpec> = arbitraryJson(WorkloadSpecSchema).map(
+  (json) => fromJson(WorkloadSpecSchema, json),
 );
 
 /** A spec with these fields. */
-export function aSpec(fields: Parameters<typeof create<typeof WorkloadSpecSchema>>[1] = {}): WorkloadSpec {
+export function aSpec(
+  fields: Parameters<typeof create<typeof WorkloadSpecSchema>>[1] = {},
+): WorkloadSpec {
   return create(WorkloadSpecSchema, fields);
 }
 
@@ -87,7 +103,8 @@ function fieldJson(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
 
 function elementJson(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
   if (field.message !== undefined) return arbitraryJson(field.message, depth + 1);
-  if (field.enum !== undefined) return fc.constantFrom(...field.enum.values.map(({ name }) => name));
+  if (field.enum !== undefined)
+    return fc.constantFrom(...field.enum.values.map(({ name }) => name));
   switch (field.scalar) {
     case ScalarType.BOOL:
       return fc.boolean();

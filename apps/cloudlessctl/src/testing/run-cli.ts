@@ -31,7 +31,11 @@ export interface CliOptions {
   readonly files?: Record<string, string>;
   readonly env?: Readonly<Record<string, string>>;
   /** `failure`: reading fails with it after the text. */
-  readonly stdin?: { readonly kind: InputStream['kind']; readonly text: string; readonly failure?: Error };
+  readonly stdin?: {
+    readonly kind: InputStream['kind'];
+    readonly text: string;
+    readonly failure?: Error;
+  };
   readonly isTTY?: boolean;
   readonly clock?: ManualClock;
   readonly signal?: AbortSignal;
@@ -54,7 +58,9 @@ export interface CliResult {
 }
 
 /** Fields of a message, with those of its status laid over the usual ones. */
-type Fields<Desc extends DescMessage, Status extends DescMessage> = Plain<Desc, 'status'> & { readonly status?: Plain<Status> };
+type Fields<Desc extends DescMessage, Status extends DescMessage> = Plain<Desc, 'status'> & {
+  readonly status?: Plain<Status>;
+};
 type Plain<Desc extends DescMessage, Without extends string = never> = Omit<
   Exclude<MessageInitShape<Desc>, Message>,
   '$typeName' | Without
@@ -63,8 +69,13 @@ type Plain<Desc extends DescMessage, Without extends string = never> = Omit<
 /** Midnight of 2026-01-01, where every test's clock starts. */
 export const NOW_MS = Date.UTC(2026, 0, 1);
 
-/** Runs a command line against a coordinator in this process, without touching anything outside it. */
-export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliResult> {
+/**
+ * Runs a command line against a coordinator in this process, without touching anything outside it.
+ */
+export async function runCli(
+  argv: readonly string[],
+  options: CliOptions = {},
+): Promise<CliResult> {
   const output = { stdout: '', stderr: '' };
   const files = { ...options.files };
   const servers: string[] = [];
@@ -80,7 +91,8 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
     columns: 200,
     write: async (data) => {
       writes += 1;
-      if (name === 'stdout' && options.brokenAfter !== undefined && writes > options.brokenAfter) throw new BrokenPipeError();
+      if (name === 'stdout' && options.brokenAfter !== undefined && writes > options.brokenAfter)
+        throw new BrokenPipeError();
       const text = typeof data === 'string' ? data : new TextDecoder().decode(data);
       output[name] += text;
       if (name === 'stdout') options.onStdout?.(text);
@@ -104,14 +116,17 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
     files: {
       read: async (path) => {
         const text = files[path];
-        if (text === undefined) throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
+        if (text === undefined)
+          throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
         return new TextEncoder().encode(text);
       },
       list: async (path) => {
         const inside = Object.keys(files).filter((file) => file.startsWith(`${path}/`));
         if (inside.length === 0 && files[path] === undefined)
           throw Object.assign(new Error(`ENOENT: ${path}`), { code: 'ENOENT' });
-        return files[path] === undefined ? inside.map((file) => file.slice(path.length + 1)) : undefined;
+        return files[path] === undefined
+          ? inside.map((file) => file.slice(path.length + 1))
+          : undefined;
       },
       write: async (path, text) => {
         files[path] = text;
@@ -131,7 +146,9 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
 }
 
 /** A workload that runs as wished: `default/web`, two ready replicas, an hour old. */
-export function aWorkload(fields: Fields<typeof WorkloadSchema, typeof WorkloadStatusSchema> = {}): Workload {
+export function aWorkload(
+  fields: Fields<typeof WorkloadSchema, typeof WorkloadStatusSchema> = {},
+): Workload {
   return create(WorkloadSchema, {
     namespace: 'default',
     name: 'web',

@@ -13,12 +13,16 @@ import { imagePullLines } from './container-text.js';
 import { specFields } from './spec-view.js';
 
 function fieldsOf(spec: MessageInitShape<typeof WorkloadSpecSchema>): object {
-  return Object.fromEntries(specFields(create(WorkloadSpecSchema, spec)).filter(([, text]) => text !== ''));
+  return Object.fromEntries(
+    specFields(create(WorkloadSpecSchema, spec)).filter(([, text]) => text !== ''),
+  );
 }
 
 describe('what describe shows of a container', () => {
   it('is nothing of a process', () => {
-    expect(fieldsOf({ command: ['a'], security: {}, network: {}, imagePull: {} })).toEqual({ Command: 'a' });
+    expect(fieldsOf({ command: ['a'], security: {}, network: {}, imagePull: {} })).toEqual({
+      Command: 'a',
+    });
   });
 
   it('is everything that was asked for', () => {
@@ -27,18 +31,47 @@ describe('what describe shows of a container', () => {
         image: 'nginx',
         imagePull: { policy: Policy.ALWAYS },
         ports: [{ name: 'http', containerPort: 80, hostPort: 8080 }],
-        network: { hostname: 'a', dnsServers: ['::1', '10.0.0.1'], extraHosts: [{ ip: '::2', hostnames: ['db', 'cache'] }] },
+        network: {
+          hostname: 'a',
+          dnsServers: ['::1', '10.0.0.1'],
+          extraHosts: [{ ip: '::2', hostnames: ['db', 'cache'] }],
+        },
         resources: { limits: { memoryBytes: 64n << 20n, pids: 50 } },
         volumes: [
           { mountPath: '/data', source: { case: 'named', value: { name: 'data' } } },
           { mountPath: '/tmp', source: { case: 'emptyDir', value: {} } },
-          { mountPath: '/run', source: { case: 'emptyDir', value: { medium: Medium.MEMORY, sizeLimitBytes: 1n << 20n } } },
-          { mountPath: '/www', readOnly: true, source: { case: 'hostPath', value: { path: '/srv' } } },
+          {
+            mountPath: '/run',
+            source: {
+              case: 'emptyDir',
+              value: { medium: Medium.MEMORY, sizeLimitBytes: 1n << 20n },
+            },
+          },
+          {
+            mountPath: '/www',
+            readOnly: true,
+            source: { case: 'hostPath', value: { path: '/srv' } },
+          },
         ],
         security: {
-          ...{ runAsUser: 1000n, runAsGroup: 5n, runAsNonRoot: true, readOnlyRootFilesystem: true, privileged: true },
-          ...{ capabilitiesAdd: ['KILL', 'BPF'], capabilitiesDrop: ['ALL'], noNewPrivileges: false, runtimeClass: 'runsc' },
-          ...{ seccompProfile: 'Unconfined', apparmorProfile: 'localhost/web', selinuxOptions: '::a_t:' },
+          ...{
+            runAsUser: 1000n,
+            runAsGroup: 5n,
+            runAsNonRoot: true,
+            readOnlyRootFilesystem: true,
+            privileged: true,
+          },
+          ...{
+            capabilitiesAdd: ['KILL', 'BPF'],
+            capabilitiesDrop: ['ALL'],
+            noNewPrivileges: false,
+            runtimeClass: 'runsc',
+          },
+          ...{
+            seccompProfile: 'Unconfined',
+            apparmorProfile: 'localhost/web',
+            selinuxOptions: '::a_t:',
+          },
         },
       }),
     ).toEqual({
@@ -52,20 +85,38 @@ describe('what describe shows of a container', () => {
     });
     expect(
       fieldsOf({
-        ...{ image: 'a', imagePull: { platform: 'linux/arm64' }, init: false, shmSizeBytes: 1n << 30n },
-        ulimits: [{ name: 'core' }, { name: 'nofile', soft: 5n, hard: 6n }, { name: 'memlock', soft: -1n }],
+        ...{
+          image: 'a',
+          imagePull: { platform: 'linux/arm64' },
+          init: false,
+          shmSizeBytes: 1n << 30n,
+        },
+        ulimits: [
+          { name: 'core' },
+          { name: 'nofile', soft: 5n, hard: 6n },
+          { name: 'memlock', soft: -1n },
+        ],
         sysctls: { 'net.core.somaxconn': '5', 'kernel.sem': '1 2' },
-        devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/a', containerPath: '/dev/b', permissions: 'r' }],
+        devices: [
+          { hostPath: '/dev/fuse' },
+          { hostPath: '/dev/a', containerPath: '/dev/b', permissions: 'r' },
+        ],
         security: { user: 'nginx', runAsGroup: 5n, supplementalGroups: [7n, 8n], fsGroup: 0n },
       }),
     ).toEqual({
       Image: 'a, for linux/arm64',
       Security: 'user nginx:5, groups 7 8, directories of group 0',
-      Container: 'no init process, /dev/shm 1Gi, core=0 nofile=5:6 memlock=unlimited, kernel.sem=1 2, net.core.somaxconn=5',
+      Container:
+        'no init process, /dev/shm 1Gi, core=0 nofile=5:6 memlock=unlimited, kernel.sem=1 2, net.core.somaxconn=5',
       Devices: '/dev/fuse, /dev/a:/dev/b:r',
     });
-    expect(fieldsOf({ image: 'a', init: true })).toEqual({ Image: 'a', Container: 'an init process' });
-    expect(fieldsOf({ image: 'a', imagePull: { policy: Policy.NEVER }, network: { hostNetwork: true } })).toEqual({
+    expect(fieldsOf({ image: 'a', init: true })).toEqual({
+      Image: 'a',
+      Container: 'an init process',
+    });
+    expect(
+      fieldsOf({ image: 'a', imagePull: { policy: Policy.NEVER }, network: { hostNetwork: true } }),
+    ).toEqual({
       Image: 'a, never pulled',
       Network: 'of the node',
     });
@@ -74,20 +125,40 @@ describe('what describe shows of a container', () => {
   it.each<{ pull: MessageInitShape<typeof ImagePullStatusSchema> | undefined; lines: string[] }>([
     { pull: undefined, lines: [] },
     {
-      pull: { image: 'nginx', phase: PullPhase.PULLING, startedAt: timestampFromMs(NOW_MS - 12_000) },
+      pull: {
+        image: 'nginx',
+        phase: PullPhase.PULLING,
+        startedAt: timestampFromMs(NOW_MS - 12_000),
+      },
       lines: ['web-1: pulling nginx, for 12s'],
     },
     {
-      pull: { image: 'nginx', phase: PullPhase.PULLED, took: durationFromMs(2_000), sizeBytes: 12n << 20n },
+      pull: {
+        image: 'nginx',
+        phase: PullPhase.PULLED,
+        took: durationFromMs(2_000),
+        sizeBytes: 12n << 20n,
+      },
       lines: ['web-1: pulled nginx in 2s, 12Mi'],
     },
-    { pull: { image: 'nginx', phase: PullPhase.PULLED, took: durationFromMs(480) }, lines: ['web-1: pulled nginx in 480ms'] },
     {
-      pull: { image: 'nginx', phase: PullPhase.FAILED, took: durationFromMs(10), reason: 'not found' },
+      pull: { image: 'nginx', phase: PullPhase.PULLED, took: durationFromMs(480) },
+      lines: ['web-1: pulled nginx in 480ms'],
+    },
+    {
+      pull: {
+        image: 'nginx',
+        phase: PullPhase.FAILED,
+        took: durationFromMs(10),
+        reason: 'not found',
+      },
       lines: ['web-1: could not pull nginx: not found'],
     },
   ])('tells how the image was pulled: $lines', ({ pull, lines }) => {
-    const replica = create(ReplicaStatusSchema, { id: 'web-1', ...(pull === undefined ? {} : { imagePull: pull }) });
+    const replica = create(ReplicaStatusSchema, {
+      id: 'web-1',
+      ...(pull === undefined ? {} : { imagePull: pull }),
+    });
     expect(imagePullLines([replica], NOW_MS)).toEqual(lines);
   });
 });

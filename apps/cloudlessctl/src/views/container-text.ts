@@ -6,21 +6,34 @@ import {
   bothLimitsOf,
   type ImagePullStatus,
 } from '@cloudless/api';
-import type { Device, Network, Port, ReplicaStatus, SecurityContext, Ulimit, Volume, WorkloadSpec } from '@cloudless/api';
+import type {
+  Device,
+  Network,
+  Port,
+  ReplicaStatus,
+  SecurityContext,
+  Ulimit,
+  Volume,
+  WorkloadSpec,
+} from '@cloudless/api';
 import { formatAge, formatBytes, formatSpan } from '../output/human.js';
 
 /** An image with how it is pulled: `nginx:alpine, pulled always`. */
 export function imageText({ image, imagePull }: WorkloadSpec): string {
   const policy = imagePull?.policy ?? Policy.IF_NOT_PRESENT;
   const platform = imagePull?.platform ?? '';
-  const pulled = policy === Policy.ALWAYS ? ', pulled always' : policy === Policy.NEVER ? ', never pulled' : '';
+  const pulled =
+    policy === Policy.ALWAYS ? ', pulled always' : policy === Policy.NEVER ? ', never pulled' : '';
   return `${image}${platform === '' ? '' : `, for ${platform}`}${pulled}`;
 }
 
 /** Ports as the flag `--port` takes them, but for the names of those without one. */
 export function portsText(ports: readonly Port[]): string {
   return ports
-    .map(({ name, containerPort, hostPort }) => `${name}=${containerPort}${hostPort === 0 ? '' : ` (node ${hostPort})`}`)
+    .map(
+      ({ name, containerPort, hostPort }) =>
+        `${name}=${containerPort}${hostPort === 0 ? '' : ` (node ${hostPort})`}`,
+    )
     .join(', ');
 }
 
@@ -33,15 +46,19 @@ function volumeText({ mountPath, readOnly, source }: Volume): string {
   const place = `${mountPath}${readOnly ? ':ro' : ''}`;
   if (source.case === 'named') return `${source.value.name}:${place}`;
   if (source.case === 'hostPath') return `${source.value.path}:${place}`;
-  if (source.case !== 'emptyDir' || source.value.medium !== Medium.MEMORY) return `${place} (empty)`;
+  if (source.case !== 'emptyDir' || source.value.medium !== Medium.MEMORY)
+    return `${place} (empty)`;
   const { sizeLimitBytes } = source.value;
   return `${place} (in memory${sizeLimitBytes === 0n ? '' : `, ${formatBytes(sizeLimitBytes)}`})`;
 }
 
-/** A security context in short: `user 1000:1000, not root, read-only, adds NET_ADMIN, drops ALL`. */
+/**
+ * A security context in short: `user 1000:1000, not root, read-only, adds NET_ADMIN, drops ALL`.
+ */
 export function securityText(security: SecurityContext | undefined): string {
   if (security === undefined) return '';
-  const { runAsUser, runAsGroup, supplementalGroups, fsGroup, capabilitiesAdd, capabilitiesDrop } = security;
+  const { runAsUser, runAsGroup, supplementalGroups, fsGroup, capabilitiesAdd, capabilitiesDrop } =
+    security;
   const user = runAsUser === undefined ? security.user : String(runAsUser);
   const parts = [
     user === '' ? '' : `user ${user}${runAsGroup === undefined ? '' : `:${runAsGroup}`}`,
@@ -55,7 +72,11 @@ export function securityText(security: SecurityContext | undefined): string {
     security.seccompProfile === '' ? '' : `seccomp ${security.seccompProfile}`,
     security.apparmorProfile === '' ? '' : `AppArmor ${security.apparmorProfile}`,
     security.selinuxOptions === '' ? '' : `SELinux ${security.selinuxOptions}`,
-    security.noNewPrivileges === undefined ? '' : security.noNewPrivileges ? 'no new privileges' : 'new privileges allowed',
+    security.noNewPrivileges === undefined
+      ? ''
+      : security.noNewPrivileges
+        ? 'no new privileges'
+        : 'new privileges allowed',
     security.runtimeClass === '' ? '' : `runtime class ${security.runtimeClass}`,
   ];
   return parts.filter((part) => part !== '').join(', ');
@@ -73,7 +94,10 @@ export function networkText(network: Network | undefined): string {
   return parts.filter((part) => part !== '').join(', ');
 }
 
-/** Kernel settings of a container in short: `no init process, /dev/shm 1Gi, nofile=5:6, net.core.somaxconn=5`. */
+/**
+ * Kernel settings of a container in short: `no init process, /dev/shm 1Gi, nofile=5:6,
+ * net.core.somaxconn=5`.
+ */
 export function kernelText({ init, shmSizeBytes, ulimits, sysctls }: WorkloadSpec): string {
   const parts = [
     init === undefined ? '' : init ? 'an init process' : 'no init process',
@@ -87,7 +111,9 @@ export function kernelText({ init, shmSizeBytes, ulimits, sysctls }: WorkloadSpe
 }
 
 function ulimitText(ulimit: Ulimit): string {
-  const [soft, hard] = Object.values(bothLimitsOf(ulimit)).map((value) => (value === -1n ? 'unlimited' : String(value)));
+  const [soft, hard] = Object.values(bothLimitsOf(ulimit)).map((value) =>
+    value === -1n ? 'unlimited' : String(value),
+  );
   return `${ulimit.name}=${soft === hard ? soft : `${soft}:${hard}`}`;
 }
 
@@ -102,13 +128,22 @@ export function devicesText(devices: readonly Device[]): string {
 }
 
 /** How the images of replicas were pulled, a line for each replica whose agent pulled. */
-export function imagePullLines(replicas: readonly ReplicaStatus[], nowMs: number): readonly string[] {
-  return replicas.flatMap(({ id, imagePull }) => (imagePull === undefined ? [] : [`${id}: ${imagePullText(imagePull, nowMs)}`]));
+export function imagePullLines(
+  replicas: readonly ReplicaStatus[],
+  nowMs: number,
+): readonly string[] {
+  return replicas.flatMap(({ id, imagePull }) =>
+    imagePull === undefined ? [] : [`${id}: ${imagePullText(imagePull, nowMs)}`],
+  );
 }
 
-function imagePullText({ image, phase, startedAt, took, sizeBytes, reason }: ImagePullStatus, nowMs: number): string {
+function imagePullText(
+  { image, phase, startedAt, took, sizeBytes, reason }: ImagePullStatus,
+  nowMs: number,
+): string {
   const ms = took === undefined ? 0 : durationMs(took);
-  const span = took === undefined ? '' : ` in ${ms < 1_000 ? `${Math.round(ms)}ms` : formatSpan(ms)}`;
+  const span =
+    took === undefined ? '' : ` in ${ms < 1_000 ? `${Math.round(ms)}ms` : formatSpan(ms)}`;
   switch (phase) {
     case PullPhase.PULLED:
       return `pulled ${image}${span}${sizeBytes === 0n ? '' : `, ${formatBytes(sizeBytes)}`}`;

@@ -9,9 +9,23 @@ const MAX_COMMAND = 30;
 const WIDE = ['NAMESPACE', 'WORKLOAD', 'PID', 'RUNTIME', 'RUNTIME ID', 'DIGEST', 'REASON'];
 
 /** Containers as a table, much as `docker ps` shows them. */
-export function containerTable(containers: readonly ContainerStatus[], nowMs: number, wide: boolean): string {
+export function containerTable(
+  containers: readonly ContainerStatus[],
+  nowMs: number,
+  wide: boolean,
+): string {
   return formatTable(
-    ['CONTAINER', 'IMAGE', 'COMMAND', 'REPLICA', 'NODE', 'STATE', 'AGE', 'ADDRESSES', ...(wide ? WIDE : [])],
+    [
+      'CONTAINER',
+      'IMAGE',
+      'COMMAND',
+      'REPLICA',
+      'NODE',
+      'STATE',
+      'AGE',
+      'ADDRESSES',
+      ...(wide ? WIDE : []),
+    ],
     containers.map((container) => [
       container.containerId.slice(0, SHORT_ID),
       container.image === '' ? '(process)' : container.image,
@@ -26,8 +40,15 @@ export function containerTable(containers: readonly ContainerStatus[], nowMs: nu
   );
 }
 
-/** Identifiers by which the tools of a container's runtime find the container: `pid 4711, runtime id cd01…, image nginx@sha256:…`. */
-export function runtimeLine({ runtimeId, imageDigest, pid }: Pick<ContainerStatus, 'runtimeId' | 'imageDigest' | 'pid'>): string {
+/**
+ * Identifiers by which the tools of a container's runtime find the container: `pid 4711, runtime id
+ * cd01…, image nginx@sha256:…`.
+ */
+export function runtimeLine({
+  runtimeId,
+  imageDigest,
+  pid,
+}: Pick<ContainerStatus, 'runtimeId' | 'imageDigest' | 'pid'>): string {
   const parts = [
     pid === 0 ? '' : `pid ${pid}`,
     runtimeId === '' ? '' : `runtime id ${runtimeId}`,
@@ -63,5 +84,7 @@ function shortCommand(command: readonly string[]): string {
 
 function addressesOf({ endpoints, ip }: ContainerStatus): string {
   if (endpoints.length === 0) return ip;
-  return endpoints.map((endpoint) => `${endpoint.portName}=${endpoint.ip}:${endpoint.port}`).join(',');
+  return endpoints
+    .map((endpoint) => `${endpoint.portName}=${endpoint.ip}:${endpoint.port}`)
+    .join(',');
 }

@@ -11,7 +11,10 @@ export function describeDrain({ phase, remaining, total }: DrainStatus): string 
   return `${remaining} of ${count(total, 'replica')} left`;
 }
 
-/** As a word in a column: `Draining(2/5)`, `Drained`, `DrainFailed`. Undefined when there is nothing to tell. */
+/**
+ * As a word in a column: `Draining(2/5)`, `Drained`, `DrainFailed`. Undefined when there is nothing
+ * to tell.
+ */
 export function drainWord(drain: DrainStatus | undefined): string | undefined {
   switch (drain?.phase) {
     case DrainStatus_Phase.DRAINING:
@@ -37,7 +40,10 @@ export function drainText(drain: DrainStatus | undefined, nowMs: number): string
   const atEnd = force ? 'then what is left is stopped' : 'then it has failed';
   const leftMs = deadline === undefined ? 0 : timestampMs(deadline) - nowMs;
   const isOpen = phase === DrainStatus_Phase.DRAINING && leftMs > 0;
-  const end = deadline === undefined ? '' : `${formatTime(deadline)}${isOpen ? ` (in ${formatSpan(leftMs)}; ${atEnd})` : ''}`;
+  const end =
+    deadline === undefined
+      ? ''
+      : `${formatTime(deadline)}${isOpen ? ` (in ${formatSpan(leftMs)}; ${atEnd})` : ''}`;
   const fields = formatFields([
     ['Phase', words[phase] ?? ''],
     ['Started', formatTime(startedAt)],

@@ -6,7 +6,12 @@ import { eventTree, fullEventId, shortEventId } from './event-view.js';
 
 const plainStyle = pc.createColors(false);
 const event = (init: MessageInitShape<typeof EventSchema>) =>
-  create(EventSchema, { time: timestampFromMs(Date.UTC(2026, 0, 1)), namespace: 'default', workload: 'web', ...init });
+  create(EventSchema, {
+    time: timestampFromMs(Date.UTC(2026, 0, 1)),
+    namespace: 'default',
+    workload: 'web',
+    ...init,
+  });
 const id = (count: number): string => `0000000002-${String(count).padStart(10, '0')}`;
 
 describe('ids of events', () => {
@@ -23,7 +28,13 @@ describe('eventTree', () => {
   it('shows what led to an event above it, and what it led to below', () => {
     const events = [
       event({ id: id(1), reason: 'UpdateWorkload', message: 'called', requestId: 'r1' }),
-      event({ id: id(2), reason: 'WorkloadUpdated', message: 'is version 2', causeId: id(1), requestId: 'r1' }),
+      event({
+        id: id(2),
+        reason: 'WorkloadUpdated',
+        message: 'is version 2',
+        causeId: id(1),
+        requestId: 'r1',
+      }),
       event({
         id: id(3),
         reason: 'ReplicasCreated',
@@ -32,7 +43,14 @@ describe('eventTree', () => {
         decision: { id: 'rollout/u@7', why: '3 are wanted' },
       }),
       event({ id: id(4), reason: 'ReplicasPlaced', message: 'on a1', causeId: id(3) }),
-      event({ id: id(5), reason: 'RolloutStarted', message: 'begins', causeId: id(2), count: 4, firstTime: timestampFromMs(0) }),
+      event({
+        id: id(5),
+        reason: 'RolloutStarted',
+        message: 'begins',
+        causeId: id(2),
+        count: 4,
+        firstTime: timestampFromMs(0),
+      }),
     ];
     const tree = eventTree(events, id(3), plainStyle);
     expect(tree.split('\n').map((line) => line.replace(/  2026\S+  Info +/, '  '))).toEqual([
@@ -42,12 +60,16 @@ describe('eventTree', () => {
       '>    |- 2-3  ReplicasCreated  default/web  one more',
       '     |  |  why: 3 are wanted (rollout/u@7)',
       '     |  `- 2-4  ReplicasPlaced  default/web  on a1',
-      expect.stringMatching(/^ {5}`- 2-5 {2}RolloutStarted {2}default\/web {2}begins \(4 times since .*\)$/),
+      expect.stringMatching(
+        /^ {5}`- 2-5 {2}RolloutStarted {2}default\/web {2}begins \(4 times since .*\)$/,
+      ),
       '',
     ]);
   });
 
   it('begins with an event whose cause is no longer kept', () => {
-    expect(eventTree([event({ id: id(9), causeId: id(1), message: 'late' })], id(9), plainStyle)).toMatch(/^> 2-9 .*late\n$/);
+    expect(
+      eventTree([event({ id: id(9), causeId: id(1), message: 'late' })], id(9), plainStyle),
+    ).toMatch(/^> 2-9 .*late\n$/);
   });
 });

@@ -69,8 +69,10 @@ export function eventTree(events: readonly Event[], asked: string, style: Style)
     lines.push(`${mark} ${lead}${shortEventId(event.id)}  ${eventLine(event, style)}`);
     const children = events.filter(({ causeId }) => causeId === event.id);
     const bar = children.length > 0 ? '|  ' : '   ';
-    if (event.decision !== undefined) lines.push(`  ${indent}${bar}why: ${oneLine(event.decision.why)} (${event.decision.id})`);
-    if (event.requestId !== '' && !ids.has(event.causeId)) lines.push(`  ${indent}${bar}request: ${oneLine(event.requestId)}`);
+    if (event.decision !== undefined)
+      lines.push(`  ${indent}${bar}why: ${oneLine(event.decision.why)} (${event.decision.id})`);
+    if (event.requestId !== '' && !ids.has(event.causeId))
+      lines.push(`  ${indent}${bar}request: ${oneLine(event.requestId)}`);
     for (const [index, child] of children.entries()) {
       const isLast = index === children.length - 1;
       add(child, `${indent}${isLast ? '`- ' : '|- '}`, `${indent}${isLast ? '   ' : '|  '}`);
@@ -88,6 +90,11 @@ export function subjectOf({ namespace, workload, nodeId, replicaId }: Event): st
 }
 
 function severityCell({ severity }: Event, style: Style): Cell {
-  const tone = severity === Event_Severity.ERROR ? 'bad' : severity === Event_Severity.WARNING ? 'busy' : 'quiet';
+  const tone =
+    severity === Event_Severity.ERROR
+      ? 'bad'
+      : severity === Event_Severity.WARNING
+        ? 'busy'
+        : 'quiet';
   return { text: formatWord(Event_Severity[severity] ?? ''), paint: toneOf(style, tone) };
 }

@@ -2,12 +2,17 @@ import { foldSteps } from './fold-steps.js';
 
 const step = (description: string, ready = 3, live = 4) => ({ description, ready, live });
 const round = [step('create 1 of version 2', 4, 5), step('stop 1 of version 1', 3, 5)];
-const texts = (...steps: Parameters<typeof foldSteps>[0][number][]) => foldSteps(steps).map(({ text }) => text);
+const texts = (...steps: Parameters<typeof foldSteps>[0][number][]) =>
+  foldSteps(steps).map(({ text }) => text);
 
 describe('steps', () => {
   it('that are equal and follow each other are one line, with the fewest ready and the most live', () => {
     expect(
-      foldSteps([step('create 1 of version 2', 3, 4), step('create 1 of version 2', 2, 5), step('switch to version 2')]),
+      foldSteps([
+        step('create 1 of version 2', 3, 4),
+        step('create 1 of version 2', 2, 5),
+        step('switch to version 2'),
+      ]),
     ).toEqual([
       { text: 'create 2 of version 2', ready: 2, live: 5, steps: 2 },
       { text: 'switch to version 2', ready: 3, live: 4, steps: 1 },
@@ -24,9 +29,19 @@ describe('steps', () => {
   });
 
   it('of a long one are counted by rounds', () => {
-    const steps = [...Array.from({ length: 12 }, () => round).flat(), step('wait until promoted', 4, 4), ...round, ...round];
+    const steps = [
+      ...Array.from({ length: 12 }, () => round).flat(),
+      step('wait until promoted', 4, 4),
+      ...round,
+      ...round,
+    ];
     expect(foldSteps(steps)).toEqual([
-      { text: 'create 1 of version 2, stop 1 of version 1 — 12 times', ready: 3, live: 5, steps: 24 },
+      {
+        text: 'create 1 of version 2, stop 1 of version 1 — 12 times',
+        ready: 3,
+        live: 5,
+        steps: 24,
+      },
       { text: 'wait until promoted', ready: 4, live: 4, steps: 1 },
       { text: 'create 1 of version 2, stop 1 of version 1 — 2 times', ready: 3, live: 5, steps: 4 },
     ]);

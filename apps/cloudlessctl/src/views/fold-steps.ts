@@ -16,13 +16,20 @@ const FEW_LINES = 8;
 /** Longer rounds than this do not come about: a decision creates, and stops what it creates for. */
 const MAX_ROUND = 4;
 
-/** Equal steps in a row as one, `create 3 of version 2`; in longer plans also rounds that repeat, `… — 12 times`. */
-export function foldSteps(steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[]): readonly FoldedSteps[] {
+/**
+ * Equal steps in a row as one, `create 3 of version 2`; in longer plans also rounds that repeat, `…
+ * — 12 times`.
+ */
+export function foldSteps(
+  steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[],
+): readonly FoldedSteps[] {
   const lines = joinEqual(steps);
   return lines.length <= FEW_LINES ? lines : foldRounds(lines);
 }
 
-function joinEqual(steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[]): readonly FoldedSteps[] {
+function joinEqual(
+  steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[],
+): readonly FoldedSteps[] {
   const lines: FoldedSteps[] = [];
   let begin = 0;
   while (begin < steps.length) {
@@ -63,7 +70,10 @@ function foldRounds(lines: readonly FoldedSteps[]): readonly FoldedSteps[] {
 }
 
 /** The rounds from a line on that take in most lines; one line once when nothing repeats. */
-function longestRounds(lines: readonly FoldedSteps[], begin: number): { readonly length: number; readonly times: number } {
+function longestRounds(
+  lines: readonly FoldedSteps[],
+  begin: number,
+): { readonly length: number; readonly times: number } {
   let best = { length: 1, times: 1 };
   for (let length = 1; length <= MAX_ROUND; length += 1) {
     let end = begin + length;

@@ -7,7 +7,10 @@ import { replicaNumber } from '../names.js';
 export interface LogPrinterOptions {
   readonly style: Style;
   readonly timestamps: boolean;
-  /** Whether lines say from the start which replica they are from; with a second replica they do so in any case. */
+  /**
+   * Whether lines say from the start which replica they are from; with a second replica they do so
+   * in any case.
+   */
   readonly prefixes: boolean;
   /** Named in the prefix; without it there is none. */
   readonly workload?: string;
@@ -18,9 +21,15 @@ export interface LogPrinterOptions {
 const MAX_PENDING_BYTES = 1024 * 1024;
 const NEWLINE = Uint8Array.of(10);
 
-/** Puts the entries of several containers together to whole lines: pieces of a long line are kept until its end has come. */
+/**
+ * Puts the entries of several containers together to whole lines: pieces of a long line are kept
+ * until its end has come.
+ */
 export class LogPrinter {
-  private readonly pending = new Map<string, { readonly prefix: string; readonly pieces: Uint8Array[]; size: number }>();
+  private readonly pending = new Map<
+    string,
+    { readonly prefix: string; readonly pieces: Uint8Array[]; size: number }
+  >();
   private firstReplica: string | undefined;
   private prefixes: boolean;
   private width = 0;
@@ -38,7 +47,8 @@ export class LogPrinter {
   /** The line that an entry completes; empty while the line goes on. */
   private partsOf(entry: LogEntry): readonly Uint8Array[] {
     this.firstReplica ??= entry.replicaId;
-    if (entry.replicaId !== this.firstReplica && this.options.workload !== undefined) this.prefixes = true;
+    if (entry.replicaId !== this.firstReplica && this.options.workload !== undefined)
+      this.prefixes = true;
     const key = `${entry.containerId}/${entry.stream}`;
     const line = this.pending.get(key) ?? { prefix: this.prefixOf(entry), pieces: [], size: 0 };
     const piece = entry.raw.length > 0 ? entry.raw : encoder.encode(entry.line);

@@ -1,6 +1,13 @@
 import { Condition_Type, NodeStatus_Phase, Taint_Effect } from '@cloudless/api';
 import type { Event, Node, NodeStatus, Taint } from '@cloudless/api';
-import { formatAge, formatBytes, formatCpu, formatLabels, formatTime, formatWord } from '../output/human.js';
+import {
+  formatAge,
+  formatBytes,
+  formatCpu,
+  formatLabels,
+  formatTime,
+  formatWord,
+} from '../output/human.js';
 import { toneOf } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
@@ -10,7 +17,12 @@ import { eventTable } from './event-view.js';
 import { formatFields, formatSections } from './sections.js';
 
 /** Nodes as a table; CPU and memory are what is reserved, of what there is for workloads. */
-export function nodeTable(nodes: readonly Node[], nowMs: number, style: Style, wide: boolean): string {
+export function nodeTable(
+  nodes: readonly Node[],
+  nowMs: number,
+  style: Style,
+  wide: boolean,
+): string {
   return formatTable(
     nodeHeaders(wide),
     nodes.map((node) => nodeCells(node, nowMs, style, wide)),
@@ -24,7 +36,12 @@ export function nodeHeaders(wide: boolean): readonly string[] {
 }
 
 /** The row of a node. */
-export function nodeCells(node: Node, nowMs: number, style: Style, wide: boolean): readonly (Cell | string)[] {
+export function nodeCells(
+  node: Node,
+  nowMs: number,
+  style: Style,
+  wide: boolean,
+): readonly (Cell | string)[] {
   const { status } = node;
   const extra = [
     node.region,
@@ -47,7 +64,12 @@ export function nodeCells(node: Node, nowMs: number, style: Style, wide: boolean
 }
 
 /** Everything about one node, in sections. */
-export function describeNodeText(node: Node, events: readonly Event[], nowMs: number, style: Style): string {
+export function describeNodeText(
+  node: Node,
+  events: readonly Event[],
+  nowMs: number,
+  style: Style,
+): string {
   const { status } = node;
   return formatSections(style, [
     [
@@ -58,7 +80,9 @@ export function describeNodeText(node: Node, events: readonly Event[], nowMs: nu
         ['Zone', node.zone],
         [
           'Created',
-          node.createdAt === undefined ? '' : `${formatTime(node.createdAt)} (${formatAge(node.createdAt, nowMs)} ago)`,
+          node.createdAt === undefined
+            ? ''
+            : `${formatTime(node.createdAt)} (${formatAge(node.createdAt, nowMs)} ago)`,
         ],
         ['Labels', formatLabels(node.labels)],
         ['Taints', formatTaints(node.taints)],
@@ -69,13 +93,29 @@ export function describeNodeText(node: Node, events: readonly Event[], nowMs: nu
       formatFields([
         ['Phase', statusText(node)],
         ['Reason', status?.reason ?? ''],
-        ['Connected', status?.connectedSince === undefined ? '' : `for ${formatAge(status.connectedSince, nowMs)}`],
-        ['Last seen', status?.lastSeen === undefined ? '' : `${formatAge(status.lastSeen, nowMs)} ago`],
-        ['Reliability', status === undefined ? '' : `${(status.reliability * 100).toFixed(1)} % of the last hour`],
+        [
+          'Connected',
+          status?.connectedSince === undefined
+            ? ''
+            : `for ${formatAge(status.connectedSince, nowMs)}`,
+        ],
+        [
+          'Last seen',
+          status?.lastSeen === undefined ? '' : `${formatAge(status.lastSeen, nowMs)} ago`,
+        ],
+        [
+          'Reliability',
+          status === undefined ? '' : `${(status.reliability * 100).toFixed(1)} % of the last hour`,
+        ],
         ['Replicas', `${status?.replicaCount ?? 0} of at most ${status?.maxReplicas ?? 0}`],
         ['Capabilities', status?.capabilities.join(', ') ?? ''],
         ['Platform', platformOf(node)],
-        ['Agent', [status?.agentVersion ?? '', status?.agentAddress ?? ''].filter((part) => part !== '').join(' at ')],
+        [
+          'Agent',
+          [status?.agentVersion ?? '', status?.agentAddress ?? '']
+            .filter((part) => part !== '')
+            .join(' at '),
+        ],
       ]),
     ],
     [
@@ -97,18 +137,30 @@ export function describeNodeText(node: Node, events: readonly Event[], nowMs: nu
 
 /** `key=value:NO_SCHEDULE` for each. */
 export function formatTaints(taints: readonly Taint[]): string {
-  return taints.map(({ key, value, effect }) => `${key}${value === '' ? '' : `=${value}`}:${Taint_Effect[effect]}`).join(',');
+  return taints
+    .map(
+      ({ key, value, effect }) =>
+        `${key}${value === '' ? '' : `=${value}`}:${Taint_Effect[effect]}`,
+    )
+    .join(',');
 }
 
 function resourceTable({ status }: Node): string {
   if (status === undefined) return '';
   const { capacity, reserved, allocated, usage } = status;
-  const bytes = (value: bigint | undefined): string => (value === undefined ? '' : formatBytes(value));
+  const bytes = (value: bigint | undefined): string =>
+    value === undefined ? '' : formatBytes(value);
   const cpu = (value: number | undefined): string => (value === undefined ? '' : formatCpu(value));
   return formatTable(
     ['RESOURCE', 'CAPACITY', 'SYSTEM', 'ALLOCATED', 'MEASURED USE'],
     [
-      ['cpu', cpu(capacity?.cpuMillis), cpu(reserved?.cpuMillis), cpu(allocated?.cpuMillis), cpu(usage?.cpuMillis)],
+      [
+        'cpu',
+        cpu(capacity?.cpuMillis),
+        cpu(reserved?.cpuMillis),
+        cpu(allocated?.cpuMillis),
+        cpu(usage?.cpuMillis),
+      ],
       [
         'memory',
         bytes(capacity?.memoryBytes),
@@ -123,7 +175,13 @@ function resourceTable({ status }: Node): string {
         bytes(allocated?.storageBytes),
         bytes(usage?.storageBytes),
       ],
-      ['gpus', String(capacity?.gpus ?? 0), String(reserved?.gpus ?? 0), String(allocated?.gpus ?? 0), ''],
+      [
+        'gpus',
+        String(capacity?.gpus ?? 0),
+        String(reserved?.gpus ?? 0),
+        String(allocated?.gpus ?? 0),
+        '',
+      ],
     ],
   );
 }
@@ -138,7 +196,9 @@ export function reservedShare(status: NodeStatus | undefined, what: 'cpu' | 'mem
 }
 
 function platformOf({ status }: Node): string {
-  return [status?.operatingSystem ?? '', status?.architecture ?? ''].filter((part) => part !== '').join('/');
+  return [status?.operatingSystem ?? '', status?.architecture ?? '']
+    .filter((part) => part !== '')
+    .join('/');
 }
 
 function drainWords({ status, cordoned, draining }: Node): readonly string[] {
@@ -150,8 +210,14 @@ function drainWords({ status, cordoned, draining }: Node): readonly string[] {
 function statusText(node: Node): string {
   const { status } = node;
   const phase = formatWord(NodeStatus_Phase[status?.phase ?? NodeStatus_Phase.UNKNOWN] ?? '');
-  const pressures = (status?.conditions ?? []).filter(({ type, status: holds }) => holds && type !== Condition_Type.READY);
-  return [phase, ...drainWords(node), ...pressures.map(({ type }) => formatWord(Condition_Type[type] ?? ''))].join(',');
+  const pressures = (status?.conditions ?? []).filter(
+    ({ type, status: holds }) => holds && type !== Condition_Type.READY,
+  );
+  return [
+    phase,
+    ...drainWords(node),
+    ...pressures.map(({ type }) => formatWord(Condition_Type[type] ?? '')),
+  ].join(',');
 }
 
 function statusCell(node: Node, style: Style): Cell {

@@ -20,16 +20,21 @@ const verbs: Readonly<Record<WorkloadPlan_Action, string>> = {
   [WorkloadPlan_Action.MOVE]: 'move replicas',
 };
 
-/** What applying would do: the difference by path, then where replicas would go and in which steps. */
+/**
+ * What applying would do: the difference by path, then where replicas would go and in which steps.
+ */
 export function planText(label: string, plan: WorkloadPlan, style: Style): string {
   if (plan.action === WorkloadPlan_Action.NOTHING) return `${label}: unchanged\n`;
   const lines = [`${label}: ${verbs[plan.action]}`];
   for (const { path, before, after } of plan.changes) {
     const absent = '(absent)';
     const change = `  ${path}: ${abridged(before) || absent} -> ${abridged(after) || absent}`;
-    lines.push(before === '' ? style.green(change) : after === '' ? style.red(change) : style.yellow(change));
+    lines.push(
+      before === '' ? style.green(change) : after === '' ? style.red(change) : style.yellow(change),
+    );
   }
-  if (plan.newVersion && plan.action === WorkloadPlan_Action.UPDATE) lines.push('  a new version: every replica is replaced');
+  if (plan.newVersion && plan.action === WorkloadPlan_Action.UPDATE)
+    lines.push('  a new version: every replica is replaced');
   return `${[...lines, ...planLines(plan, style)].join('\n')}\n`;
 }
 
@@ -51,27 +56,40 @@ export function planLines(plan: WorkloadPlan, style: Style): readonly string[] {
   return lines;
 }
 
-/** A table of the steps: what is done, how many are ready after it at least, how many must be, and how many live at most. */
+/**
+ * A table of the steps: what is done, how many are ready after it at least, how many must be, and
+ * how many live at most.
+ */
 function stepLines(plan: WorkloadPlan): readonly string[] {
   if (plan.steps.length === 0) return [];
   const folded = foldSteps(plan.steps);
-  const rows = folded.slice(0, MAX_LINES).map(({ text, ready, live }) => [text, `${ready}`, `${plan.minAvailable}`, `${live}`]);
+  const rows = folded
+    .slice(0, MAX_LINES)
+    .map(({ text, ready, live }) => [text, `${ready}`, `${plan.minAvailable}`, `${live}`]);
   const lines = formatTable(['STEP', 'READY', 'MIN', 'LIVE'], rows).trimEnd().split('\n');
   const told = folded.slice(0, MAX_LINES).reduce((sum, { steps }) => sum + steps, 0);
   const more = Math.max(plan.totalSteps, plan.steps.length) - told;
   if (more > 0) lines.push(`and ${count(more, 'more step')}`);
-  lines.push(`lowest ready ${plan.lowestReady} (floor ${plan.minAvailable}), highest live ${plan.highestLive}`);
+  lines.push(
+    `lowest ready ${plan.lowestReady} (floor ${plan.minAvailable}), highest live ${plan.highestLive}`,
+  );
   return lines.map((line) => `  ${line}`);
 }
 
 /** A value on one line; a long one, such as a script among the arguments, loses its middle. */
 function abridged(value: string): string {
   const line = oneLine(value);
-  return line.length <= MAX_VALUE ? line : `${line.slice(0, MAX_VALUE / 2)} … ${line.slice(-MAX_VALUE / 2)}`;
+  return line.length <= MAX_VALUE
+    ? line
+    : `${line.slice(0, MAX_VALUE / 2)} … ${line.slice(-MAX_VALUE / 2)}`;
 }
 
 /** Why replicas are where they are: the summary, a verdict on each node, and the replicas. */
-export function explainText(explained: ExplainWorkloadResponse, nowMs: number, style: Style): string {
+export function explainText(
+  explained: ExplainWorkloadResponse,
+  nowMs: number,
+  style: Style,
+): string {
   const nodes = formatTable(
     [
       'NODE',
@@ -87,7 +105,9 @@ export function explainText(explained: ExplainWorkloadResponse, nowMs: number, s
       fits ? { text: 'yes', paint: style.green } : { text: 'no', paint: style.red },
       fits ? score.toFixed(3) : '',
       ...ScoreTermsSchema.fields.map((field) =>
-        fits && terms !== undefined ? Number(reflect(ScoreTermsSchema, terms).get(field)).toFixed(2) : '',
+        fits && terms !== undefined
+          ? Number(reflect(ScoreTermsSchema, terms).get(field)).toFixed(2)
+          : '',
       ),
       reason,
     ]),

@@ -1,7 +1,10 @@
 import type { Probe } from '@cloudless/api';
 import { formatDuration } from '../output/human.js';
 
-/** A probe in one line: `http:8080/healthz, every 10s, timeout 1s, fails after 3`. Empty without one. */
+/**
+ * A probe in one line: `http:8080/healthz, every 10s, timeout 1s, fails after 3`. Empty without
+ * one.
+ */
 export function probeText(probe: Probe | undefined): string {
   if (probe === undefined) return '';
   const { initialDelay, period, timeout, successThreshold, failureThreshold } = probe;

@@ -14,19 +14,35 @@ import type { CliResult } from '../testing/run-cli.js';
 import { rolloutBlock, rolloutLine } from './rollout-view.js';
 
 const failed = aRollout({
-  ...{ phase: RolloutStatus_Phase.FAILED, strategy: Rollout_Strategy.ROLLING_UPDATE, step: 1, steps: 2, failedNew: 3 },
+  ...{
+    phase: RolloutStatus_Phase.FAILED,
+    strategy: Rollout_Strategy.ROLLING_UPDATE,
+    step: 1,
+    steps: 2,
+    failedNew: 3,
+  },
   ...{ reason: 'new replicas failed 3 times', failure: FAILURE },
 });
 failed.status?.replicas.push(
   create(ReplicaStatusSchema, {
-    ...{ id: '00000000000000aa-9', version: 2, phase: ReplicaStatus_Phase.FAILED, nodeId: 'node2', lastExitCode: 1 },
+    ...{
+      id: '00000000000000aa-9',
+      version: 2,
+      phase: ReplicaStatus_Phase.FAILED,
+      nodeId: 'node2',
+      lastExitCode: 1,
+    },
     lastLines: ['starting', 'no such\u001b[31m file'],
   }),
 );
 
 const ran = (...argv: string[]): Promise<CliResult> =>
   runCli(argv, {
-    coordinator: { getWorkload: () => failed, listWorkloads: () => ({ workloads: [failed] }), listEvents: () => ({}) },
+    coordinator: {
+      getWorkload: () => failed,
+      listWorkloads: () => ({ workloads: [failed] }),
+      listEvents: () => ({}),
+    },
   });
 
 describe('a rollout', () => {
@@ -56,7 +72,9 @@ describe('a rollout', () => {
   });
 
   it('has a column in wide tables, and its reason in all', async () => {
-    expect((await ran('get', 'workloads', '-o', 'wide')).stdout).toMatch(/ROLLOUT .*\n.* Failed, step 1 of 2 /);
+    expect((await ran('get', 'workloads', '-o', 'wide')).stdout).toMatch(
+      /ROLLOUT .*\n.* Failed, step 1 of 2 /,
+    );
     expect((await ran('get', 'workloads')).stdout).toMatch(/new replicas failed 3 times\n$/);
   });
 
@@ -65,7 +83,10 @@ describe('a rollout', () => {
       { replicas: 1, wait: { seconds: 300n } },
       { percent: 25, promotion: Rollout_Promotion.MANUAL },
     ];
-    const spec = { image: 'x', rollout: { maxFailedNew: 0, onFailure: 1, progressDeadline: { seconds: 60n }, steps } };
+    const spec = {
+      image: 'x',
+      rollout: { maxFailedNew: 0, onFailure: 1, progressDeadline: { seconds: 60n }, steps },
+    };
     const coordinator = { getWorkload: () => aWorkload({ spec }), listEvents: () => ({}) };
     expect((await runCli(['describe', 'web'], { coordinator })).stdout).toContain(
       'ROLLING_UPDATE, max failed new 0, progress deadline 1m, rollback on failure, steps 1,wait=5m; 25%,manual\n',
@@ -75,8 +96,11 @@ describe('a rollout', () => {
 
 it('counts replicas of an equal, older template as new ones', () => {
   const workload = aRollout({ version: 3 }, { updated: 1 });
-  if (workload.status !== undefined) Object.assign(workload.status, { version: 3, updatedReplicas: 3 });
-  workload.status?.versions.push(create(VersionInfoSchema, { version: 3, sameAs: 1, cause: 'undo to version 1' }));
+  if (workload.status !== undefined)
+    Object.assign(workload.status, { version: 3, updatedReplicas: 3 });
+  workload.status?.versions.push(
+    create(VersionInfoSchema, { version: 3, sameAs: 1, cause: 'undo to version 1' }),
+  );
   expect(rolloutLine(workload)).toContain('3 of 4 new ready, 1 old');
 });
 
@@ -88,7 +112,10 @@ describe('the live view', () => {
       [1, 4, 1],
       [1_000_000, 4, 999_999],
     ] as const) {
-      const workload = aRollout({ until: timestampFromMs(NOW_MS - 5_000) }, { updated: 1, old: replicas });
+      const workload = aRollout(
+        { until: timestampFromMs(NOW_MS - 5_000) },
+        { updated: 1, old: replicas },
+      );
       Object.assign(workload.status ?? {}, { desiredReplicas: desired, minAvailable: minimum });
       const lines = rolloutBlock(workload, NOW_MS);
       expect(lines.slice(1, 4).every((line) => /^\w+ +\[[#.|]{30}\] \d/.test(line))).toBe(true);

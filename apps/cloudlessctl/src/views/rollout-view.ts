@@ -1,6 +1,12 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { RolloutStatus_Phase, Rollout_Strategy, isRolledOut } from '@cloudless/api';
-import type { ReplicaStatus, RolloutFailure, RolloutStatus, VersionInfo, Workload } from '@cloudless/api';
+import type {
+  ReplicaStatus,
+  RolloutFailure,
+  RolloutStatus,
+  VersionInfo,
+  Workload,
+} from '@cloudless/api';
 import { formatAge, formatSpan, formatWord } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { formatTable, oneLine } from '../output/table.js';
@@ -30,7 +36,9 @@ export function rolloutLine(workload: Workload): string {
   const { rollout } = workload.status ?? {};
   const reason = oneLine(rollout?.reason ?? '');
   // The reason tells of the step where it waits for it.
-  const phase = reason.includes('step ') ? formatWord(RolloutStatus_Phase[rollout?.phase ?? 0] ?? '') : rolloutPhase(rollout);
+  const phase = reason.includes('step ')
+    ? formatWord(RolloutStatus_Phase[rollout?.phase ?? 0] ?? '')
+    : rolloutPhase(rollout);
   const { desired, updatedReady, old, ready, minimum } = rolloutCounts(workload);
   if (rollout?.phase === RolloutStatus_Phase.COMPLETED && old === 0) {
     return `${versionsText(workload)} is rolled out: ${ready} of ${desired} ready (minimum ${minimum})`;
@@ -51,7 +59,9 @@ export function rolloutBlock(workload: Workload, nowMs: number): readonly string
     `${'ready'.padEnd(6)} ${bar(ready, scale, minimum)} ${ready} of ${desired}, minimum ${minimum}`,
     `${'new'.padEnd(6)} ${bar(updatedReady, scale)} ${updatedReady} of ${desired} ready${startingText(counts)}`,
     `${'old'.padEnd(6)} ${bar(old, scale)} ${old}`,
-    [rollout?.reason ?? '', left === '' ? '' : `(${left} left)`].filter((part) => part !== '').join(' '),
+    [rollout?.reason ?? '', left === '' ? '' : `(${left} left)`]
+      .filter((part) => part !== '')
+      .join(' '),
   ];
 }
 
@@ -67,7 +77,8 @@ export function versionsText({ status }: Workload): string {
 function bar(count: number, scale: number, mark?: number): string {
   const filled = Math.round((Math.min(count, scale) * BAR_WIDTH) / scale);
   const cells = [...'#'.repeat(filled).padEnd(BAR_WIDTH, '.')];
-  if (mark !== undefined && mark > 0) cells[Math.min(BAR_WIDTH, Math.round((mark * BAR_WIDTH) / scale)) - 1] = '|';
+  if (mark !== undefined && mark > 0)
+    cells[Math.min(BAR_WIDTH, Math.round((mark * BAR_WIDTH) / scale)) - 1] = '|';
   return `[${cells.join('')}]`;
 }
 
@@ -75,7 +86,10 @@ function startingText({ updated, updatedReady }: RolloutCounts): string {
   return updated > updatedReady ? `, ${updated - updatedReady} on the way` : '';
 }
 
-/** How long the step, the pause or the deadline it is in still lasts: `4m30s`; empty when nothing ends by time. */
+/**
+ * How long the step, the pause or the deadline it is in still lasts: `4m30s`; empty when nothing
+ * ends by time.
+ */
 function timeLeft(rollout: RolloutStatus | undefined, nowMs: number): string {
   if (rollout?.until === undefined || isOver(rollout)) return '';
   return formatSpan(Math.ceil((timestampMs(rollout.until) - nowMs) / 1000) * 1000);
@@ -86,7 +100,12 @@ function isOver({ phase }: RolloutStatus): boolean {
 }
 
 /** What made a rollout fail: the replica, how it ended, and the last it wrote. */
-export function failureLines({ replicaId, nodeId, exitCode, lastLines }: RolloutFailure): readonly string[] {
+export function failureLines({
+  replicaId,
+  nodeId,
+  exitCode,
+  lastLines,
+}: RolloutFailure): readonly string[] {
   if (replicaId === '') return [];
   const where = nodeId === '' ? '' : ` on ${nodeId}`;
   const how = exitCode === undefined ? '' : `, exit code ${exitCode}`;
@@ -95,7 +114,9 @@ export function failureLines({ replicaId, nodeId, exitCode, lastLines }: Rollout
 
 /** The last lines of a replica under a title; nothing without lines. */
 export function lastLinesText(replicaId: string, lines: readonly string[]): readonly string[] {
-  return lines.length === 0 ? [] : [`last lines of ${replicaId}:`, ...lines.map((line) => `  ${oneLine(line)}`)];
+  return lines.length === 0
+    ? []
+    : [`last lines of ${replicaId}:`, ...lines.map((line) => `  ${oneLine(line)}`)];
 }
 
 /** More replicas than this seldom fail for different reasons. */
@@ -108,7 +129,10 @@ export function failingReplicas(replicas: readonly ReplicaStatus[]): readonly st
 }
 
 /** The fields of a rollout, for `describe`. */
-export function rolloutFields(workload: Workload, nowMs: number): readonly (readonly [string, string])[] {
+export function rolloutFields(
+  workload: Workload,
+  nowMs: number,
+): readonly (readonly [string, string])[] {
   const { rollout } = workload.status ?? {};
   if (rollout === undefined) return [];
   const { strategy, startedAt, reason, failedNew, failure } = rollout;
@@ -125,7 +149,11 @@ export function rolloutFields(workload: Workload, nowMs: number): readonly (read
 }
 
 /** The kept versions, as a table. */
-export function versionTable(versions: readonly VersionInfo[], nowMs: number, style: Style): string {
+export function versionTable(
+  versions: readonly VersionInfo[],
+  nowMs: number,
+  style: Style,
+): string {
   return formatTable(
     ['VERSION', 'ACTIVE', 'CREATED', 'CAUSE', 'SAME AS', 'RUNS'],
     [...versions]

@@ -5,13 +5,23 @@ import { oneLine } from '../output/table.js';
 export function formatFields(fields: readonly (readonly [string, string])[]): string {
   const present = fields.filter(([, value]) => value !== '');
   const width = Math.max(0, ...present.map(([name]) => name.length)) + 1;
-  return present.map(([name, value]) => `${`${name}:`.padEnd(width)}  ${oneLine(value)}\n`).join('');
+  return present
+    .map(([name, value]) => `${`${name}:`.padEnd(width)}  ${oneLine(value)}\n`)
+    .join('');
 }
 
-/** Titled blocks, their lines indented, with an empty line between them; a block without title is not indented. */
-export function formatSections(style: Style, sections: readonly (readonly [title: string, body: string])[]): string {
+/**
+ * Titled blocks, their lines indented, with an empty line between them; a block without title is
+ * not indented.
+ */
+export function formatSections(
+  style: Style,
+  sections: readonly (readonly [title: string, body: string])[],
+): string {
   return sections
     .filter(([, body]) => body !== '')
-    .map(([title, body]) => (title === '' ? body : `${style.bold(`${title}:`)}\n${body.replaceAll(/^(?=.)/gm, '  ')}`))
+    .map(([title, body]) =>
+      title === '' ? body : `${style.bold(`${title}:`)}\n${body.replaceAll(/^(?=.)/gm, '  ')}`,
+    )
     .join('\n');
 }

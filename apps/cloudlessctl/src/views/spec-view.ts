@@ -8,7 +8,15 @@ import {
 } from '@cloudless/api';
 import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
 import { formatBytes, formatCpu, formatDuration, formatLabels } from '../output/human.js';
-import { devicesText, imageText, kernelText, networkText, portsText, securityText, volumesText } from './container-text.js';
+import {
+  devicesText,
+  imageText,
+  kernelText,
+  networkText,
+  portsText,
+  securityText,
+  volumesText,
+} from './container-text.js';
 import { probeText } from './probe-text.js';
 
 /** What a spec runs: its image, or its command. */
@@ -55,12 +63,23 @@ export function specFields(spec: WorkloadSpec | undefined): readonly (readonly [
     ['Readiness', probeText(probes.readinessProbe)],
     ['Startup', probeText(probes.startupProbe)],
     ['Rollout', rollout === undefined ? '' : rolloutText(rollout)],
-    ['Grace period', spec.terminationGracePeriod === undefined ? '' : formatDuration(spec.terminationGracePeriod)],
+    [
+      'Grace period',
+      spec.terminationGracePeriod === undefined ? '' : formatDuration(spec.terminationGracePeriod),
+    ],
   ];
 }
 
 function rolloutText(rollout: NonNullable<WorkloadSpec['rollout']>): string {
-  const { maxSurge, maxUnavailable, minAvailable, maxFailedNew, progressDeadline, pauseDuration, steps } = rollout;
+  const {
+    maxSurge,
+    maxUnavailable,
+    minAvailable,
+    maxFailedNew,
+    progressDeadline,
+    pauseDuration,
+    steps,
+  } = rollout;
   const parts = [
     Rollout_Strategy[rollout.strategy],
     ...Object.entries({
@@ -81,7 +100,12 @@ function rolloutText(rollout: NonNullable<WorkloadSpec['rollout']>): string {
 /** As the flag `--step` takes it. */
 function stepText({ replicas, percent, wait, promotion }: Rollout_Step): string {
   const size = percent === 0 ? String(replicas) : `${percent}%`;
-  const then = promotion === Rollout_Promotion.MANUAL ? ',manual' : wait === undefined ? '' : `,wait=${formatDuration(wait)}`;
+  const then =
+    promotion === Rollout_Promotion.MANUAL
+      ? ',manual'
+      : wait === undefined
+        ? ''
+        : `,wait=${formatDuration(wait)}`;
   return size + then;
 }
 
@@ -101,5 +125,7 @@ function formatResources(resources: ResourceList | undefined): string {
 
 /** Words as a shell would need them. */
 function quotedWords(words: readonly string[]): string {
-  return words.map((item) => (/^[\w@%+=:,./-]+$/.test(item) ? item : `'${item.replaceAll("'", "'\\''")}'`)).join(' ');
+  return words
+    .map((item) => (/^[\w@%+=:,./-]+$/.test(item) ? item : `'${item.replaceAll("'", "'\\''")}'`))
+    .join(' ');
 }

@@ -40,7 +40,9 @@ export function sumByWorkload(containers: readonly ContainerUse[]): readonly Wor
       name: workload,
       replicas: uses.length,
       measuredReplicas: uses.filter(({ cpuMillis }) => cpuMillis !== undefined).length,
-      ...Object.fromEntries(SUMMED.flatMap((key) => known(key, sumKnown(uses.map((use) => use[key]))))),
+      ...Object.fromEntries(
+        SUMMED.flatMap((key) => known(key, sumKnown(uses.map((use) => use[key])))),
+      ),
       cpuRequestMillis: total(uses.map(({ cpuRequestMillis }) => cpuRequestMillis)),
       memoryRequestBytes: total(uses.map(({ memoryRequestBytes }) => memoryRequestBytes)),
       ...limitsOf(uses),
@@ -56,7 +58,9 @@ const PER_SECOND = [
 ] as const;
 const SUMMED = ['cpuMillis', 'memoryWorkingSetBytes', 'pidsCurrent', ...PER_SECOND] as const;
 
-function limitsOf(uses: readonly ContainerUse[]): Pick<WorkloadUse, 'cpuLimitMillis' | 'memoryLimitBytes'> {
+function limitsOf(
+  uses: readonly ContainerUse[],
+): Pick<WorkloadUse, 'cpuLimitMillis' | 'memoryLimitBytes'> {
   const cpu = uses.flatMap(({ cpuLimitMillis }) => cpuLimitMillis ?? []);
   const memory = uses.flatMap(({ memoryLimitBytes }) => memoryLimitBytes ?? []);
   return {
@@ -65,7 +69,8 @@ function limitsOf(uses: readonly ContainerUse[]): Pick<WorkloadUse, 'cpuLimitMil
   };
 }
 
-const known = (key: string, value: number | undefined) => (value === undefined ? [] : [[key, value] as const]);
+const known = (key: string, value: number | undefined) =>
+  value === undefined ? [] : [[key, value] as const];
 
 /** The sum of those that are known; undefined when none is. */
 function sumKnown(values: readonly (number | bigint | undefined)[]): number | undefined {
@@ -73,7 +78,8 @@ function sumKnown(values: readonly (number | bigint | undefined)[]): number | un
   return there.length === 0 ? undefined : total(there);
 }
 
-const total = (values: readonly (number | bigint)[]): number => values.reduce<number>((sum, value) => sum + Number(value), 0);
+const total = (values: readonly (number | bigint)[]): number =>
+  values.reduce<number>((sum, value) => sum + Number(value), 0);
 
 /** What decides the order of a table. */
 export interface Busyness {
@@ -83,12 +89,17 @@ export interface Busyness {
 }
 
 /** Most CPU first, then most memory; of what nothing is known comes last. */
-export function busiestFirst<Item>(items: readonly Item[], of: (item: Item) => Busyness): readonly Item[] {
+export function busiestFirst<Item>(
+  items: readonly Item[],
+  of: (item: Item) => Busyness,
+): readonly Item[] {
   const keyed = items.map((item) => ({ item, key: of(item) }));
   const more = (a: number | bigint = -1, b: number | bigint = -1): number => Number(b) - Number(a);
   keyed.sort(
     ({ key: a }, { key: b }) =>
-      more(a.cpuMillis, b.cpuMillis) || more(a.memoryBytes, b.memoryBytes) || (a.name < b.name ? -1 : 1),
+      more(a.cpuMillis, b.cpuMillis) ||
+      more(a.memoryBytes, b.memoryBytes) ||
+      (a.name < b.name ? -1 : 1),
   );
   return keyed.map(({ item }) => item);
 }
@@ -128,13 +139,26 @@ export function workloadUseTable(uses: readonly WorkloadUse[], wide: boolean): s
 }
 
 /** What replicas use. */
-export function replicaUseTable(uses: readonly ContainerUse[], nowMs: number, wide: boolean): string {
+export function replicaUseTable(
+  uses: readonly ContainerUse[],
+  nowMs: number,
+  wide: boolean,
+): string {
   const extra = [...RATE_HEADERS, 'THROTTLED', 'MEASURED', 'CONTAINER'];
   return formatTable(
     ['NAMESPACE', 'WORKLOAD', 'REPLICA', 'NODE', ...USE_HEADERS, ...(wide ? extra : [])],
     uses.map((use) => {
-      const { namespace, workload, replicaId, nodeId, containerId, throttledPeriodsRatio, sampledAt } = use;
-      const throttled = throttledPeriodsRatio === undefined ? '' : `${Math.round(throttledPeriodsRatio * 100)}%`;
+      const {
+        namespace,
+        workload,
+        replicaId,
+        nodeId,
+        containerId,
+        throttledPeriodsRatio,
+        sampledAt,
+      } = use;
+      const throttled =
+        throttledPeriodsRatio === undefined ? '' : `${Math.round(throttledPeriodsRatio * 100)}%`;
       const age = sampledAt === undefined ? '' : `${formatAge(sampledAt, nowMs)} ago`;
       const more = [...rateCells(use), throttled, age, containerId.slice(0, SHORT_ID)];
       return [namespace, workload, replicaId, nodeId, ...useCells(use), ...(wide ? more : [])];
@@ -163,9 +187,13 @@ const rateCells = (use: AnyUse): readonly string[] =>
   });
 
 /** Empty when it is not known. */
-const cpu = (millis: number | bigint | undefined): string => (millis === undefined ? '' : formatCpu(Number(millis)));
-const bytes = (amount: number | bigint | undefined): string => (amount === undefined ? '' : formatBytes(BigInt(amount)));
+const cpu = (millis: number | bigint | undefined): string =>
+  millis === undefined ? '' : formatCpu(Number(millis));
+const bytes = (amount: number | bigint | undefined): string =>
+  amount === undefined ? '' : formatBytes(BigInt(amount));
 
 function percent(used: number | bigint | undefined, of: number | bigint | undefined): string {
-  return used === undefined || of === undefined || Number(of) === 0 ? '' : `${Math.round((Number(used) * 100) / Number(of))}%`;
+  return used === undefined || of === undefined || Number(of) === 0
+    ? ''
+    : `${Math.round((Number(used) * 100) / Number(of))}%`;
 }

@@ -8,12 +8,24 @@ import type { Cell } from '../output/table.js';
 import { imagePullLines } from './container-text.js';
 import { runtimeLine } from './container-view.js';
 import { eventTable } from './event-view.js';
-import { failingReplicas, failureLines, rolloutFields, rolloutPhase, unsettledReason, versionTable } from './rollout-view.js';
+import {
+  failingReplicas,
+  failureLines,
+  rolloutFields,
+  rolloutPhase,
+  unsettledReason,
+  versionTable,
+} from './rollout-view.js';
 import { formatFields, formatSections } from './sections.js';
 import { specFields, summaryOf } from './spec-view.js';
 
 /** Workloads as a table; wide adds what runs, labels and uid. */
-export function workloadTable(workloads: readonly Workload[], nowMs: number, style: Style, wide: boolean): string {
+export function workloadTable(
+  workloads: readonly Workload[],
+  nowMs: number,
+  style: Style,
+  wide: boolean,
+): string {
   return formatTable(
     workloadHeaders(wide),
     workloads.map((workload) => workloadCells(workload, nowMs, style, wide)),
@@ -35,10 +47,21 @@ export function workloadHeaders(wide: boolean): readonly string[] {
 }
 
 /** The row of a workload. */
-export function workloadCells(workload: Workload, nowMs: number, style: Style, wide: boolean): readonly (Cell | string)[] {
+export function workloadCells(
+  workload: Workload,
+  nowMs: number,
+  style: Style,
+  wide: boolean,
+): readonly (Cell | string)[] {
   const { namespace, name, spec, status, uid, createdAt } = workload;
   const version = String(status?.version ?? 0);
-  const extra = [version, rolloutPhase(status?.rollout), shorten(summaryOf(spec), false), formatLabels(spec?.labels ?? {}), uid];
+  const extra = [
+    version,
+    rolloutPhase(status?.rollout),
+    shorten(summaryOf(spec), false),
+    formatLabels(spec?.labels ?? {}),
+    uid,
+  ];
   return [
     namespace,
     name,
@@ -52,7 +75,12 @@ export function workloadCells(workload: Workload, nowMs: number, style: Style, w
 }
 
 /** Everything about one workload, in sections. */
-export function describeWorkload(workload: Workload, events: readonly Event[], nowMs: number, style: Style): string {
+export function describeWorkload(
+  workload: Workload,
+  events: readonly Event[],
+  nowMs: number,
+  style: Style,
+): string {
   const { spec, status } = workload;
   return formatSections(style, [
     ['', formatFields(identityFields(workload, nowMs))],
@@ -73,21 +101,43 @@ function rolloutSection(workload: Workload, nowMs: number): string {
 
 function replicaSection(replicas: readonly ReplicaStatus[], nowMs: number, style: Style): string {
   const table = replicaTable(replicas, nowMs, style) || '(none)\n';
-  const lines = [...containerLines(replicas), ...imagePullLines(replicas, nowMs), ...failingReplicas(replicas)];
+  const lines = [
+    ...containerLines(replicas),
+    ...imagePullLines(replicas, nowMs),
+    ...failingReplicas(replicas),
+  ];
   return table + lines.map((line) => `${line}\n`).join('');
 }
 
 /** Process, runtime id and image digest of each running container. */
 function containerLines(replicas: readonly ReplicaStatus[]): readonly string[] {
   return replicas.flatMap(({ id, container }) =>
-    container === undefined || container.runtimeId === '' ? [] : [`${id}: ${runtimeLine(container)}`],
+    container === undefined || container.runtimeId === ''
+      ? []
+      : [`${id}: ${runtimeLine(container)}`],
   );
 }
 
 /** Replicas as a table. */
-export function replicaTable(replicas: readonly ReplicaStatus[], nowMs: number, style: Style): string {
+export function replicaTable(
+  replicas: readonly ReplicaStatus[],
+  nowMs: number,
+  style: Style,
+): string {
   return formatTable(
-    ['REPLICA', 'SLOT', 'VERSION', 'STATUS', 'READY', 'NODE', 'ZONE', 'RESTARTS', 'AGE', 'ENDPOINTS', 'REASON'],
+    [
+      'REPLICA',
+      'SLOT',
+      'VERSION',
+      'STATUS',
+      'READY',
+      'NODE',
+      'ZONE',
+      'RESTARTS',
+      'AGE',
+      'ENDPOINTS',
+      'REASON',
+    ],
     replicas.map((replica) => [
       replica.id,
       String(replica.slot),
@@ -122,8 +172,18 @@ function identityFields(
     ['Namespace', namespace],
     ['Uid', uid],
     ['Generation', String(generation)],
-    ['Created', createdAt === undefined ? '' : `${formatTime(createdAt)} (${formatAge(createdAt, nowMs)} ago)`],
-    ['Deletion', deletionRequestedAt === undefined ? '' : `asked for ${formatAge(deletionRequestedAt, nowMs)} ago`],
+    [
+      'Created',
+      createdAt === undefined
+        ? ''
+        : `${formatTime(createdAt)} (${formatAge(createdAt, nowMs)} ago)`,
+    ],
+    [
+      'Deletion',
+      deletionRequestedAt === undefined
+        ? ''
+        : `asked for ${formatAge(deletionRequestedAt, nowMs)} ago`,
+    ],
     ['Labels', formatLabels(spec?.labels ?? {})],
     ['Annotations', formatLabels(spec?.annotations ?? {})],
   ];
@@ -131,7 +191,8 @@ function identityFields(
 
 function statusFields({ status, generation }: Workload): Field[] {
   if (status === undefined) return [];
-  const behind = status.observedGeneration < generation ? `${status.observedGeneration} (of ${generation})` : '';
+  const behind =
+    status.observedGeneration < generation ? `${status.observedGeneration} (of ${generation})` : '';
   return [
     ['Phase', formatWord(WorkloadStatus_Phase[status.phase])],
     ['Reason', status.reason],
@@ -142,7 +203,12 @@ function statusFields({ status, generation }: Workload): Field[] {
     ],
     ['Succeeded', status.succeededReplicas === 0 ? '' : String(status.succeededReplicas)],
     ['Version', String(status.version)],
-    ['Active version', status.activeVersion === 0 || status.activeVersion === status.version ? '' : String(status.activeVersion)],
+    [
+      'Active version',
+      status.activeVersion === 0 || status.activeVersion === status.version
+        ? ''
+        : String(status.activeVersion),
+    ],
     ['Min available', String(status.minAvailable)],
   ];
 }

@@ -30,7 +30,8 @@ export class DrainBoard {
     const [why, ...others] = drain.waiting;
     const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
     const line = `node ${nodeId}: ${describeDrain(drain)}${why === undefined ? '' : `: ${oneLine(why)}${more}`}`;
-    // The counts of those who wait go up and down; that there are fewer left, or another reason, is news.
+    // The counts of those who wait go up and down; that there are fewer left, or another reason, is
+    // news.
     const news = `${tenths(drain.remaining, drain.total)} ${drain.phase} ${(why ?? '').replaceAll(/\d+/g, '#')}`;
     const isNews = this.told.get(nodeId) !== news;
     this.told.set(nodeId, news);
@@ -48,11 +49,17 @@ export class DrainBoard {
       if (drain === undefined) return [`node ${nodeId}: …`];
       const waiting = drain.waiting.slice(0, MAX_WAITING).map((line) => `- ${line}`);
       const more = drain.waiting.length - MAX_WAITING;
-      return [`node ${nodeId}: ${describeDrain(drain)}`, ...waiting, ...(more > 0 ? [`- and ${more} more`] : [])];
+      return [
+        `node ${nodeId}: ${describeDrain(drain)}`,
+        ...waiting,
+        ...(more > 0 ? [`- and ${more} more`] : []),
+      ];
     });
     const [only = '', ...below] = lines;
     if (this.nodeIds.length === 1) return [only, below];
-    const done = [...this.drains.values()].filter(({ phase }) => phase === DrainStatus_Phase.DRAINED).length;
+    const done = [...this.drains.values()].filter(
+      ({ phase }) => phase === DrainStatus_Phase.DRAINED,
+    ).length;
     return [`${done} of ${count(this.nodeIds.length, 'node')} drained`, lines];
   }
 }

@@ -1,4 +1,9 @@
-import { ReplicaStatus_Phase, RolloutStatus_Phase, WorkloadStatus_Phase, isRolledOut } from '@cloudless/api';
+import {
+  ReplicaStatus_Phase,
+  RolloutStatus_Phase,
+  WorkloadStatus_Phase,
+  isRolledOut,
+} from '@cloudless/api';
 import type { RolloutStatus, Workload } from '@cloudless/api';
 import { ExitCode } from '../failure.js';
 import { formatWord } from '../output/human.js';
@@ -15,11 +20,17 @@ export type WorkloadProgress =
   | { readonly kind: 'failed'; readonly text: string; readonly exitCode: number };
 
 /**
- * Judges whether a workload has become what its generation `generation`, or a newer one, says. Done is: observed, the rollout
- * complete, nothing of an older version left, and every wanted replica ready or run to completion; or: waits for a promotion.
- * @param version - What that generation rolls out: a rollback of an older version is not its failure. Without it any is.
+ * Judges whether a workload has become what its generation `generation`, or a newer one, says. Done
+ * is: observed, the rollout complete, nothing of an older version left, and every wanted replica
+ * ready or run to completion; or: waits for a promotion.
+ * @param version - What that generation rolls out: a rollback of an older version is not its
+ *   failure. Without it any is.
  */
-export function judgeWorkload(workload: Workload, generation: bigint, version = 0): WorkloadProgress {
+export function judgeWorkload(
+  workload: Workload,
+  generation: bigint,
+  version = 0,
+): WorkloadProgress {
   const { status } = workload;
   if (status === undefined || status.observedGeneration < generation) {
     return { kind: 'waiting', text: 'the change has not been taken up yet', unplaced: false };
@@ -45,7 +56,11 @@ export function judgeWorkload(workload: Workload, generation: bigint, version = 
     return { kind: 'done', text: `${succeededReplicas} of ${desired} succeeded` };
   const finished = succeededReplicas > 0 ? `, ${succeededReplicas} succeeded` : '';
   const settled =
-    isRolledOut(rollout) && total === updated && total <= desired && ready === total && total + succeededReplicas >= desired;
+    isRolledOut(rollout) &&
+    total === updated &&
+    total <= desired &&
+    ready === total &&
+    total + succeededReplicas >= desired;
   if (settled) return { kind: 'done', text: `${ready} of ${desired} ready${finished}` };
   const others = total > updated ? `, ${total - updated} old` : '';
   return {
@@ -66,7 +81,14 @@ export function describeReplicas(workload: Workload, most: number): readonly str
   const lines = replicas
     .slice(0, most)
     .map(({ id, phase, ready, nodeId, version, reason }) =>
-      [id, formatWord(ReplicaStatus_Phase[phase]), ready ? 'ready' : 'not ready', `v${version}`, nodeId, reason]
+      [
+        id,
+        formatWord(ReplicaStatus_Phase[phase]),
+        ready ? 'ready' : 'not ready',
+        `v${version}`,
+        nodeId,
+        reason,
+      ]
         .filter((part) => part !== '')
         .join('  '),
     );
@@ -75,25 +97,41 @@ export function describeReplicas(workload: Workload, most: number): readonly str
 
 function hasUnplaced({ status }: Workload): boolean {
   if (status === undefined) return false;
-  const scheduling = status.phase === WorkloadStatus_Phase.PENDING || status.phase === WorkloadStatus_Phase.SCHEDULING;
+  const scheduling =
+    status.phase === WorkloadStatus_Phase.PENDING ||
+    status.phase === WorkloadStatus_Phase.SCHEDULING;
   return (
     (scheduling && status.reason !== '') ||
-    status.replicas.some(({ phase, reason, leaving }) => phase === ReplicaStatus_Phase.PENDING && reason !== '' && !leaving)
+    status.replicas.some(
+      ({ phase, reason, leaving }) =>
+        phase === ReplicaStatus_Phase.PENDING && reason !== '' && !leaving,
+    )
   );
 }
 
 /** How a rollout has ended otherwise than well, or waits for somebody: no waiting changes that. */
-function rolloutEnd(rollout: RolloutStatus | undefined, version: number, because: string): WorkloadProgress | undefined {
+function rolloutEnd(
+  rollout: RolloutStatus | undefined,
+  version: number,
+  because: string,
+): WorkloadProgress | undefined {
   if (rollout === undefined) return undefined;
   const { phase, failure } = rollout;
-  const failed = (text: string): WorkloadProgress => ({ kind: 'failed', text, exitCode: ExitCode.rolloutFailed });
+  const failed = (text: string): WorkloadProgress => ({
+    kind: 'failed',
+    text,
+    exitCode: ExitCode.rolloutFailed,
+  });
   const cause = failure === undefined || failure.reason === '' ? because : `: ${failure.reason}`;
   const isOurs = failure === undefined || failure.version >= version;
   if (phase === RolloutStatus_Phase.FAILED) return failed(`the rollout failed${cause}`);
-  if (phase === RolloutStatus_Phase.ROLLED_BACK && isOurs) return failed(`the rollout was rolled back${cause}`);
-  if (isOurs && isGoingBack(rollout)) return failed(`the rollout failed and is being rolled back${cause}`);
+  if (phase === RolloutStatus_Phase.ROLLED_BACK && isOurs)
+    return failed(`the rollout was rolled back${cause}`);
+  if (isOurs && isGoingBack(rollout))
+    return failed(`the rollout failed and is being rolled back${cause}`);
   if (phase !== RolloutStatus_Phase.PAUSED) return undefined;
-  if (rollout.waitsForPromotion && !rollout.pausedByUser) return { kind: 'done', text: `waits for a promotion${because}` };
+  if (rollout.waitsForPromotion && !rollout.pausedByUser)
+    return { kind: 'done', text: `waits for a promotion${because}` };
   return failed(`the rollout is paused${because}`);
 }
 

@@ -25,7 +25,9 @@ export class Progress {
       },
     });
     // The cursor stays visible: hiding it would need handlers on the process to bring it back.
-    this.redraw = createLogUpdate(Object.assign(stream, { isTTY: true, columns: output.columns }), { showCursor: true });
+    this.redraw = createLogUpdate(Object.assign(stream, { isTTY: true, columns: output.columns }), {
+      showCursor: true,
+    });
   }
 
   /** Whether it is redrawn in place. */
@@ -37,10 +39,18 @@ export class Progress {
    * @param details - Lines below the headline, for terminals only.
    * @param isNews - Whether the headline is worth a line of its own, where nothing is redrawn.
    */
-  async show(headline: string, details: readonly string[] = [], isNews = headline !== this.last): Promise<void> {
+  async show(
+    headline: string,
+    details: readonly string[] = [],
+    isNews = headline !== this.last,
+  ): Promise<void> {
     if (this.failure !== undefined) throw this.failure;
     if (this.redraw !== undefined) {
-      this.redraw([headline, ...details.map((line) => `  ${oneLine(line)}`)].map((line) => line.trimEnd()).join('\n'));
+      this.redraw(
+        [headline, ...details.map((line) => `  ${oneLine(line)}`)]
+          .map((line) => line.trimEnd())
+          .join('\n'),
+      );
     } else if (isNews) {
       await this.session.tell(headline);
     }

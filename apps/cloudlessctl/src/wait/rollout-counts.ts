@@ -17,7 +17,8 @@ export interface RolloutCounts {
 export function rolloutCounts({ status }: Workload): RolloutCounts {
   const wanted = canonicalVersion(status?.versions ?? [], status?.version ?? 0);
   const updatedReady = (status?.replicas ?? []).filter(
-    ({ version, ready, leaving }) => ready && !leaving && canonicalVersion(status?.versions ?? [], version) === wanted,
+    ({ version, ready, leaving }) =>
+      ready && !leaving && canonicalVersion(status?.versions ?? [], version) === wanted,
   ).length;
   const updated = status?.updatedReplicas ?? 0;
   return {
@@ -30,7 +31,9 @@ export function rolloutCounts({ status }: Workload): RolloutCounts {
   };
 }
 
-/** The oldest version with the same template: replicas of the one are as good as those of the other. */
+/**
+ * The oldest version with the same template: replicas of the one are as good as those of the other.
+ */
 function canonicalVersion(versions: readonly VersionInfo[], version: number): number {
   return versions.find((info) => info.version === version)?.sameAs || version;
 }
@@ -41,19 +44,25 @@ export function tenths(count: number, of: number): number {
 }
 
 /**
- * Tells what is new to somebody who reads line by line: more replicas ready at the wanted version than ever before, another phase
- * or step, and a reason that was not given yet. Counts that go up and down are not.
+ * Tells what is new to somebody who reads line by line: more replicas ready at the wanted version
+ * than ever before, another phase or step, and a reason that was not given yet. Counts that go up
+ * and down are not.
  */
 export class Milestones {
   private best = -1;
   private readonly told = new Set<string>();
 
-  /** @param reason - Why it is not there yet; numbers and names of replicas in it make no difference. */
+  /**
+   * @param reason - Why it is not there yet; numbers and names of replicas in it make no
+   * difference.
+   */
   isNews(workload: Workload, reason: string): boolean {
     const { updatedReady, desired } = rolloutCounts(workload);
     const reached = tenths(updatedReady, desired);
     const { phase = 0, step = 0, version = 0 } = workload.status?.rollout ?? {};
-    const kind = [phase, step, version, reason.replaceAll(/\b[0-9a-f]{16}-\d+\b|\d+/g, '#')].join('|');
+    const kind = [phase, step, version, reason.replaceAll(/\b[0-9a-f]{16}-\d+\b|\d+/g, '#')].join(
+      '|',
+    );
     const isNews = reached > this.best || !this.told.has(kind);
     this.best = Math.max(this.best, reached);
     this.told.add(kind);

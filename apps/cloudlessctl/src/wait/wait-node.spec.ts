@@ -2,7 +2,11 @@ import { create } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { ManualClock } from '@cloudless/base/testing';
-import { DrainStatusSchema, DrainStatus_Phase as Phase, WatchNodesResponse_Kind as Kind } from '@cloudless/api';
+import {
+  DrainStatusSchema,
+  DrainStatus_Phase as Phase,
+  WatchNodesResponse_Kind as Kind,
+} from '@cloudless/api';
 import type { DrainNodeRequest, Node } from '@cloudless/api';
 import { NOW_MS, aNode, runCli } from '../testing/run-cli.js';
 import type { CliOptions, CliResult, FakeCoordinator } from '../testing/run-cli.js';
@@ -12,7 +16,13 @@ const WAITS = 'default/web: 2 replicas: 3 of 3 replicas are ready, 1 not yet';
 /** A node with `remaining` of 3 replicas left. */
 function draining(remaining: number, phase = Phase.DRAINING, id = 'web1'): Node {
   const waiting = remaining === 0 ? [] : [WAITS];
-  const drain = create(DrainStatusSchema, { phase, remaining, total: 3, waiting, startedAt: timestampFromMs(NOW_MS) });
+  const drain = create(DrainStatusSchema, {
+    phase,
+    remaining,
+    total: 3,
+    waiting,
+    startedAt: timestampFromMs(NOW_MS),
+  });
   return aNode({ id, cordoned: true, draining: phase !== Phase.FAILED, status: { drain } });
 }
 
@@ -36,13 +46,31 @@ function coordinatorOf(states: Readonly<Record<string, readonly (Node | 'gone')[
   return { requests, coordinator };
 }
 
-const drain = (states: readonly (Node | 'gone')[], options: CliOptions = {}, ...more: string[]): Promise<CliResult> =>
-  runCli(['node', 'drain', 'web1', '--wait', ...more], { coordinator: coordinatorOf({ web1: states }).coordinator, ...options });
+const drain = (
+  states: readonly (Node | 'gone')[],
+  options: CliOptions = {},
+  ...more: string[]
+): Promise<CliResult> =>
+  runCli(['node', 'drain', 'web1', '--wait', ...more], {
+    coordinator: coordinatorOf({ web1: states }).coordinator,
+    ...options,
+  });
 
 describe('node drain', () => {
   it('asks for a deadline and force, and for each node once', async () => {
     const { requests, coordinator } = coordinatorOf({});
-    const words = ['node', 'drain', 'web1', 'web2', 'web1', '--deadline', '5m', '--force', '--request-id', 'r'];
+    const words = [
+      'node',
+      'drain',
+      'web1',
+      'web2',
+      'web1',
+      '--deadline',
+      '5m',
+      '--force',
+      '--request-id',
+      'r',
+    ];
     expect(await runCli(words, { coordinator })).toMatchObject({
       exitCode: 0,
       stdout: 'node web1: draining\nnode web2: draining\n',
@@ -67,7 +95,9 @@ describe('node drain', () => {
   it('waits until the node is empty, and says how far it is and why it waits', async () => {
     const more = draining(2);
     more.status!.drain!.waiting = [WAITS.replace('3 of 3', '2 of 3')];
-    expect(await drain([draining(3), draining(2), more, draining(0), draining(0, Phase.DRAINED)])).toMatchObject({
+    expect(
+      await drain([draining(3), draining(2), more, draining(0), draining(0, Phase.DRAINED)]),
+    ).toMatchObject({
       exitCode: 0,
       stdout: [
         'node web1: draining',
@@ -84,16 +114,27 @@ describe('node drain', () => {
       web1: [draining(2), draining(0, Phase.DRAINED)],
       web2: [draining(1, Phase.DRAINING, 'web2'), draining(0, Phase.DRAINED, 'web2')],
     });
-    const { exitCode, stdout } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], { coordinator, isTTY: true });
+    const { exitCode, stdout } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], {
+      coordinator,
+      isTTY: true,
+    });
     expect(exitCode).toBe(0);
-    for (const text of ['0 of 2 nodes drained', 'node web1: 2 of 3 replicas left', `  - ${WAITS}`, '2 of 2 nodes drained']) {
+    for (const text of [
+      '0 of 2 nodes drained',
+      'node web1: 2 of 3 replicas left',
+      `  - ${WAITS}`,
+      '2 of 2 nodes drained',
+    ]) {
       expect(stdout).toContain(text);
     }
   });
 
   it('gives programs the nodes as they are then', async () => {
     const { stdout } = await drain([draining(0, Phase.DRAINED)], {}, '-o', 'json');
-    expect(JSON.parse(stdout)).toMatchObject({ id: 'web1', status: { drain: { phase: 'DRAINED' } } });
+    expect(JSON.parse(stdout)).toMatchObject({
+      id: 'web1',
+      status: { drain: { phase: 'DRAINED' } },
+    });
   });
 
   it.each([
@@ -128,10 +169,16 @@ describe('node drain', () => {
       if (calls === 1) throw new ConnectError('no leader', Code.Unavailable);
       return coordinator.watchNodes!(request, context);
     };
-    const running = runCli(['node', 'drain', 'web1', '--wait'], { coordinator: { ...coordinator, watchNodes }, clock });
+    const running = runCli(['node', 'drain', 'web1', '--wait'], {
+      coordinator: { ...coordinator, watchNodes },
+      clock,
+    });
     while (clock.pendingTimers < 2) await new Promise((resolve) => setImmediate(resolve));
     await clock.advance(1_000);
-    expect(await running).toMatchObject({ exitCode: 0, stdout: 'node web1: draining\nnode web1: drained\n' });
+    expect(await running).toMatchObject({
+      exitCode: 0,
+      stdout: 'node web1: draining\nnode web1: drained\n',
+    });
   });
 
   it('waits for the others when one has failed, and tells of it', async () => {
@@ -139,7 +186,9 @@ describe('node drain', () => {
       web1: [draining(1, Phase.FAILED)],
       web2: [draining(1, Phase.DRAINING, 'web2'), draining(0, Phase.DRAINED, 'web2')],
     });
-    const { exitCode, stdout, stderr } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], { coordinator });
+    const { exitCode, stdout, stderr } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], {
+      coordinator,
+    });
     expect(exitCode).toBe(1);
     expect(stdout).toContain('node web2: drained\n');
     expect(stderr).toContain('the drain of node web1 has failed');
@@ -148,7 +197,12 @@ describe('node drain', () => {
   it.each([
     { name: '--timeout', words: ['--timeout', '2s'], afterMs: 2_000, told: '2s' },
     { name: 'ten minutes', words: [], afterMs: 600_000, told: '10m' },
-    { name: 'its deadline and a minute', words: ['--deadline', '20m'], afterMs: 1_260_000, told: '21m' },
+    {
+      name: 'its deadline and a minute',
+      words: ['--deadline', '20m'],
+      afterMs: 1_260_000,
+      told: '21m',
+    },
   ])('ends with 6 after $name', async ({ words, afterMs, told }) => {
     const clock = new ManualClock(NOW_MS);
     const running = drain([draining(2)], { clock }, ...words);
@@ -171,7 +225,9 @@ describe('a node that is drained', () => {
     { word: 'Ready,Drained', node: draining(0, Phase.DRAINED) },
     { word: 'Ready,Cordoned,DrainFailed', node: draining(2, Phase.FAILED) },
   ])('shows $word', async ({ word, node }) => {
-    const { stdout } = await runCli(['get', 'nodes'], { coordinator: { listNodes: () => ({ nodes: [node] }) } });
+    const { stdout } = await runCli(['get', 'nodes'], {
+      coordinator: { listNodes: () => ({ nodes: [node] }) },
+    });
     expect(stdout).toContain(` ${word} `);
   });
 

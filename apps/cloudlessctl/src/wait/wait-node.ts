@@ -14,10 +14,11 @@ import { WAIT_TIMEOUT_MS } from './wait-workload.js';
 const AFTER_DEADLINE_MS = 60_000;
 
 /**
- * Waits until nothing is left on nodes that are being drained, showing how far they are. It waits for all of them, also when one
- * has failed.
+ * Waits until nothing is left on nodes that are being drained, showing how far they are. It waits
+ * for all of them, also when one has failed.
  * @param deadlineMs - How long the drains may take; without `--timeout` the end is waited for.
- * @throws {@link CliFailure} of exit code 1 when a drain fails, 4 when somebody ends it, 6 when the time is over.
+ * @throws {@link CliFailure} of exit code 1 when a drain fails, 4 when somebody ends it, 6 when the
+ *   time is over.
  */
 export async function waitUntilDrained(
   session: Session,
@@ -25,12 +26,17 @@ export async function waitUntilDrained(
   deadlineMs: number | undefined,
 ): Promise<readonly Node[]> {
   const { clock, signal } = session.io;
-  const timeoutMs = session.settings.timeoutMs ?? Math.max(WAIT_TIMEOUT_MS, (deadlineMs ?? 0) + AFTER_DEADLINE_MS);
+  const timeoutMs =
+    session.settings.timeoutMs ?? Math.max(WAIT_TIMEOUT_MS, (deadlineMs ?? 0) + AFTER_DEADLINE_MS);
   const deadline = new Deadline(clock, signal, timeoutMs);
   const board = new DrainBoard(session, nodeIds);
   try {
-    const ends = await Promise.allSettled(nodeIds.map((nodeId) => followDrain(session, nodeId, { deadline, timeoutMs, board })));
-    const failures = ends.flatMap((end): unknown[] => (end.status === 'rejected' ? [end.reason] : []));
+    const ends = await Promise.allSettled(
+      nodeIds.map((nodeId) => followDrain(session, nodeId, { deadline, timeoutMs, board })),
+    );
+    const failures = ends.flatMap((end): unknown[] =>
+      end.status === 'rejected' ? [end.reason] : [],
+    );
     if (failures.length > 0) throw together(failures);
     return ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []));
   } finally {
@@ -45,11 +51,16 @@ interface Following {
   readonly board: DrainBoard;
 }
 
-async function followDrain(session: Session, nodeId: string, { deadline, timeoutMs, board }: Following): Promise<Node> {
+async function followDrain(
+  session: Session,
+  nodeId: string,
+  { deadline, timeoutMs, board }: Following,
+): Promise<Node> {
   let left = 'nothing was heard of it';
   try {
     for await (const node of statesOf(session, nodeId, deadline.signal)) {
-      if (node === undefined) throw new CliFailure(ExitCode.conflict, `node ${nodeId} was removed meanwhile`);
+      if (node === undefined)
+        throw new CliFailure(ExitCode.conflict, `node ${nodeId} was removed meanwhile`);
       const drain = node.status?.drain;
       if (drain !== undefined) {
         left = [describeDrain(drain), ...drain.waiting].join('\n  ');
@@ -60,7 +71,10 @@ async function followDrain(session: Session, nodeId: string, { deadline, timeout
     throw new CliFailure(ExitCode.error, `node ${nodeId} cannot be watched any more`);
   } catch (reason) {
     if (!deadline.passed || reason instanceof CliFailure) throw reason;
-    throw new CliFailure(ExitCode.timeout, `node ${nodeId} is not drained after ${formatSpan(timeoutMs)}: ${left}`);
+    throw new CliFailure(
+      ExitCode.timeout,
+      `node ${nodeId} is not drained after ${formatSpan(timeoutMs)}: ${left}`,
+    );
   }
 }
 
@@ -71,17 +85,28 @@ function isOver(nodeId: string, drain: DrainStatus | undefined, left: string): b
     case DrainStatus_Phase.DRAINING:
       return false;
     case DrainStatus_Phase.FAILED:
-      throw new CliFailure(ExitCode.error, `the drain of node ${nodeId} has failed, its deadline has passed: ${left}`);
+      throw new CliFailure(
+        ExitCode.error,
+        `the drain of node ${nodeId} has failed, its deadline has passed: ${left}`,
+      );
     default:
-      throw new CliFailure(ExitCode.conflict, `the drain of node ${nodeId} was ended meanwhile: ${left}`);
+      throw new CliFailure(
+        ExitCode.conflict,
+        `the drain of node ${nodeId} was ended meanwhile: ${left}`,
+      );
   }
 }
 
 /** Every state of a node, `undefined` when it is gone. */
-async function* statesOf(session: Session, nodeId: string, signal: AbortSignal): AsyncGenerator<Node | undefined> {
+async function* statesOf(
+  session: Session,
+  nodeId: string,
+  signal: AbortSignal,
+): AsyncGenerator<Node | undefined> {
   let present = false;
   const watch = {
-    open: (afterRevision: bigint, options: CallOptions) => session.client.watchNodes({ nodeId, afterRevision }, options),
+    open: (afterRevision: bigint, options: CallOptions) =>
+      session.client.watchNodes({ nodeId, afterRevision }, options),
     onAnew: () => void (present = false),
     hasAnswered: true,
   };
@@ -89,7 +114,10 @@ async function* statesOf(session: Session, nodeId: string, signal: AbortSignal):
     if (kind === WatchNodesResponse_Kind.PUT && node !== undefined) {
       present = true;
       yield node;
-    } else if (kind === WatchNodesResponse_Kind.DELETED || (kind === WatchNodesResponse_Kind.SYNCED && !present)) {
+    } else if (
+      kind === WatchNodesResponse_Kind.DELETED ||
+      (kind === WatchNodesResponse_Kind.SYNCED && !present)
+    ) {
       yield undefined;
     }
   }
@@ -98,9 +126,13 @@ async function* statesOf(session: Session, nodeId: string, signal: AbortSignal):
 /** One failure that tells of all; what is not about a node, as Ctrl-C is not, goes first. */
 function together(failures: readonly unknown[]): unknown {
   const known = failures.filter((failure) => failure instanceof CliFailure);
-  if (known.length < failures.length) return failures.find((failure) => !(failure instanceof CliFailure));
+  if (known.length < failures.length)
+    return failures.find((failure) => !(failure instanceof CliFailure));
   const [first] = known.toSorted((a, b) => a.exitCode - b.exitCode);
   return known.length === 1
     ? first
-    : new CliFailure(first?.exitCode ?? ExitCode.error, known.map(({ message }) => message).join('\n'));
+    : new CliFailure(
+        first?.exitCode ?? ExitCode.error,
+        known.map(({ message }) => message).join('\n'),
+      );
 }

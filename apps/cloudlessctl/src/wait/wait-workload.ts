@@ -23,16 +23,21 @@ const LAST_LOG_LINES = 10;
 const LAST_LOG_TIMEOUT_MS = 3_000;
 
 /**
- * Waits until the workload is what `wanted` asks for, or as far as it goes before somebody promotes it, showing progress.
+ * Waits until the workload is what `wanted` asks for, or as far as it goes before somebody promotes
+ * it, showing progress.
  * @param wanted - As the coordinator answered: uid, generation and version count.
  * @returns The workload as it is then.
- * @throws {@link CliFailure} of exit code 4 when it is deleted meanwhile, 6 when the time is over, 7 when it is and replicas
- *   have no node, 8 when the rollout fails, is rolled back or is paused.
+ * @throws {@link CliFailure} of exit code 4 when it is deleted meanwhile, 6 when the time is over,
+ *   7 when it is and replicas have no node, 8 when the rollout fails, is rolled back or is paused.
  */
 export async function waitUntilSettled(session: Session, wanted: Workload): Promise<Workload> {
   const label = labelOf(wanted);
   const milestones = new Milestones();
-  let last: WorkloadProgress = { kind: 'waiting', text: 'nothing was heard of it', unplaced: false };
+  let last: WorkloadProgress = {
+    kind: 'waiting',
+    text: 'nothing was heard of it',
+    unplaced: false,
+  };
   return watchWorkload(session, {
     subject: wanted,
     timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
@@ -42,31 +47,43 @@ export async function waitUntilSettled(session: Session, wanted: Workload): Prom
       return new CliFailure(exitCode, `${label} is not there after ${after}: ${last.text}`);
     },
     look: async (workload, progress) => {
-      if (workload === undefined) throw new CliFailure(ExitCode.conflict, `${label} was deleted meanwhile`);
+      if (workload === undefined)
+        throw new CliFailure(ExitCode.conflict, `${label} was deleted meanwhile`);
       last = judgeWorkload(workload, wanted.generation, wanted.status?.version);
       const text = oneLine(last.text);
       await progress.show(
         `${label}: ${text}`,
         describeReplicas(workload, MAX_REPLICA_LINES),
-        last.kind === 'done' || (last.kind === 'waiting' && milestones.isNews(workload, reasonIn(text))),
+        last.kind === 'done' ||
+          (last.kind === 'waiting' && milestones.isNews(workload, reasonIn(text))),
       );
       if (last.kind === 'failed')
-        throw await withLastLines(session, workload, new CliFailure(last.exitCode, `${label}: ${text}`));
+        throw await withLastLines(
+          session,
+          workload,
+          new CliFailure(last.exitCode, `${label}: ${text}`),
+        );
       if (last.kind !== 'done') return undefined;
-      if (workload.status?.rollout?.waitsForPromotion) await session.note(promoteHint(session, workload));
+      if (workload.status?.rollout?.waitsForPromotion)
+        await session.note(promoteHint(session, workload));
       return workload;
     },
   });
 }
 
 /** What a judgement gives as the reason, after the counts. */
-const reasonIn = (text: string): string => (text.includes(': ') ? text.slice(text.indexOf(': ')) : '');
+const reasonIn = (text: string): string =>
+  text.includes(': ') ? text.slice(text.indexOf(': ')) : '';
 
 /**
- * Waits until a workload that is being deleted is gone, and names the replicas that may still run on lost nodes.
+ * Waits until a workload that is being deleted is gone, and names the replicas that may still run
+ * on lost nodes.
  * @returns The replicas that may still run.
  */
-export async function waitUntilDeleted(session: Session, deleted: Workload): Promise<readonly ReplicaStatus[]> {
+export async function waitUntilDeleted(
+  session: Session,
+  deleted: Workload,
+): Promise<readonly ReplicaStatus[]> {
   const label = labelOf(deleted);
   let mayStillRun = (deleted.status?.replicas ?? []).filter((replica) => replica.mayStillRun);
   let left = '';
@@ -75,7 +92,8 @@ export async function waitUntilDeleted(session: Session, deleted: Workload): Pro
   const gone = await watchWorkload(session, {
     subject: deleted,
     timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
-    onTimeout: (after) => new CliFailure(ExitCode.timeout, `${label} is not gone after ${after}${left}`),
+    onTimeout: (after) =>
+      new CliFailure(ExitCode.timeout, `${label} is not gone after ${after}${left}`),
     look: async (workload, progress, remaining = mayStillRun) => {
       if (workload === undefined) {
         await progress.show(`${label}: deleted`);
@@ -87,31 +105,48 @@ export async function waitUntilDeleted(session: Session, deleted: Workload): Pro
       most = Math.max(most, totalReplicas);
       const reached = tenths(totalReplicas, most);
       const details = describeReplicas(workload, MAX_REPLICA_LINES);
-      await progress.show(`${label}: ${count(totalReplicas, 'replica')} left`, details, reached < least);
+      await progress.show(
+        `${label}: ${count(totalReplicas, 'replica')} left`,
+        details,
+        reached < least,
+      );
       least = Math.min(least, reached);
       return undefined;
     },
   });
   for (const { id, nodeId } of gone) {
-    await session.note(`${label}: replica ${id} may still run on lost node ${nodeId}; it is stopped when the node returns`);
+    await session.note(
+      `${label}: replica ${id} may still run on lost node ${nodeId}; it is stopped when the node returns`,
+    );
   }
   return gone;
 }
 
-/** Adds what is known of the replica that made the rollout fail, or else the last lines of one that is not ready: they mostly say why. */
-export async function withLastLines(session: Session, workload: Workload, failure: CliFailure): Promise<CliFailure> {
+/**
+ * Adds what is known of the replica that made the rollout fail, or else the last lines of one that
+ * is not ready: they mostly say why.
+ */
+export async function withLastLines(
+  session: Session,
+  workload: Workload,
+  failure: CliFailure,
+): Promise<CliFailure> {
   const known = workload.status?.rollout?.failure;
   const lines = known === undefined ? [] : [...failureLines(known)];
   if (known === undefined || known.lastLines.length === 0) {
     lines.push(...(await lastLogLines(session, known?.replicaId || suspectOf(workload))));
   }
   if (lines.length === 0) return failure;
-  return new CliFailure(failure.exitCode, [failure.message, ...lines].join('\n'), { cause: failure });
+  return new CliFailure(failure.exitCode, [failure.message, ...lines].join('\n'), {
+    cause: failure,
+  });
 }
 
 /** The replica that most likely says what is wrong; empty when none is on a node. */
 function suspectOf({ status }: Workload): string {
-  const suspects = (status?.replicas ?? []).filter((replica) => replica.version === status?.version && !replica.ready);
+  const suspects = (status?.replicas ?? []).filter(
+    (replica) => replica.version === status?.version && !replica.ready,
+  );
   const suspect =
     suspects.find(({ phase }) => phase === ReplicaStatus_Phase.FAILED) ??
     suspects.find(({ restarts }) => restarts > 0) ??
@@ -124,7 +159,10 @@ async function lastLogLines(session: Session, replicaId: string): Promise<readon
   const lines: string[] = [];
   try {
     const request = create(StreamLogsRequestSchema, { replicaId, tailLines: LAST_LOG_LINES });
-    for await (const entry of session.client.streamLogs(request, session.callOptions(LAST_LOG_TIMEOUT_MS))) {
+    for await (const entry of session.client.streamLogs(
+      request,
+      session.callOptions(LAST_LOG_TIMEOUT_MS),
+    )) {
       if (entry.sequence > 0n) lines.push(`  ${entry.line}`);
     }
   } catch {

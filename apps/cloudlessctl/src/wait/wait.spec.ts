@@ -24,7 +24,9 @@ const pending = (reason: string): Status => ({
   readyReplicas: 1,
   totalReplicas: 2,
   reason,
-  replicas: [create(ReplicaStatusSchema, { id: 'x-1', phase: ReplicaStatus_Phase.PENDING, reason })],
+  replicas: [
+    create(ReplicaStatusSchema, { id: 'x-1', phase: ReplicaStatus_Phase.PENDING, reason }),
+  ],
 });
 
 const lostReplica = create(ReplicaStatusSchema, {
@@ -42,7 +44,11 @@ describe('judgeWorkload', () => {
       status: { observedGeneration: 2n },
       is: { kind: 'waiting', text: 'the change has not been taken up yet', unplaced: false },
     },
-    { name: 'a newer generation', status: { observedGeneration: 9n }, is: { kind: 'done', text: '2 of 2 ready' } },
+    {
+      name: 'a newer generation',
+      status: { observedGeneration: 9n },
+      is: { kind: 'done', text: '2 of 2 ready' },
+    },
     {
       name: 'one not ready',
       status: { readyReplicas: 1 },
@@ -70,7 +76,10 @@ describe('judgeWorkload', () => {
     },
     {
       name: 'rolling, for another reason',
-      status: rollout(RolloutStatus_Phase.IN_PROGRESS, 'step 1 of 2: 1 of 2 replicas are ready, 1 not yet'),
+      status: rollout(
+        RolloutStatus_Phase.IN_PROGRESS,
+        'step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
+      ),
       is: {
         kind: 'waiting',
         text: '2 of 2 ready, 2 updated: step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
@@ -111,28 +120,50 @@ describe('judgeWorkload', () => {
     {
       name: 'waits for a promotion and paused by a user',
       status: {
-        rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.PAUSED, waitsForPromotion: true, pausedByUser: true }),
+        rollout: create(RolloutStatusSchema, {
+          phase: RolloutStatus_Phase.PAUSED,
+          waitsForPromotion: true,
+          pausedByUser: true,
+        }),
       },
       is: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
     },
     {
       name: 'failed by a known cause',
-      status: { rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.FAILED, reason: 'x', failure: FAILURE }) },
+      status: {
+        rollout: create(RolloutStatusSchema, {
+          phase: RolloutStatus_Phase.FAILED,
+          reason: 'x',
+          failure: FAILURE,
+        }),
+      },
       is: { kind: 'failed', text: 'the rollout failed: new replicas failed 3 times', exitCode: 8 },
     },
     {
       name: 'tried again after a failure',
       status: {
-        rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.IN_PROGRESS, version: 2, failure: FAILURE }),
+        rollout: create(RolloutStatusSchema, {
+          phase: RolloutStatus_Phase.IN_PROGRESS,
+          version: 2,
+          failure: FAILURE,
+        }),
       },
       is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
       name: 'on its way back',
       status: {
-        rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.IN_PROGRESS, version: 3, failure: FAILURE }),
+        rollout: create(RolloutStatusSchema, {
+          phase: RolloutStatus_Phase.IN_PROGRESS,
+          version: 3,
+          failure: FAILURE,
+        }),
       },
-      is: { kind: 'failed', text: 'the rollout failed and is being rolled back: new replicas failed 3 times', exitCode: 8 },
+      is: {
+        kind: 'failed',
+        text: 'the rollout failed and is being rolled back: new replicas failed 3 times',
+        exitCode: 8,
+      },
     },
     {
       name: 'a failed job',
@@ -170,15 +201,28 @@ describe('judgeWorkload', () => {
 
 describe('a rollback of an earlier version', () => {
   const rolledBack = (phase: RolloutStatus_Phase) =>
-    aWorkload({ status: { version: 3, rollout: create(RolloutStatusSchema, { phase, version: 3, failure: FAILURE }) } });
+    aWorkload({
+      status: {
+        version: 3,
+        rollout: create(RolloutStatusSchema, { phase, version: 3, failure: FAILURE }),
+      },
+    });
 
   it('is no failure of a change that came after it', () => {
-    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 3)).toEqual({ kind: 'done', text: '2 of 2 ready' });
-    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.IN_PROGRESS), 3n, 3)).toMatchObject({ kind: 'waiting' });
+    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 3)).toEqual({
+      kind: 'done',
+      text: '2 of 2 ready',
+    });
+    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.IN_PROGRESS), 3n, 3)).toMatchObject({
+      kind: 'waiting',
+    });
   });
 
   it('is one of the change that it takes back', () => {
-    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 2)).toMatchObject({ kind: 'failed', exitCode: 8 });
+    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 2)).toMatchObject({
+      kind: 'failed',
+      exitCode: 8,
+    });
   });
 });
 
@@ -187,7 +231,10 @@ const scale = ['scale', 'web', '2', '--wait'];
 
 describe('--wait', () => {
   it('prints each change once, and ends when all is ready', async () => {
-    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(half, 'synced', half, aWorkload()) };
+    const coordinator = {
+      scaleWorkload: () => aWorkload(),
+      watchWorkloads: watching(half, 'synced', half, aWorkload()),
+    };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 0,
       stderr: '',
@@ -202,22 +249,42 @@ describe('--wait', () => {
       if (state.status !== undefined) state.status.readyReplicas -= 1;
       return state;
     };
-    const done = aWorkload({ status: { rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.COMPLETED }) } });
-    const states = [aRollout(), unready(1), aRollout(), unready(1), aRollout({}, { updated: 2 }), unready(2), done];
+    const done = aWorkload({
+      status: { rollout: create(RolloutStatusSchema, { phase: RolloutStatus_Phase.COMPLETED }) },
+    });
+    const states = [
+      aRollout(),
+      unready(1),
+      aRollout(),
+      unready(1),
+      aRollout({}, { updated: 2 }),
+      unready(2),
+      done,
+    ];
     const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(...states) };
     expect((await runCli(scale, { coordinator })).stdout).toBe(
-      ['scaled to 2', '4 of 4 ready, 1 updated, 3 old', '4 of 4 ready, 2 updated, 2 old', '2 of 2 ready']
+      [
+        'scaled to 2',
+        '4 of 4 ready, 1 updated, 3 old',
+        '4 of 4 ready, 2 updated, 2 old',
+        '2 of 2 ready',
+      ]
         .map((line) => `workload default/web: ${line}\n`)
         .join(''),
     );
   });
 
   it('ends where somebody has to promote, and says how', async () => {
-    const waits = aRollout({ phase: RolloutStatus_Phase.PAUSED, waitsForPromotion: true, reason: 'step 1 of 2' });
+    const waits = aRollout({
+      phase: RolloutStatus_Phase.PAUSED,
+      waitsForPromotion: true,
+      reason: 'step 1 of 2',
+    });
     const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(waits) };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 0,
-      stdout: 'workload default/web: scaled to 2\nworkload default/web: waits for a promotion: step 1 of 2\n',
+      stdout:
+        'workload default/web: scaled to 2\nworkload default/web: waits for a promotion: step 1 of 2\n',
       stderr: 'it goes on with: cloudlessctl rollout promote web\n',
     });
   });
@@ -239,7 +306,10 @@ describe('--wait', () => {
   });
 
   it('redraws on a terminal', async () => {
-    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(half, aWorkload()) };
+    const coordinator = {
+      scaleWorkload: () => aWorkload(),
+      watchWorkloads: watching(half, aWorkload()),
+    };
     const { stdout, exitCode } = await runCli(scale, { coordinator, isTTY: true });
     expect(exitCode).toBe(0);
     expect(stdout).toContain('00000000000000aa-1  Running  ready  v1  node1');
@@ -257,7 +327,14 @@ describe('--wait', () => {
     const failing = aWorkload({
       status: {
         ...rollout(RolloutStatus_Phase.FAILED, '3 new replicas failed'),
-        replicas: [create(ReplicaStatusSchema, { id: 'a-7', version: 1, phase: ReplicaStatus_Phase.FAILED, nodeId: 'n1' })],
+        replicas: [
+          create(ReplicaStatusSchema, {
+            id: 'a-7',
+            version: 1,
+            phase: ReplicaStatus_Phase.FAILED,
+            nodeId: 'n1',
+          }),
+        ],
       },
     });
     const coordinator = {
@@ -292,14 +369,18 @@ describe('--wait', () => {
   it('ends with 6 when the time is over', async () => {
     expect(await timedOut(half)).toMatchObject({
       exitCode: 6,
-      stderr: 'cloudlessctl: workload default/web is not there after 30s: 1 of 2 ready, 2 updated\n',
+      stderr:
+        'cloudlessctl: workload default/web is not there after 30s: 1 of 2 ready, 2 updated\n',
     });
   });
 
   it('ends with 7 when replicas have no node by then', async () => {
-    expect(await timedOut(aWorkload({ status: pending('no node has 4000m cpu') ?? {} }))).toMatchObject({
+    expect(
+      await timedOut(aWorkload({ status: pending('no node has 4000m cpu') ?? {} })),
+    ).toMatchObject({
       exitCode: 7,
-      stderr: 'cloudlessctl: workload default/web is not there after 30s: 1 of 2 ready, 2 updated: no node has 4000m cpu\n',
+      stderr:
+        'cloudlessctl: workload default/web is not there after 30s: 1 of 2 ready, 2 updated: no node has 4000m cpu\n',
     });
   });
 
@@ -343,29 +424,41 @@ describe('--wait', () => {
   });
 
   it.each([
-    { when: 'the watch says so', deleted: aWorkload(), states: [aWorkload(), 'synced', { gone: [lostReplica] }] as const },
+    {
+      when: 'the watch says so',
+      deleted: aWorkload(),
+      states: [aWorkload(), 'synced', { gone: [lostReplica] }] as const,
+    },
     {
       when: 'only the answer to the deletion says so',
       deleted: aWorkload({ status: { replicas: [lostReplica] } }),
       states: ['synced'] as const,
     },
-  ])('delete names the replicas that may still run on lost nodes, when $when', async ({ deleted, states }) => {
-    const coordinator = { deleteWorkload: () => deleted, watchWorkloads: watching(...states) };
-    const { exitCode, stdout, stderr } = await runCli(['delete', 'web', '--wait'], { coordinator });
-    expect(exitCode).toBe(0);
-    expect(stdout).toMatch(/workload default\/web: deleted\n$/);
-    expect(stderr).toBe(
-      'workload default/web: replica aa-3 may still run on lost node n3; it is stopped when the node returns\n',
-    );
-    const json = await runCli(['delete', 'web', '--wait', '-o', 'json'], {
-      coordinator: { deleteWorkload: () => deleted, watchWorkloads: watching(...states) },
-    });
-    const replicas = [{ id: 'aa-3', nodeId: 'n3', mayStillRun: true }];
-    expect(JSON.parse(json.stdout)).toMatchObject({ workloads: [{ status: { replicas } }] });
-  });
+  ])(
+    'delete names the replicas that may still run on lost nodes, when $when',
+    async ({ deleted, states }) => {
+      const coordinator = { deleteWorkload: () => deleted, watchWorkloads: watching(...states) };
+      const { exitCode, stdout, stderr } = await runCli(['delete', 'web', '--wait'], {
+        coordinator,
+      });
+      expect(exitCode).toBe(0);
+      expect(stdout).toMatch(/workload default\/web: deleted\n$/);
+      expect(stderr).toBe(
+        'workload default/web: replica aa-3 may still run on lost node n3; it is stopped when the node returns\n',
+      );
+      const json = await runCli(['delete', 'web', '--wait', '-o', 'json'], {
+        coordinator: { deleteWorkload: () => deleted, watchWorkloads: watching(...states) },
+      });
+      const replicas = [{ id: 'aa-3', nodeId: 'n3', mayStillRun: true }];
+      expect(JSON.parse(json.stdout)).toMatchObject({ workloads: [{ status: { replicas } }] });
+    },
+  );
 
   it('ends with 4 when somebody deletes what is waited for', async () => {
-    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(half, 'gone') };
+    const coordinator = {
+      scaleWorkload: () => aWorkload(),
+      watchWorkloads: watching(half, 'gone'),
+    };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 4,
       stderr: 'cloudlessctl: workload default/web was deleted meanwhile\n',

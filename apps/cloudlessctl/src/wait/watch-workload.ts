@@ -31,7 +31,10 @@ export interface WorkloadWatch<Result> {
 }
 
 /** Looks at every state of a workload until one gives a result. */
-export async function watchWorkload<Result>(session: Session, watch: WorkloadWatch<Result>): Promise<Result> {
+export async function watchWorkload<Result>(
+  session: Session,
+  watch: WorkloadWatch<Result>,
+): Promise<Result> {
   const { clock, signal } = session.io;
   const { subject, timeoutMs } = watch;
   const deadline = new Deadline(clock, signal, timeoutMs);
@@ -43,7 +46,8 @@ export async function watchWorkload<Result>(session: Session, watch: WorkloadWat
     }
     throw new CliFailure(ExitCode.error, `${labelOf(subject)} cannot be watched any more`);
   } catch (reason) {
-    if (deadline.passed && !(reason instanceof CliFailure)) throw watch.onTimeout(formatSpan(timeoutMs ?? 0));
+    if (deadline.passed && !(reason instanceof CliFailure))
+      throw watch.onTimeout(formatSpan(timeoutMs ?? 0));
     throw reason;
   } finally {
     deadline.cancel();
@@ -56,7 +60,11 @@ interface Seen {
   readonly left?: readonly ReplicaStatus[];
 }
 
-async function* statesOf(session: Session, { namespace, name, uid }: Workload, signal: AbortSignal): AsyncGenerator<Seen> {
+async function* statesOf(
+  session: Session,
+  { namespace, name, uid }: Workload,
+  signal: AbortSignal,
+): AsyncGenerator<Seen> {
   let present = false;
   const watch = {
     open: (afterRevision: bigint, options: CallOptions) =>

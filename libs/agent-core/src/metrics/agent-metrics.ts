@@ -3,7 +3,10 @@ import type { CoordinatorTransport } from '../session/coordinator-transport.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 
 /** The same way to coordinators; counts what is dialled. */
-export function meterTransport(transport: CoordinatorTransport, meter: Meter): CoordinatorTransport {
+export function meterTransport(
+  transport: CoordinatorTransport,
+  meter: Meter,
+): CoordinatorTransport {
   const dials = meter.counter({
     name: 'cloudless_agent_dials_total',
     help: 'Connections dialled to coordinators, by result: ok or failed.',
@@ -49,7 +52,10 @@ export function showAgent(
     name: 'cloudless_agent_session_connected',
     help: '1 while a session with a coordinator stands.',
   });
-  const tunnels = meter.gauge({ name: 'cloudless_agent_tunnels_open', help: 'Tunnels that are being served.' });
+  const tunnels = meter.gauge({
+    name: 'cloudless_agent_tunnels_open',
+    help: 'Tunnels that are being served.',
+  });
   const held = meter.gauge({
     name: 'cloudless_agent_replicas',
     help: 'Replicas on this node, by whether they are ready.',
@@ -63,7 +69,9 @@ export function showAgent(
     name: 'cloudless_agent_replica_restarts_total',
     help: 'Restarts of replicas in place, since the agent started.',
   });
-  const known = new Map([...agent.replicas.reports()].map((report) => [report.replicaId, report.restarts]));
+  const known = new Map(
+    [...agent.replicas.reports()].map((report) => [report.replicaId, report.restarts]),
+  );
   const unlisten = agent.replicas.listen({
     changed: (replicaId) => {
       const report = agent.replicas.reportOf(replicaId);

@@ -1,8 +1,18 @@
 import { DURATION_BUCKETS, type Clock, type Meter } from '@cloudless/base';
-import { HEALTHY, type ContainerEvent, type ContainerRuntime, type LogLine, type StartProgress } from '@cloudless/runtime';
+import {
+  HEALTHY,
+  type ContainerEvent,
+  type ContainerRuntime,
+  type LogLine,
+  type StartProgress,
+} from '@cloudless/runtime';
 
 /** The same runtime, measured. */
-export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clock): ContainerRuntime {
+export function meterRuntime(
+  runtime: ContainerRuntime,
+  meter: Meter,
+  clock: Clock,
+): ContainerRuntime {
   const starts = meter.counter({
     name: 'cloudless_agent_container_starts_total',
     help: 'Containers that the runtime was told to start, by result: ok or failed.',
@@ -41,8 +51,14 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
     help: 'Time a replica waited for its image, when that was pulled.',
     buckets: DURATION_BUCKETS,
   });
-  const lines = meter.counter({ name: 'cloudless_agent_log_lines_read_total', help: 'Lines of logs read for users.' });
-  const bytes = meter.counter({ name: 'cloudless_agent_log_read_bytes_total', help: 'Bytes of logs read for users.' });
+  const lines = meter.counter({
+    name: 'cloudless_agent_log_lines_read_total',
+    help: 'Lines of logs read for users.',
+  });
+  const bytes = meter.counter({
+    name: 'cloudless_agent_log_read_bytes_total',
+    help: 'Bytes of logs read for users.',
+  });
 
   const heard = ({ kind, status }: ContainerEvent): void => {
     if (kind === 'exited') exits.add();
@@ -58,7 +74,10 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
     pulls.add(1, { result: step.kind === 'pulled' ? 'ok' : 'failed' });
     if (step.kind === 'pulled') pullDuration.observe(step.tookMs / 1_000);
   };
-  const counting = async <Result>(counter: typeof starts, work: Promise<Result>): Promise<Result> => {
+  const counting = async <Result>(
+    counter: typeof starts,
+    work: Promise<Result>,
+  ): Promise<Result> => {
     try {
       const result = await work;
       counter.add(1, { result: 'ok' });
@@ -90,7 +109,8 @@ export function meterRuntime(runtime: ContainerRuntime, meter: Meter, clock: Clo
     remove: (containerId) => runtime.remove(containerId),
     list: () => runtime.list(),
     events: (signal) => tap(runtime.events(signal), heard),
-    logs: (containerId, request, signal) => tap(runtime.logs(containerId, request, signal), (line) => read([line])),
+    logs: (containerId, request, signal) =>
+      tap(runtime.logs(containerId, request, signal), (line) => read([line])),
     logBatches: (containerId, request, signal) =>
       tap(runtime.logBatches(containerId, request, signal), (batch) => read(batch.lines)),
     exec: (containerId, request, signal) => {
@@ -113,7 +133,8 @@ function tap<Item>(items: AsyncIterable<Item>, look: (item: Item) => void): Asyn
           if (result.done !== true) look(result.value);
           return result;
         },
-        return: async (value?: unknown) => (await iterator.return?.(value)) ?? { done: true, value: undefined },
+        return: async (value?: unknown) =>
+          (await iterator.return?.(value)) ?? { done: true, value: undefined },
       };
     },
   };

@@ -42,21 +42,41 @@ async function checked(
       },
     },
   };
-  return { asked, result: await checkContainer({ check, timeoutMs: 700 }, container, deps, new AbortController().signal) };
+  return {
+    asked,
+    result: await checkContainer(
+      { check, timeoutMs: 700 },
+      container,
+      deps,
+      new AbortController().signal,
+    ),
+  };
 }
 type Exec = (request: ExecRequest) => Iterable<ExecEvent>;
-const wrote = (text: string): ExecEvent => ({ kind: 'output', stream: 'stderr', data: new TextEncoder().encode(text) });
+const wrote = (text: string): ExecEvent => ({
+  kind: 'output',
+  stream: 'stderr',
+  data: new TextEncoder().encode(text),
+});
 const exited = (exitCode: number): ExecEvent => ({ kind: 'exited', exitCode });
-const fails = (kind: 'invalid' | 'deadline' | 'unavailable' | 'precondition', message: string) => (): never => {
-  throw new CloudlessError(kind, message);
-};
+const fails =
+  (kind: 'invalid' | 'deadline' | 'unavailable' | 'precondition', message: string) => (): never => {
+    throw new CloudlessError(kind, message);
+  };
 
 describe('an HTTP check', () => {
-  const check: ProbeCheck = { kind: 'http', portName: 'http', path: '/healthz?full', headers: { Host: 'web' } };
+  const check: ProbeCheck = {
+    kind: 'http',
+    portName: 'http',
+    path: '/healthz?full',
+    headers: { Host: 'web' },
+  };
 
   it('asks the endpoint of its port for its path, with its headers', async () => {
     const { asked } = await checked(check);
-    expect(asked).toEqual([{ ip: '127.0.0.2', port: 4_711, path: '/healthz?full', headers: { Host: 'web' } }]);
+    expect(asked).toEqual([
+      { ip: '127.0.0.2', port: 4_711, path: '/healthz?full', headers: { Host: 'web' } },
+    ]);
   });
 
   it.each([199, 200, 204, 301, 399, 400, 404, 503])('judges %i', async (status) => {
@@ -83,7 +103,9 @@ describe('a TCP check', () => {
   });
 
   it('fails for a port that the container does not have', async () => {
-    expect((await checked({ kind: 'tcp', portName: 'dns' }, { tcp: true })).result).toEqual(failed('port dns is not declared'));
+    expect((await checked({ kind: 'tcp', portName: 'dns' }, { tcp: true })).result).toEqual(
+      failed('port dns is not declared'),
+    );
   });
 });
 
@@ -91,7 +113,11 @@ describe('a gRPC check', () => {
   const check: ProbeCheck = { kind: 'grpc', portName: 'http', service: 'shop.Cart' };
   it.each([
     { status: 'SERVING', service: 'shop.Cart', expected: passed },
-    { status: 'NOT_SERVING', service: 'shop.Cart', expected: failed('gRPC health NOT_SERVING for service shop.Cart') },
+    {
+      status: 'NOT_SERVING',
+      service: 'shop.Cart',
+      expected: failed('gRPC health NOT_SERVING for service shop.Cart'),
+    },
     { status: 'UNKNOWN', service: '', expected: failed('gRPC health UNKNOWN') },
   ])('judges $status of "$service"', async ({ status, service, expected }) => {
     const { asked, result } = await checked({ ...check, service }, { grpc: () => status });
@@ -115,17 +141,33 @@ describe('an exec check', () => {
       exec: () => [wrote('no fi'), wrote('le\nand more'), exited(3)],
       expected: { kind: 'failed', reason: 'the command ended with exit code 3', detail: 'no file' },
     },
-    { name: 'silence', exec: () => [exited(1)], expected: failed('the command ended with exit code 1') },
+    {
+      name: 'silence',
+      exec: () => [exited(1)],
+      expected: failed('the command ended with exit code 1'),
+    },
     {
       name: 'output without end',
       exec: function* () {
         for (let chunk = 0; chunk < 1_000; chunk += 1) yield wrote('x'.repeat(1_000));
         yield exited(1);
       },
-      expected: { kind: 'failed', reason: 'the command ended with exit code 1', detail: 'x'.repeat(160) },
+      expected: {
+        kind: 'failed',
+        reason: 'the command ended with exit code 1',
+        detail: 'x'.repeat(160),
+      },
     },
-    { name: 'a missing executable', exec: fails('invalid', 'no executable test'), expected: failed('no executable test') },
-    { name: 'its timeout', exec: fails('deadline', 'took too long'), expected: failed('no answer within 700 ms') },
+    {
+      name: 'a missing executable',
+      exec: fails('invalid', 'no executable test'),
+      expected: failed('no executable test'),
+    },
+    {
+      name: 'its timeout',
+      exec: fails('deadline', 'took too long'),
+      expected: failed('no answer within 700 ms'),
+    },
     {
       name: 'a runtime that is away',
       exec: fails('unavailable', 'the supervisor went away'),

@@ -10,11 +10,19 @@ export interface ProbeTarget {
   readonly port: number;
 }
 
-/** The protocols of checks. Both reject with what a person should read when there was no answer, and as soon as `signal` is aborted. */
+/**
+ * The protocols of checks. Both reject with what a person should read when there was no answer, and
+ * as soon as `signal` is aborted.
+ */
 export interface ProbeClients {
-  /** One GET, without following redirects; the body is dropped. @returns The status of the answer. */
+  /**
+   * One GET, without following redirects; the body is dropped. @returns The status of the answer.
+   */
   http(
-    request: ProbeTarget & { readonly path: string; readonly headers: Readonly<Record<string, string>> },
+    request: ProbeTarget & {
+      readonly path: string;
+      readonly headers: Readonly<Record<string, string>>;
+    },
     signal: AbortSignal,
   ): Promise<number>;
   /** One `grpc.health.v1.Health/Check`. @returns The name of the status: `SERVING`. */
@@ -39,7 +47,8 @@ export async function checkContainer(
   deps: CheckDeps,
   signal: AbortSignal,
 ): Promise<CheckResult> {
-  if (check.kind === 'exec') return checkByCommand(check.command, timeoutMs, container.id, deps, signal);
+  if (check.kind === 'exec')
+    return checkByCommand(check.command, timeoutMs, container.id, deps, signal);
   const target = container.endpoints.find(({ portName }) => portName === check.portName);
   if (target === undefined) return failed(`port ${check.portName} is not declared`);
   try {
@@ -60,10 +69,14 @@ async function askPort(
     case 'http': {
       const { path, headers } = check;
       const status = await probeClients.http({ ip, port, path, headers }, signal);
-      return status >= 200 && status < 400 ? { kind: 'passed' } : failed(`HTTP ${status} from ${path}`);
+      return status >= 200 && status < 400
+        ? { kind: 'passed' }
+        : failed(`HTTP ${status} from ${path}`);
     }
     case 'tcp':
-      return (await connect(ip, port, timeoutMs)) ? { kind: 'passed' } : failed(`no connection to port ${check.portName}`);
+      return (await connect(ip, port, timeoutMs))
+        ? { kind: 'passed' }
+        : failed(`no connection to port ${check.portName}`);
     case 'grpc': {
       const { service } = check;
       const status = await probeClients.grpc({ ip, port, service }, signal);
@@ -96,8 +109,13 @@ async function checkByCommand(
   }
   if (exitCode === 0) return { kind: 'passed' };
   if (signal.aborted) return { kind: 'unknown', reason: 'ended before its time' };
-  const line = new TextDecoder().decode(output).trim().split('\n')[0]?.slice(0, DETAIL_CHARACTERS) ?? '';
-  return { kind: 'failed', reason: `the command ended with exit code ${exitCode}`, ...(line === '' ? {} : { detail: line }) };
+  const line =
+    new TextDecoder().decode(output).trim().split('\n')[0]?.slice(0, DETAIL_CHARACTERS) ?? '';
+  return {
+    kind: 'failed',
+    reason: `the command ended with exit code ${exitCode}`,
+    ...(line === '' ? {} : { detail: line }),
+  };
 }
 
 function failed(reason: string): CheckResult {

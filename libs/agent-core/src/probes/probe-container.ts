@@ -1,15 +1,32 @@
-import { StoppedError, errorFields, type Clock, type Log, type Random, type StopSignal } from '@cloudless/base';
+import {
+  StoppedError,
+  errorFields,
+  type Clock,
+  type Log,
+  type Random,
+  type StopSignal,
+} from '@cloudless/base';
 import type { CurrentContainer } from '../replica/replica-state.js';
 import { checkContainer, type CheckDeps } from './check-container.js';
 import type { ProbePlan, ProbePlans } from './probe-plan.js';
-import { newProbeState, reduceProbe, textOfProbe, type CheckResult, type ProbeState, type ProbeVerdict } from './probe-state.js';
+import {
+  newProbeState,
+  reduceProbe,
+  textOfProbe,
+  type CheckResult,
+  type ProbeState,
+  type ProbeVerdict,
+} from './probe-state.js';
 import { runProbe } from './run-probe.js';
 
 /** What the probes of a container say. */
 export interface ProbeListener {
   /** The startup probe has passed. */
   startedUp(): void;
-  /** The readiness probe passes or not, or does not for another reason; also while the startup probe has not passed. */
+  /**
+   * The readiness probe passes or not, or does not for another reason; also while the startup probe
+   * has not passed.
+   */
   readiness(ready: boolean, reason: string): void;
   /** The liveness or startup probe has failed by its threshold: nothing more is told. */
   unhealthy(reason: string): void;
@@ -32,12 +49,16 @@ export interface ProbeDeps extends CheckDeps {
   readonly log: Log;
 }
 
-/** First checks of what is not ready are spread over this, those of what runs well over the whole period. */
+/**
+ * First checks of what is not ready are spread over this, those of what runs well over the whole
+ * period.
+ */
 const FIRST_CHECK_SPREAD_MS = 100;
 
 /**
- * Probes a container until `signal` is aborted, which the listener's owner does when the container ends or has failed.
- * Whether the startup probe had passed is not kept over an agent's restart: one that was not ready starts with it again.
+ * Probes a container until `signal` is aborted, which the listener's owner does when the container
+ * ends or has failed. Whether the startup probe had passed is not kept over an agent's restart: one
+ * that was not ready starts with it again.
  */
 export async function probeContainer(
   probed: ProbedContainer,
@@ -53,7 +74,9 @@ export async function probeContainer(
     }
     const { readiness, liveness } = plans;
     await Promise.all([
-      readiness === undefined ? undefined : probeReadiness(readiness, probed, listener, deps, signal),
+      readiness === undefined
+        ? undefined
+        : probeReadiness(readiness, probed, listener, deps, signal),
       liveness === undefined ? undefined : probeLiveness(liveness, probed, listener, deps, signal),
     ]);
   } catch (reason) {
@@ -139,13 +162,19 @@ function watch(
   let notMade = '';
   const onResult = (result: CheckResult): 'atPeriod' | 'soon' => {
     if (result.kind === 'unknown' && result.reason !== notMade) {
-      deps.log.warn('probe not carried out', { probe: name, containerId: probed.container.id, reason: result.reason });
+      deps.log.warn('probe not carried out', {
+        probe: name,
+        containerId: probed.container.id,
+        reason: result.reason,
+      });
     }
     notMade = result.kind === 'unknown' ? result.reason : '';
     state = reduceProbe(state, result, plan);
     everPassed ||= state.verdict === 'passing';
     const key =
-      state.verdict === 'passing' ? 'passing' : `${state.verdict} ${textOfProbe(name, state, plan, { withDetail: false })}`;
+      state.verdict === 'passing'
+        ? 'passing'
+        : `${state.verdict} ${textOfProbe(name, state, plan, { withDetail: false })}`;
     if (key !== shown) onChange(state, textOfProbe(name, state, plan));
     shown = key;
     // Failures of a startup probe are a budget of time, which quicker checks would cut.
@@ -153,6 +182,7 @@ function watch(
   };
   const waitMs = Math.max(0, plan.initialDelayMs - probed.upMs);
   const firstDelayMs = waitMs + Math.floor(deps.random.next() * Math.min(spreadMs, plan.periodMs));
-  const check = (own: AbortSignal): Promise<CheckResult> => checkContainer(plan, probed.container, deps, own);
+  const check = (own: AbortSignal): Promise<CheckResult> =>
+    checkContainer(plan, probed.container, deps, own);
   return runProbe({ plan, firstDelayMs, check, onResult, clock: deps.clock }, signal);
 }

@@ -11,8 +11,15 @@ const LEAVES = ProbeSchema.fields.flatMap((field) =>
     : [field.name],
 );
 
-const exec = (fields: JsonObject = {}): JsonObject => ({ exec: { command: ['check'] }, period: '1s', ...fields });
-const http = (fields: JsonObject): JsonObject => ({ http: { port: 'http', ...fields }, period: '1s' });
+const exec = (fields: JsonObject = {}): JsonObject => ({
+  exec: { command: ['check'] },
+  period: '1s',
+  ...fields,
+});
+const http = (fields: JsonObject): JsonObject => ({
+  http: { port: 'http', ...fields },
+  period: '1s',
+});
 
 /** Two probes that differ in that field only. */
 const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
@@ -33,7 +40,10 @@ const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
   failure_threshold: [exec(), exec({ failureThreshold: 1 })],
 };
 
-/** All that an agent does and says with a container that is not well at first and at times later, and sometimes slow to say so. */
+/**
+ * All that an agent does and says with a container that is not well at first and at times later,
+ * and sometimes slow to say so.
+ */
 async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
   const world = new AgentWorld();
   const seen: unknown[] = [];
@@ -64,13 +74,16 @@ async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
     if (now !== before) seen.push([world.clock.now(), now]);
     before = now;
   }
-  const containers = (await world.runtime.list()).map(({ labels }) => fromContainerLabels(labels)?.restarts);
+  const containers = (await world.runtime.list()).map(
+    ({ labels }) => fromContainerLabels(labels)?.restarts,
+  );
   return JSON.stringify([seen, world.probed, containers]);
 }
 
 async function deafen(portName: string, { runtime, deafPorts }: AgentWorld): Promise<void> {
   const endpoints = (await runtime.list()).flatMap((status) => status.endpoints);
-  for (const { ip, port } of endpoints.filter((endpoint) => endpoint.portName === portName)) deafPorts.add(`${ip}:${port}`);
+  for (const { ip, port } of endpoints.filter((endpoint) => endpoint.portName === portName))
+    deafPorts.add(`${ip}:${port}`);
 }
 
 describe.each(['livenessProbe', 'readinessProbe', 'startupProbe'])('each field of %s', (name) => {
@@ -79,7 +92,9 @@ describe.each(['livenessProbe', 'readinessProbe', 'startupProbe'])('each field o
   });
 
   // Liveness and startup know only 1: the API refuses more.
-  const felt = Object.entries(rows).filter(([leaf]) => leaf !== 'success_threshold' || name === 'readinessProbe');
+  const felt = Object.entries(rows).filter(
+    ([leaf]) => leaf !== 'success_threshold' || name === 'readinessProbe',
+  );
   it.each(felt)('%s changes what the agent does', async (_leaf, [before, after]) => {
     expect(await outcomeOf(name, after)).not.toBe(await outcomeOf(name, before));
   });

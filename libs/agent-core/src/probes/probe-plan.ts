@@ -1,5 +1,12 @@
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
-import { DEFAULTS, portNameOf, portOfProbe, type Port, type Probe, type WorkloadSpec } from '@cloudless/api';
+import {
+  DEFAULTS,
+  portNameOf,
+  portOfProbe,
+  type Port,
+  type Probe,
+  type WorkloadSpec,
+} from '@cloudless/api';
 
 /** What is asked of a container. Ports are names of declared ones. */
 export type ProbeCheck =
@@ -32,10 +39,18 @@ export interface ProbePlans {
   readonly startup?: ProbePlan;
 }
 
-/** Reads the probes of a spec whose defaults are filled in. One without a check that is known here is none. */
-export function toProbePlans({ livenessProbe, readinessProbe, startupProbe, ports }: WorkloadSpec): ProbePlans {
-  const [liveness, readiness, startup] = [livenessProbe, readinessProbe, startupProbe].map((probe) =>
-    probe === undefined ? undefined : toProbePlan(probe, ports),
+/**
+ * Reads the probes of a spec whose defaults are filled in. One without a check that is known here
+ * is none.
+ */
+export function toProbePlans({
+  livenessProbe,
+  readinessProbe,
+  startupProbe,
+  ports,
+}: WorkloadSpec): ProbePlans {
+  const [liveness, readiness, startup] = [livenessProbe, readinessProbe, startupProbe].map(
+    (probe) => (probe === undefined ? undefined : toProbePlan(probe, ports)),
   );
   return {
     ...(liveness === undefined ? {} : { liveness }),
@@ -66,7 +81,12 @@ function toCheck(check: Probe['check'], ports: readonly Port[]): ProbeCheck | un
     case 'exec':
       return { kind: 'exec', command: check.value.command };
     case 'http':
-      return { kind: 'http', portName: nameOf(check.value.port), path: check.value.path, headers: check.value.headers };
+      return {
+        kind: 'http',
+        portName: nameOf(check.value.port),
+        path: check.value.path,
+        headers: check.value.headers,
+      };
     case 'tcp':
       return { kind: 'tcp', portName: nameOf(check.value.port) };
     case 'grpc':

@@ -1,5 +1,12 @@
 import fc from 'fast-check';
-import { newProbeState, reduceProbe, textOfProbe, type CheckResult, type ProbeState, type ProbeVerdict } from './probe-state.js';
+import {
+  newProbeState,
+  reduceProbe,
+  textOfProbe,
+  type CheckResult,
+  type ProbeState,
+  type ProbeVerdict,
+} from './probe-state.js';
 
 const passed: CheckResult = { kind: 'passed' };
 const failed: CheckResult = { kind: 'failed', reason: 'HTTP 503 from /healthz' };
@@ -13,10 +20,19 @@ const after = (
   failureThreshold: number,
   from: ProbeVerdict,
 ): ProbeState =>
-  results.reduce((state, result) => reduceProbe(state, result, { successThreshold, failureThreshold }), newProbeState(from));
+  results.reduce(
+    (state, result) => reduceProbe(state, result, { successThreshold, failureThreshold }),
+    newProbeState(from),
+  );
 
 describe('reduceProbe', () => {
-  it.each<{ results: string; success?: number; failure?: number; from?: ProbeVerdict; verdict: ProbeVerdict }>([
+  it.each<{
+    results: string;
+    success?: number;
+    failure?: number;
+    from?: ProbeVerdict;
+    verdict: ProbeVerdict;
+  }>([
     { results: '', verdict: 'undecided' },
     { results: '+', verdict: 'passing' },
     { results: '--', verdict: 'undecided' },
@@ -34,10 +50,13 @@ describe('reduceProbe', () => {
     { results: '-', failure: 1, verdict: 'failing' },
     { results: '--', from: 'passing', verdict: 'passing' },
     { results: '---', from: 'passing', verdict: 'failing' },
-  ])('after "$results" from $from with thresholds $success, $failure: $verdict', ({ results, verdict, ...options }) => {
-    const { success = 1, failure = 3, from = 'undecided' } = options;
-    expect(after(resultsOf(results), success, failure, from).verdict).toBe(verdict);
-  });
+  ])(
+    'after "$results" from $from with thresholds $success, $failure: $verdict',
+    ({ results, verdict, ...options }) => {
+      const { success = 1, failure = 3, from = 'undecided' } = options;
+      expect(after(resultsOf(results), success, failure, from).verdict).toBe(verdict);
+    },
+  );
 
   it('says as the last full run of equal results says, whatever came before', () => {
     const arb = fc.record({
@@ -48,7 +67,9 @@ describe('reduceProbe', () => {
     fc.assert(
       fc.property(arb, ({ signs, success, failure }) => {
         const known = signs.filter((sign) => sign !== '?').join('');
-        const runs = [...known.matchAll(new RegExp(`\\+{${success},}|-{${failure},}`, 'g'))].at(-1)?.[0][0];
+        const runs = [...known.matchAll(new RegExp(`\\+{${success},}|-{${failure},}`, 'g'))].at(
+          -1,
+        )?.[0][0];
         const expected = runs === undefined ? 'undecided' : runs === '+' ? 'passing' : 'failing';
         const state = after(resultsOf(signs.join('')), success, failure, 'undecided');
         expect(state.verdict).toBe(expected);
@@ -69,13 +90,21 @@ describe('textOfProbe', () => {
     { results: '-------', text: 'readiness probe: HTTP 503 from /healthz, 3 of 3 failed' },
     { results: '---+', text: 'readiness probe: 1 of 2 passed' },
   ])('says after "$results": $text', ({ results, text }) => {
-    expect(textOfProbe('readiness', after(resultsOf(results), 2, 3, 'undecided'), thresholds)).toBe(text);
+    expect(textOfProbe('readiness', after(resultsOf(results), 2, 3, 'undecided'), thresholds)).toBe(
+      text,
+    );
   });
 
   it('adds what may differ each time, or leaves it out', () => {
-    const result: CheckResult = { kind: 'failed', reason: 'the command ended with exit code 1', detail: 'no file' };
+    const result: CheckResult = {
+      kind: 'failed',
+      reason: 'the command ended with exit code 1',
+      detail: 'no file',
+    };
     const state = reduceProbe(newProbeState('undecided'), result, thresholds);
-    expect(textOfProbe('liveness', state, thresholds)).toBe('liveness probe: the command ended with exit code 1 (no file)');
+    expect(textOfProbe('liveness', state, thresholds)).toBe(
+      'liveness probe: the command ended with exit code 1 (no file)',
+    );
     expect(textOfProbe('liveness', state, thresholds, { withDetail: false })).toBe(
       'liveness probe: the command ended with exit code 1',
     );

@@ -4,7 +4,10 @@ import type { ProbePlan, ProbePlans } from './probe-plan.js';
 /** What one check found. */
 export type CheckResult =
   | { readonly kind: 'passed' }
-  /** `reason` is the same as long as the cause is: `HTTP 503 from /healthz`; `detail` may differ each time. */
+  /**
+   * `reason` is the same as long as the cause is: `HTTP 503 from /healthz`; `detail` may differ
+   * each time.
+   */
   | { readonly kind: 'failed'; readonly reason: string; readonly detail?: string }
   /** The check could not be made, which says nothing of the container. */
   | { readonly kind: 'unknown'; readonly reason: string };
@@ -27,7 +30,10 @@ export interface ProbeState {
   readonly failure?: { readonly reason: string; readonly detail?: string };
 }
 
-/** @param verdict - What is known already: `passing` for a replica that was ready when it was adopted. */
+/**
+ * @param verdict - What is known already: `passing` for a replica that was ready when it was
+ * adopted.
+ */
 export function newProbeState(verdict: ProbeVerdict): ProbeState {
   return { verdict, passes: 0, failures: 0 };
 }
@@ -43,20 +49,30 @@ export function reduceProbe(
       return state;
     case 'passed': {
       const passes = Math.min(state.passes + 1, successThreshold);
-      return { verdict: passes === successThreshold ? 'passing' : state.verdict, passes, failures: 0 };
+      return {
+        verdict: passes === successThreshold ? 'passing' : state.verdict,
+        passes,
+        failures: 0,
+      };
     }
     case 'failed': {
       const failures = Math.min(state.failures + 1, failureThreshold);
       const { reason, detail } = result;
       const failure = detail === undefined ? { reason } : { reason, detail };
-      return { verdict: failures === failureThreshold ? 'failing' : state.verdict, passes: 0, failures, failure };
+      return {
+        verdict: failures === failureThreshold ? 'failing' : state.verdict,
+        passes: 0,
+        failures,
+        failure,
+      };
     }
   }
 }
 
 /**
- * What a probe that does not pass says, for people: `readiness probe: HTTP 503 from /healthz, 3 of 3 failed`. Counts are given only
- * at the threshold: a text that changes with each check would be a report, and a write, for each.
+ * What a probe that does not pass says, for people: `readiness probe: HTTP 503 from /healthz, 3 of
+ * 3 failed`. Counts are given only at the threshold: a text that changes with each check would be a
+ * report, and a write, for each.
  */
 export function textOfProbe(
   name: keyof ProbePlans,

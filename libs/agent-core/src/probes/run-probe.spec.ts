@@ -14,10 +14,23 @@ function aProbe(options: {
   /** Goes on for so long after its signal was aborted. */
   readonly lingersMs?: number;
 }) {
-  const { periodMs = 10_000, timeoutMs = 1_000, firstDelayMs = 0, lengthMs = () => 0, soon = false, lingersMs = 0 } = options;
+  const {
+    periodMs = 10_000,
+    timeoutMs = 1_000,
+    firstDelayMs = 0,
+    lengthMs = () => 0,
+    soon = false,
+    lingersMs = 0,
+  } = options;
   const clock = new ManualClock();
   const stop = new AbortController();
-  const seen = { begun: [] as number[], results: [] as [number, CheckResult][], under: 0, most: 0, ended: undefined as unknown };
+  const seen = {
+    begun: [] as number[],
+    results: [] as [number, CheckResult][],
+    under: 0,
+    most: 0,
+    ended: undefined as unknown,
+  };
   const check: RunCheck = (signal) => {
     seen.begun.push(clock.now());
     seen.under += 1;
@@ -38,7 +51,10 @@ function aProbe(options: {
     seen.results.push([clock.now(), result]);
     return soon ? 'soon' : 'atPeriod';
   };
-  const run = runProbe({ plan: { periodMs, timeoutMs }, firstDelayMs, check, onResult, clock }, stop.signal);
+  const run = runProbe(
+    { plan: { periodMs, timeoutMs }, firstDelayMs, check, onResult, clock },
+    stop.signal,
+  );
   run.catch((reason: unknown) => (seen.ended = reason));
   return { clock, stop, seen };
 }
@@ -62,14 +78,23 @@ describe('runProbe', () => {
   });
 
   it('skips what is due while a check runs', async () => {
-    const { clock, seen } = aProbe({ periodMs: 100, timeoutMs: 1_000, lengthMs: (count) => (count === 1 ? 250 : 0) });
+    const { clock, seen } = aProbe({
+      periodMs: 100,
+      timeoutMs: 1_000,
+      lengthMs: (count) => (count === 1 ? 250 : 0),
+    });
     await clock.advance(500);
     expect(seen.begun).toEqual([0, 300, 400, 500]);
     expect(seen.most).toBe(1);
   });
 
   it('waits for the end of a check that it has given up', async () => {
-    const { clock, seen } = aProbe({ periodMs: 100, timeoutMs: 50, lengthMs: () => 60_000, lingersMs: 320 });
+    const { clock, seen } = aProbe({
+      periodMs: 100,
+      timeoutMs: 50,
+      lengthMs: () => 60_000,
+      lingersMs: 320,
+    });
     await clock.advance(400);
     expect(seen.begun).toEqual([0, 400]);
     expect(seen.most).toBe(1);
@@ -82,7 +107,9 @@ describe('runProbe', () => {
     expect(gaps[0]).toBe(100);
     expect(gaps.every((gap, index) => index === 0 || gap >= (gaps[index - 1] ?? 0))).toBe(true);
     expect(gaps.at(-1)).toBe(1_000);
-    gaps.forEach((gap, index) => expect(gap).toBeLessThanOrEqual(105 + (seen.begun[index] ?? 0) / 4)); // a quarter too late
+    gaps.forEach((gap, index) =>
+      expect(gap).toBeLessThanOrEqual(105 + (seen.begun[index] ?? 0) / 4),
+    ); // a quarter too late
   });
 
   it.each([
@@ -91,7 +118,11 @@ describe('runProbe', () => {
     { during: 'a check given up', at: 1_310 },
     { during: 'the period', at: 5_000 },
   ])('stops during $during: tells nothing more, and leaves no timer', async ({ at }) => {
-    const { clock, stop, seen } = aProbe({ firstDelayMs: 300, lengthMs: () => 60_000, lingersMs: 50 });
+    const { clock, stop, seen } = aProbe({
+      firstDelayMs: 300,
+      lengthMs: () => 60_000,
+      lingersMs: 50,
+    });
     await clock.advance(at);
     const told = seen.results.length;
     stop.abort();
@@ -104,7 +135,11 @@ describe('runProbe', () => {
 
 describe('nextDue', () => {
   it('is on the grid, not before now, after the last, and skips no more than it must', () => {
-    const arb = fc.record({ due: fc.nat(10_000), interval: fc.integer({ min: 1, max: 500 }), late: fc.nat(5_000) });
+    const arb = fc.record({
+      due: fc.nat(10_000),
+      interval: fc.integer({ min: 1, max: 500 }),
+      late: fc.nat(5_000),
+    });
     fc.assert(
       fc.property(arb, ({ due, interval, late }) => {
         const next = nextDue(due, interval, due + late);

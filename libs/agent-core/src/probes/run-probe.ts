@@ -1,8 +1,17 @@
-import { backoffDelayMs, sleep, type BackoffPolicy, type Clock, type StopSignal } from '@cloudless/base';
+import {
+  backoffDelayMs,
+  sleep,
+  type BackoffPolicy,
+  type Clock,
+  type StopSignal,
+} from '@cloudless/base';
 import type { ProbePlan } from './probe-plan.js';
 import { noAnswerWithin, type CheckResult } from './probe-state.js';
 
-/** Before a container is ready for the first time: what it needed to start is noticed at most a quarter too late. */
+/**
+ * Before a container is ready for the first time: what it needed to start is noticed at most a
+ * quarter too late.
+ */
 const EAGER: BackoffPolicy = { firstMs: 100, maxMs: 24 * 3_600_000, factor: 1.25 };
 
 /** Makes one check. Rejects only for faults; ends soon once `signal` is aborted. */
@@ -22,7 +31,10 @@ export interface ProbeRun {
  * Checks again and again, one at a time; what is due while a check runs is skipped.
  * @throws StoppedError once `signal` is aborted and the check under way has ended.
  */
-export async function runProbe({ plan, firstDelayMs, check, onResult, clock }: ProbeRun, signal: StopSignal): Promise<never> {
+export async function runProbe(
+  { plan, firstDelayMs, check, onResult, clock }: ProbeRun,
+  signal: StopSignal,
+): Promise<never> {
   let due = clock.now() + firstDelayMs;
   for (let round = 1; ; round += 1) {
     await sleep(clock, Math.max(0, due - clock.now()), signal);
@@ -30,17 +42,25 @@ export async function runProbe({ plan, firstDelayMs, check, onResult, clock }: P
     await checkOnce(check, plan.timeoutMs, clock, signal, (result) => {
       if (!signal.aborted) next.soon = onResult(result) === 'soon';
     });
-    const intervalMs = next.soon ? Math.min(plan.periodMs, Math.round(backoffDelayMs(EAGER, round))) : plan.periodMs;
+    const intervalMs = next.soon
+      ? Math.min(plan.periodMs, Math.round(backoffDelayMs(EAGER, round)))
+      : plan.periodMs;
     due = nextDue(due, intervalMs, clock.now());
   }
 }
 
-/** The first time at or after now that is a whole number of intervals, and at least one, after `due`. */
+/**
+ * The first time at or after now that is a whole number of intervals, and at least one, after
+ * `due`.
+ */
 export function nextDue(due: number, intervalMs: number, now: number): number {
   return due + intervalMs * Math.max(1, Math.ceil((now - due) / intervalMs));
 }
 
-/** Tells the result at the timeout at the latest; resolves when nothing of the check is left. Nothing is told after an abort. */
+/**
+ * Tells the result at the timeout at the latest; resolves when nothing of the check is left.
+ * Nothing is told after an abort.
+ */
 async function checkOnce(
   check: RunCheck,
   timeoutMs: number,

@@ -1,7 +1,16 @@
-import { backoffDelayMs, sleep, type BackoffPolicy, type Clock, type StopSignal } from '@cloudless/base';
+import {
+  backoffDelayMs,
+  sleep,
+  type BackoffPolicy,
+  type Clock,
+  type StopSignal,
+} from '@cloudless/base';
 import type { ContainerEndpoint } from '@cloudless/runtime';
 
-/** Tries one TCP connection: true when it was accepted within the timeout (milliseconds). Never rejects. */
+/**
+ * Tries one TCP connection: true when it was accepted within the timeout (milliseconds). Never
+ * rejects.
+ */
 export type TcpConnect = (ip: string, port: number, timeoutMs: number) => Promise<boolean>;
 
 /** Often at first, as most servers listen within a few tens of milliseconds. */
@@ -20,7 +29,9 @@ export async function awaitReady(
 ): Promise<void> {
   let waiting = endpoints;
   for (let round = 1; ; round += 1) {
-    const accepted = await Promise.all(waiting.map(({ ip, port }) => deps.connect(ip, port, CONNECT_TIMEOUT_MS)));
+    const accepted = await Promise.all(
+      waiting.map(({ ip, port }) => deps.connect(ip, port, CONNECT_TIMEOUT_MS)),
+    );
     waiting = waiting.filter((_endpoint, index) => accepted[index] !== true);
     if (waiting.length === 0) return;
     await sleep(deps.clock, backoffDelayMs(CHECK_BACKOFF, round), signal);

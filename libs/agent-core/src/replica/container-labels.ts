@@ -1,4 +1,6 @@
-/** What an agent writes on each container, so that it finds its own again without any other memory. */
+/**
+ * What an agent writes on each container, so that it finds its own again without any other memory.
+ */
 export interface ContainerOwner {
   readonly clusterId: string;
   readonly nodeId: string;
@@ -31,10 +33,16 @@ export const CONTAINER_LABELS = {
   annotationPrefix: 'cloudless.annotation/',
 } as const;
 
-/** The labels of a container: its owner, and the labels and annotations that users gave the workload. */
+/**
+ * The labels of a container: its owner, and the labels and annotations that users gave the
+ * workload.
+ */
 export function toContainerLabels(
   owner: ContainerOwner,
-  spec: { readonly labels: Readonly<Record<string, string>>; readonly annotations: Readonly<Record<string, string>> },
+  spec: {
+    readonly labels: Readonly<Record<string, string>>;
+    readonly annotations: Readonly<Record<string, string>>;
+  },
 ): Readonly<Record<string, string>> {
   return {
     [CONTAINER_LABELS.cluster]: owner.clusterId,
@@ -53,12 +61,19 @@ export function toContainerLabels(
 }
 
 /** Who owns a container; undefined when it is not one of an agent, or its labels were damaged. */
-export function fromContainerLabels(labels: Readonly<Record<string, string>>): ContainerOwner | undefined {
+export function fromContainerLabels(
+  labels: Readonly<Record<string, string>>,
+): ContainerOwner | undefined {
   const clusterId = labels[CONTAINER_LABELS.cluster];
   const nodeId = labels[CONTAINER_LABELS.node];
   const replicaId = labels[CONTAINER_LABELS.replica];
   const revision = labels[CONTAINER_LABELS.orderRevision] ?? '';
-  if (clusterId === undefined || nodeId === undefined || replicaId === undefined || !/^\d{1,19}$/.test(revision))
+  if (
+    clusterId === undefined ||
+    nodeId === undefined ||
+    replicaId === undefined ||
+    !/^\d{1,19}$/.test(revision)
+  )
     return undefined;
   return {
     clusterId,
@@ -78,6 +93,11 @@ function wholeNumber(text: string | undefined): number {
   return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : 0;
 }
 
-function withPrefix(prefix: string, values: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(values).map(([key, value]) => [`${prefix}${key}`, value]));
+function withPrefix(
+  prefix: string,
+  values: Readonly<Record<string, string>>,
+): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(values).map(([key, value]) => [`${prefix}${key}`, value]),
+  );
 }

@@ -1,11 +1,18 @@
-import { errorFields, errorKindOf, type Clock, type ContainerId, type Log, type StopSignal } from '@cloudless/base';
+import {
+  errorFields,
+  errorKindOf,
+  type Clock,
+  type ContainerId,
+  type Log,
+  type StopSignal,
+} from '@cloudless/base';
 import { LAST_LINES, toLastLines } from '@cloudless/api';
 import type { ContainerRuntime } from '@cloudless/runtime';
 import { decodeOutput } from '../serving/log-entry.js';
 
 /**
- * Most time that the end of a container waits for its last lines, milliseconds. They take a few; a runtime gives what a process has
- * left to others some hundreds to be written.
+ * Most time that the end of a container waits for its last lines, milliseconds. They take a few; a
+ * runtime gives what a process has left to others some hundreds to be written.
  */
 const LAST_LINES_WITHIN_MS = 1_000;
 /** Entries that are read: as many lines, some of them in pieces. */
@@ -19,8 +26,8 @@ export interface LastLinesDeps {
 }
 
 /**
- * What an ended container wrote last, both streams in their order; all of it has been read then. Empty when it wrote nothing, or when
- * its output cannot be had. Never rejects.
+ * What an ended container wrote last, both streams in their order; all of it has been read then.
+ * Empty when it wrote nothing, or when its output cannot be had. Never rejects.
  * @param stop - Gives up.
  */
 export async function readLastLines(
@@ -45,7 +52,8 @@ export async function readLastLines(
       continues[stream] = partial;
     }
   } catch (reason) {
-    if (errorKindOf(reason) !== 'notFound') log.warn('last lines not read', { containerId, ...errorFields(reason) });
+    if (errorKindOf(reason) !== 'notFound')
+      log.warn('last lines not read', { containerId, ...errorFields(reason) });
   } finally {
     timer.cancel();
     stop.removeEventListener('abort', onStop);

@@ -32,7 +32,10 @@ export interface ReplicaListener {
 }
 
 /** Needs of {@link NodeReplicas}. */
-export type NodeReplicasOptions = Omit<ReplicaRunnerDeps, 'onChanged' | 'onForgotten' | 'clusterId' | 'starts'> & {
+export type NodeReplicasOptions = Omit<
+  ReplicaRunnerDeps,
+  'onChanged' | 'onForgotten' | 'clusterId' | 'starts'
+> & {
   readonly identity: IdentityKeeper;
   /** See `AgentOptions`. */
   readonly startConcurrency?: number;
@@ -52,7 +55,10 @@ export class NodeReplicas {
   private readonly deps: ReplicaRunnerDeps;
 
   constructor(private readonly options: NodeReplicasOptions) {
-    this.starts = new StartQueue(options.startConcurrency ?? DEFAULT_START_CONCURRENCY, options.clock);
+    this.starts = new StartQueue(
+      options.startConcurrency ?? DEFAULT_START_CONCURRENCY,
+      options.clock,
+    );
     this.deps = {
       ...options,
       starts: this.starts,
@@ -67,11 +73,18 @@ export class NodeReplicas {
    * @param signal - Gives up reading what they wrote.
    * @throws kind `internal` when a kept order cannot be read.
    */
-  async restore(stored: readonly StoredReplica[], containers: readonly ContainerStatus[], signal: StopSignal): Promise<void> {
+  async restore(
+    stored: readonly StoredReplica[],
+    containers: readonly ContainerStatus[],
+    signal: StopSignal,
+  ): Promise<void> {
     const byReplica = this.byReplica(containers);
     const lastLines = await this.linesOfFailed(stored, byReplica, signal);
     for (const replica of stored) {
-      const plan = replica.start === undefined ? undefined : toReplicaPlan(fromBinary(OrderSchema, replica.start));
+      const plan =
+        replica.start === undefined
+          ? undefined
+          : toReplicaPlan(fromBinary(OrderSchema, replica.start));
       const end = replica.end === undefined ? undefined : keptStopOf(replica.end, plan);
       const { state, effects } = restoreReplica({
         stored: replica,
@@ -102,15 +115,22 @@ export class NodeReplicas {
     }
   }
 
-  /** Obeys or refuses an order; resolves when it is on disk or refused. Orders for one replica are taken in the order given. */
+  /**
+   * Obeys or refuses an order; resolves when it is on disk or refused. Orders for one replica are
+   * taken in the order given.
+   */
   async handle(order: Order): Promise<void> {
     const { identity, log } = this.options;
     const held = this.runners.get(order.replicaId);
-    if (order.epoch < identity.current.highestEpoch) return this.refuse(order, 'a coordinator of a newer epoch was heard');
+    if (order.epoch < identity.current.highestEpoch)
+      return this.refuse(order, 'a coordinator of a newer epoch was heard');
     if (!REPLICA_ID.test(order.replicaId)) return this.refuse(order, 'malformed replica id');
     if (held === undefined && order.order.case === 'forget') return this.tellForgotten(order);
     const runner =
-      held ?? new ReplicaRunner(this.deps, newReplica(order.replicaId, order.workloadUid), { bootId: this.options.bootId });
+      held ??
+      new ReplicaRunner(this.deps, newReplica(order.replicaId, order.workloadUid), {
+        bootId: this.options.bootId,
+      });
     this.runners.set(order.replicaId, runner);
     const outcome = await runner.order(order, () => identity.raiseEpoch(order.epoch));
     if (isBlank(runner)) this.runners.delete(order.replicaId); // nothing came of it
@@ -131,7 +151,8 @@ export class NodeReplicas {
       case 'failed':
         return; // logged there; the coordinator repeats it
       case 'over':
-        return this.runners.get(order.replicaId) === runner ? undefined : this.handle(order); // for what comes after it
+        // for what comes after it
+        return this.runners.get(order.replicaId) === runner ? undefined : this.handle(order);
     }
   }
 
@@ -148,13 +169,19 @@ export class NodeReplicas {
     else runner.running(status);
   }
 
-  /** A start that nobody saw the end of may show when its replica is forgotten: the coordinator says what becomes of it. */
+  /**
+   * A start that nobody saw the end of may show when its replica is forgotten: the coordinator says
+   * what becomes of it.
+   */
   private adoptLate(replicaId: string, status: ContainerStatus): void {
     this.adoptOrphans([status]);
     this.tell((listener) => listener.changed(replicaId));
   }
 
-  /** Ids of the containers that should run now. Taken before a list, so that none started meanwhile is missed in it. */
+  /**
+   * Ids of the containers that should run now. Taken before a list, so that none started meanwhile
+   * is missed in it.
+   */
   expected(): ReadonlyMap<string, string> {
     const running = [...this.runners].flatMap(([replicaId, { current }]) =>
       current.activity.kind === 'running' || current.activity.kind === 'leaving'
@@ -167,7 +194,8 @@ export class NodeReplicas {
   /** Catches up after events may have been missed. */
   compare(expected: ReadonlyMap<string, string>, containers: readonly ContainerStatus[]): void {
     const known = new Map(containers.map((status) => [status.containerId as string, status]));
-    for (const status of containers) this.observe({ kind: status.phase === 'exited' ? 'exited' : 'started', status });
+    for (const status of containers)
+      this.observe({ kind: status.phase === 'exited' ? 'exited' : 'started', status });
     for (const [replicaId, containerId] of expected) {
       if (known.has(containerId)) continue;
       const runner = this.runners.get(replicaId);
@@ -185,7 +213,9 @@ export class NodeReplicas {
 
   /** A coordinator counts this node as alive: exclusive replicas may run on. */
   async renewLeases(): Promise<void> {
-    const leases = new Map([...this.runners.values()].flatMap((runner) => toList(runner.lease.toRenew())));
+    const leases = new Map(
+      [...this.runners.values()].flatMap((runner) => toList(runner.lease.toRenew())),
+    );
     if (leases.size === 0) return;
     try {
       await this.options.runtime.renew(leases);
@@ -213,8 +243,8 @@ export class NodeReplicas {
   }
 
   /**
-   * Every replica, also one whose first order is still being written down: what an inventory leaves out is taken for gone, and
-   * that one is going to run.
+   * Every replica, also one whose first order is still being written down: what an inventory leaves
+   * out is taken for gone, and that one is going to run.
    */
   reports(): readonly ReplicaReport[] {
     return [...this.runners.values()].map(({ current }) => toReplicaReport(current));
@@ -229,7 +259,10 @@ export class NodeReplicas {
   /** Who owns a container, when it is one of this agent. */
   ownerOf({ labels }: Pick<ContainerStatus, 'labels'>): ContainerOwner | undefined {
     const owner = fromContainerLabels(labels);
-    return owner?.clusterId === this.options.identity.clusterId && owner.nodeId === this.options.nodeId ? owner : undefined;
+    return owner?.clusterId === this.options.identity.clusterId &&
+      owner.nodeId === this.options.nodeId
+      ? owner
+      : undefined;
   }
 
   /** Does nothing more for any replica; what runs goes on. */
@@ -237,18 +270,27 @@ export class NodeReplicas {
     await Promise.all([...this.runners.values()].map((runner) => runner.close()));
   }
 
-  /** Ends every container, each with the grace of its own spec, and starts none again. For machines that are put away. */
+  /**
+   * Ends every container, each with the grace of its own spec, and starts none again. For machines
+   * that are put away.
+   */
   async stopAll(): Promise<void> {
     await this.close();
     const { runtime, log } = this.options;
-    const running = (await runtime.list()).filter((status) => status.phase === 'running' && this.ownerOf(status) !== undefined);
+    const running = (await runtime.list()).filter(
+      (status) => status.phase === 'running' && this.ownerOf(status) !== undefined,
+    );
     await Promise.all(
       running.map(async (status) => {
-        const graceMs = this.runners.get(this.ownerOf(status)?.replicaId ?? '')?.current.plan?.graceMs ?? 0;
+        const graceMs =
+          this.runners.get(this.ownerOf(status)?.replicaId ?? '')?.current.plan?.graceMs ?? 0;
         try {
           await runtime.stop(status.containerId, graceMs);
         } catch (reason) {
-          log.warn('container not stopped', { containerId: status.containerId, ...errorFields(reason) });
+          log.warn('container not stopped', {
+            containerId: status.containerId,
+            ...errorFields(reason),
+          });
         }
       }),
     );
@@ -258,7 +300,8 @@ export class NodeReplicas {
     const byReplica = new Map<string, ContainerStatus[]>();
     for (const status of containers) {
       const owner = this.ownerOf(status);
-      if (owner !== undefined) byReplica.set(owner.replicaId, [...(byReplica.get(owner.replicaId) ?? []), status]);
+      if (owner !== undefined)
+        byReplica.set(owner.replicaId, [...(byReplica.get(owner.replicaId) ?? []), status]);
     }
     return byReplica;
   }
@@ -270,8 +313,12 @@ export class NodeReplicas {
     signal: StopSignal,
   ): Promise<ReadonlyMap<string, readonly string[]>> {
     const read = stored.map(async (replica) => {
-      const containerId = failedMeanwhile({ stored: replica, containers: byReplica.get(replica.replicaId) ?? [] });
-      const lines = containerId === undefined ? [] : await readLastLines(containerId, this.options, signal);
+      const containerId = failedMeanwhile({
+        stored: replica,
+        containers: byReplica.get(replica.replicaId) ?? [],
+      });
+      const lines =
+        containerId === undefined ? [] : await readLastLines(containerId, this.options, signal);
       return [replica.replicaId, lines] as const;
     });
     return new Map(await Promise.all(read));
@@ -307,13 +354,25 @@ export class NodeReplicas {
     report.earlierContainerIds = [];
     report.forgotten = true;
     this.tell((listener) => listener.gone(report));
-    this.options.log.info('replica forgotten', { replicaId, phase: ReplicaStatus_Phase[report.phase] });
+    this.options.log.info('replica forgotten', {
+      replicaId,
+      phase: ReplicaStatus_Phase[report.phase],
+    });
   }
 
-  /** There was nothing to forget, or not any more: says so, as the coordinator asks until it hears that. */
+  /**
+   * There was nothing to forget, or not any more: says so, as the coordinator asks until it hears
+   * that.
+   */
   private tellForgotten({ replicaId, workloadUid, orderRevision }: Order): void {
     const phase = ReplicaStatus_Phase.STOPPED;
-    const report = create(ReplicaReportSchema, { replicaId, workloadUid, orderRevision, phase, forgotten: true });
+    const report = create(ReplicaReportSchema, {
+      replicaId,
+      workloadUid,
+      orderRevision,
+      phase,
+      forgotten: true,
+    });
     this.tell((listener) => listener.gone(report));
   }
 

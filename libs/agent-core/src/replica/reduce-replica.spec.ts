@@ -4,7 +4,14 @@ import type { ProbePlan, ProbePlans } from '../probes/probe-plan.js';
 import { reduceReplica } from './reduce-replica.js';
 import type { ReplicaPlan } from './replica-plan.js';
 import { decideRestart, formatDelay, HEALTHY_AFTER_MS, type Ending } from './restart-decision.js';
-import { isEnded, isForward, newReplica, type ReplicaEffect, type ReplicaEvent, type ReplicaState } from './replica-state.js';
+import {
+  isEnded,
+  isForward,
+  newReplica,
+  type ReplicaEffect,
+  type ReplicaEvent,
+  type ReplicaState,
+} from './replica-state.js';
 
 const plan = (overrides: Partial<ReplicaPlan> = {}): ReplicaPlan => ({
   restart: 'always',
@@ -17,8 +24,19 @@ const plan = (overrides: Partial<ReplicaPlan> = {}): ReplicaPlan => ({
   runtime: '',
   ...overrides,
 });
-const exited = (exitCode: number, upMs = 0): Ending => ({ kind: 'exited', exitCode, reason: `exit code ${exitCode}`, upMs });
-const unhealthy = (exitCode: number): Ending => ({ kind: 'exited', exitCode, reason: 'failed', upMs: 0, unhealthy: true });
+const exited = (exitCode: number, upMs = 0): Ending => ({
+  kind: 'exited',
+  exitCode,
+  reason: `exit code ${exitCode}`,
+  upMs,
+});
+const unhealthy = (exitCode: number): Ending => ({
+  kind: 'exited',
+  exitCode,
+  reason: 'failed',
+  upMs: 0,
+  unhealthy: true,
+});
 const tcpProbe: ProbePlan = {
   check: { kind: 'tcp', portName: 'http' },
   ...{ initialDelayMs: 0, periodMs: 10, timeoutMs: 10, successThreshold: 1, failureThreshold: 1 },
@@ -33,12 +51,47 @@ const probesOf = (bits: number): ProbePlans => ({
 
 describe('decideRestart', () => {
   it.each([
-    { restart: 'always', maxRetries: Infinity, failures: 0, ending: exited(0), kind: 'restart', delayMs: 100 },
-    { restart: 'always', maxRetries: Infinity, failures: 1, ending: exited(1), kind: 'restart', delayMs: 200 },
-    { restart: 'always', maxRetries: Infinity, failures: 40, ending: exited(1), kind: 'restart', delayMs: 300_000 },
-    { restart: 'always', maxRetries: Infinity, failures: 40, ending: exited(1, HEALTHY_AFTER_MS), kind: 'restart', delayMs: 100 },
+    {
+      restart: 'always',
+      maxRetries: Infinity,
+      failures: 0,
+      ending: exited(0),
+      kind: 'restart',
+      delayMs: 100,
+    },
+    {
+      restart: 'always',
+      maxRetries: Infinity,
+      failures: 1,
+      ending: exited(1),
+      kind: 'restart',
+      delayMs: 200,
+    },
+    {
+      restart: 'always',
+      maxRetries: Infinity,
+      failures: 40,
+      ending: exited(1),
+      kind: 'restart',
+      delayMs: 300_000,
+    },
+    {
+      restart: 'always',
+      maxRetries: Infinity,
+      failures: 40,
+      ending: exited(1, HEALTHY_AFTER_MS),
+      kind: 'restart',
+      delayMs: 100,
+    },
     { restart: 'always', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
-    { restart: 'always', maxRetries: 3, failures: 3, ending: exited(1, HEALTHY_AFTER_MS), kind: 'restart', delayMs: 100 },
+    {
+      restart: 'always',
+      maxRetries: 3,
+      failures: 3,
+      ending: exited(1, HEALTHY_AFTER_MS),
+      kind: 'restart',
+      delayMs: 100,
+    },
     { restart: 'always', maxRetries: 0, failures: 0, ending: exited(1), kind: 'failed' },
     {
       restart: 'always',
@@ -49,9 +102,23 @@ describe('decideRestart', () => {
       delayMs: 400,
     },
     { restart: 'onFailure', maxRetries: 3, failures: 0, ending: exited(0), kind: 'succeeded' },
-    { restart: 'onFailure', maxRetries: 3, failures: 2, ending: exited(1), kind: 'restart', delayMs: 400 },
+    {
+      restart: 'onFailure',
+      maxRetries: 3,
+      failures: 2,
+      ending: exited(1),
+      kind: 'restart',
+      delayMs: 400,
+    },
     { restart: 'onFailure', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
-    { restart: 'onFailure', maxRetries: 3, failures: 0, ending: unhealthy(0), kind: 'restart', delayMs: 100 },
+    {
+      restart: 'onFailure',
+      maxRetries: 3,
+      failures: 0,
+      ending: unhealthy(0),
+      kind: 'restart',
+      delayMs: 100,
+    },
     { restart: 'never', maxRetries: Infinity, failures: 0, ending: unhealthy(0), kind: 'failed' },
     { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(0), kind: 'succeeded' },
     { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(1), kind: 'failed' },
@@ -66,7 +133,9 @@ describe('decideRestart', () => {
     '$restart with $failures failures of $maxRetries retries after $ending: $kind $delayMs',
     ({ ending, failures, kind, ...rest }) => {
       const decision = decideRestart(rest, ending, failures);
-      expect(decision).toMatchObject('delayMs' in rest ? { kind, delayMs: rest.delayMs } : { kind });
+      expect(decision).toMatchObject(
+        'delayMs' in rest ? { kind, delayMs: rest.delayMs } : { kind },
+      );
       expect(decision.reason).toContain(ending.reason);
     },
   );
@@ -81,7 +150,9 @@ describe('decideRestart', () => {
   });
 });
 
-/** Plays the runtime and the timers: answers each effect by one of the events that may follow it. */
+/**
+ * Plays the runtime and the timers: answers each effect by one of the events that may follow it.
+ */
 class Player {
   state: ReplicaState = newReplica('web-1', 'web');
   readonly phases: ReplicaState['phase'][] = ['starting'];
@@ -141,7 +212,12 @@ class Player {
         newContainerId: this.newId(),
       });
     else if (choice % 4 === 2)
-      this.apply({ kind: 'stopOrdered', revision, delays: { preStopMs: (choice % 3) * 10, graceMs: choice }, reason: 'told to' });
+      this.apply({
+        kind: 'stopOrdered',
+        revision,
+        delays: { preStopMs: (choice % 3) * 10, graceMs: choice },
+        reason: 'told to',
+      });
     else this.apply({ kind: 'forgetOrdered', revision });
   }
 
@@ -164,17 +240,32 @@ class Player {
   }
 
   private start(containerId: ContainerId, choice: number): void {
-    if (choice % 5 === 0) return this.apply({ kind: 'startFailed', containerId, reason: 'no', uncertain: choice % 2 === 0 });
+    if (choice % 5 === 0)
+      return this.apply({
+        kind: 'startFailed',
+        containerId,
+        reason: 'no',
+        uncertain: choice % 2 === 0,
+      });
     this.running.add(containerId);
     this.mostRunning = Math.max(this.mostRunning, this.running.size);
     const endpoints = [{ portName: 'http', ip: '127.0.0.1', port: 1 }];
-    this.apply({ kind: 'started', status: { containerId, labels: {}, phase: 'running', startedAtMs: 0, endpoints } });
+    this.apply({
+      kind: 'started',
+      status: { containerId, labels: {}, phase: 'running', startedAtMs: 0, endpoints },
+    });
   }
 
   private exit(containerId: ContainerId, exitCode: number): void {
     this.running.delete(containerId);
-    this.apply({ kind: 'exited', exit: { containerId, exitCode, reason: `exit code ${exitCode}`, upMs: 0 } });
-    this.apply({ kind: 'exited', exit: { containerId, exitCode, reason: `exit code ${exitCode}`, upMs: 0 } }); // events may be doubled
+    this.apply({
+      kind: 'exited',
+      exit: { containerId, exitCode, reason: `exit code ${exitCode}`, upMs: 0 },
+    });
+    this.apply({
+      kind: 'exited',
+      exit: { containerId, exitCode, reason: `exit code ${exitCode}`, upMs: 0 },
+    }); // events may be doubled
   }
 
   private dropTimers(): void {
@@ -186,7 +277,11 @@ class Player {
 }
 
 describe('reduceReplica', () => {
-  const arbMove = fc.record({ order: fc.integer({ min: 0, max: 9 }), pick: fc.nat(20), choice: fc.nat(100) });
+  const arbMove = fc.record({
+    order: fc.integer({ min: 0, max: 9 }),
+    pick: fc.nat(20),
+    choice: fc.nat(100),
+  });
 
   it('only goes forward, runs one container at most, and is ready only while it runs', () => {
     fc.assert(
@@ -198,12 +293,19 @@ describe('reduceReplica', () => {
           else if (order === 1) player.spontaneous(choice);
           else player.happen(pick, choice);
           const { state } = player;
-          expect(!state.ready || (state.phase === 'running' && state.activity.kind === 'running')).toBe(true);
-          if (state.activity.kind === 'killing') expect([state.phase, player.running.size]).toEqual(['running', 1]);
+          expect(
+            !state.ready || (state.phase === 'running' && state.activity.kind === 'running'),
+          ).toBe(true);
+          if (state.activity.kind === 'killing')
+            expect([state.phase, player.running.size]).toEqual(['running', 1]);
           expect(isEnded(state.phase)).toBe(state.activity.kind === 'ended');
           expect(state.ended.length).toBeLessThanOrEqual(2);
         }
-        player.phases.slice(1).forEach((phase, index) => expect(isForward(player.phases[index] ?? phase, phase)).toBe(true));
+        player.phases
+          .slice(1)
+          .forEach((phase, index) =>
+            expect(isForward(player.phases[index] ?? phase, phase)).toBe(true),
+          );
         expect(player.mostRunning).toBeLessThanOrEqual(1);
       }),
       { numRuns: 2_000 },
@@ -231,7 +333,10 @@ describe('reduceReplica', () => {
     player.happen(0, 1);
     const before = player.state;
     const other = toContainerId('f'.repeat(64));
-    player.apply({ kind: 'exited', exit: { containerId: other, exitCode: 0, reason: 'completed', upMs: 0 } });
+    player.apply({
+      kind: 'exited',
+      exit: { containerId: other, exitCode: 0, reason: 'completed', upMs: 0 },
+    });
     player.apply({ kind: 'accepted', containerId: other });
     player.apply({ kind: 'probed', containerId: other, ready: !before.ready, reason: 'no' });
     player.apply({ kind: 'startedUp', containerId: other });
@@ -242,22 +347,50 @@ describe('reduceReplica', () => {
 });
 
 describe('reduceReplica, of a container that could not be started', () => {
-  const refused = { kind: 'startFailed', containerId: CONTAINER, reason: 'exec: "run": permission denied' } as const;
+  const refused = {
+    kind: 'startFailed',
+    containerId: CONTAINER,
+    reason: 'exec: "run": permission denied',
+  } as const;
 
   it.each([
-    { restart: 'never', phase: 'failed', reason: 'exec: "run": permission denied; never restarted' },
-    { restart: 'onFailure', phase: 'starting', reason: 'exec: "run": permission denied, restarting in 100 ms' },
-    { restart: 'always', phase: 'starting', reason: 'exec: "run": permission denied, restarting in 100 ms' },
-  ] as const)('keeps the words of the runtime and no exit code under $restart', ({ restart, phase, reason }) => {
-    const { state } = reduceReplica({ ...aReplicaThatStarts(0), plan: plan({ restart }) }, { ...refused, uncertain: false });
-    expect(state).toMatchObject({ phase, ready: false, reason });
-    expect([state.lastExitCode, state.lastEndReason]).toEqual([undefined, undefined]);
-  });
+    {
+      restart: 'never',
+      phase: 'failed',
+      reason: 'exec: "run": permission denied; never restarted',
+    },
+    {
+      restart: 'onFailure',
+      phase: 'starting',
+      reason: 'exec: "run": permission denied, restarting in 100 ms',
+    },
+    {
+      restart: 'always',
+      phase: 'starting',
+      reason: 'exec: "run": permission denied, restarting in 100 ms',
+    },
+  ] as const)(
+    'keeps the words of the runtime and no exit code under $restart',
+    ({ restart, phase, reason }) => {
+      const { state } = reduceReplica(
+        { ...aReplicaThatStarts(0), plan: plan({ restart }) },
+        { ...refused, uncertain: false },
+      );
+      expect(state).toMatchObject({ phase, ready: false, reason });
+      expect([state.lastExitCode, state.lastEndReason]).toEqual([undefined, undefined]);
+    },
+  );
 
   it('tells a restart that failed to start from the end of the container before', () => {
     const ran: ReplicaState = {
       ...aReplicaThatStarts(0),
-      ...{ phase: 'running', restarts: 1, failures: 1, lastExitCode: 3, lastEndReason: 'exit code 3' },
+      ...{
+        phase: 'running',
+        restarts: 1,
+        failures: 1,
+        lastExitCode: 3,
+        lastEndReason: 'exit code 3',
+      },
     };
     expect(reduceReplica(ran, { ...refused, uncertain: false }).state).toMatchObject({
       phase: 'running',
@@ -293,14 +426,24 @@ describe('reduceReplica, of probes', () => {
     { after: 'without', bits: 4, reason: 'waiting for port http to accept connections' },
   ])('waits for what makes it ready once it has started, $after', ({ bits, reason }) => {
     const started = reduceReplica(aReplicaThatStarts(bits), startedEvent()).state;
-    expect(reduceReplica(started, { kind: 'startedUp', containerId: CONTAINER }).state).toMatchObject({ ready: false, reason });
+    expect(
+      reduceReplica(started, { kind: 'startedUp', containerId: CONTAINER }).state,
+    ).toMatchObject({ ready: false, reason });
   });
 
   it('ends an unhealthy container with its grace, and restarts it: the phase stays', () => {
     const started = reduceReplica(aReplicaThatStarts(1), startedEvent()).state;
-    const kill = reduceReplica(started, { kind: 'unhealthy', containerId: CONTAINER, reason: 'liveness probe: bad' });
+    const kill = reduceReplica(started, {
+      kind: 'unhealthy',
+      containerId: CONTAINER,
+      reason: 'liveness probe: bad',
+    });
     expect(kill.effects).toEqual([{ kind: 'terminate', containerId: CONTAINER, graceMs: 10_000 }]);
-    expect(kill.state).toMatchObject({ phase: 'running', ready: false, reason: 'liveness probe: bad' });
+    expect(kill.state).toMatchObject({
+      phase: 'running',
+      ready: false,
+      reason: 'liveness probe: bad',
+    });
     const exit = { containerId: CONTAINER, exitCode: 0, reason: 'completed', upMs: 0 };
     const after = reduceReplica(kill.state, { kind: 'exited', exit });
     expect(after.effects).toEqual([{ kind: 'startAfter', delayMs: 100 }]);
@@ -332,5 +475,8 @@ function aReplicaThatStarts(bits: number): ReplicaState {
 
 function startedEvent(): ReplicaEvent {
   const endpoints = [{ portName: 'http', ip: '127.0.0.1', port: 1 }];
-  return { kind: 'started', status: { containerId: CONTAINER, labels: {}, phase: 'running', startedAtMs: 0, endpoints } };
+  return {
+    kind: 'started',
+    status: { containerId: CONTAINER, labels: {}, phase: 'running', startedAtMs: 0, endpoints },
+  };
 }

@@ -19,7 +19,8 @@ import {
 /** Ended containers of a replica kept for their logs. */
 export const KEPT_CONTAINERS = 2;
 /** Why an exclusive replica does not run. */
-const OUT_OF_CONTACT = 'exclusive: not started until a coordinator, which was not heard for too long, says so';
+const OUT_OF_CONTACT =
+  'exclusive: not started until a coordinator, which was not heard for too long, says so';
 /**
  * Reason of a replica whose main process is gone while the runtime still reports the container as
  * running.
@@ -33,22 +34,33 @@ const WAITS_FOR_TURN = 'waits until fewer containers are being started on this n
 export const RUNTIME_RETRY_MS = 500;
 
 /**
- * One move of a replica. Pure. Safe against doubled and late events: an event about a container that is not the one at hand
- * changes nothing. Whether an order may be obeyed at all was decided before.
+ * One move of a replica. Pure. Safe against doubled and late events: an event about a container
+ * that is not the one at hand changes nothing. Whether an order may be obeyed at all was decided
+ * before.
  */
 export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced {
   switch (event.kind) {
     case 'startOrdered':
-      return onStartOrdered({ ...state, heldRevision: event.revision, plan: event.plan }, event.newContainerId, state.plan);
+      return onStartOrdered(
+        { ...state, heldRevision: event.revision, plan: event.plan },
+        event.newContainerId,
+        state.plan,
+      );
     case 'stopOrdered':
-      return onStopOrdered({ ...state, heldRevision: event.revision }, stopDelaysOf(state.plan, event.delays), event.reason);
+      return onStopOrdered(
+        { ...state, heldRevision: event.revision },
+        stopDelaysOf(state.plan, event.delays),
+        event.reason,
+      );
     case 'forgetOrdered':
       return onForgetOrdered({ ...state, heldRevision: event.revision, forget: true });
     case 'startDue':
       return onStartDue(state, event.newContainerId);
     case 'startQueued':
-      if (state.activity.kind !== 'starting' || state.activity.containerId !== event.containerId) return same(state);
-      return same(state.reason === '' ? { ...state, reason: WAITS_FOR_TURN } : state); // why it is started again says more
+      if (state.activity.kind !== 'starting' || state.activity.containerId !== event.containerId)
+        return same(state);
+      // why it is started again says more
+      return same(state.reason === '' ? { ...state, reason: WAITS_FOR_TURN } : state);
     case 'pullChanged':
       return onPullChanged(state, event);
     case 'started':
@@ -60,56 +72,90 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
     case 'outOfContact':
       return onOutOfContact(state, event.containerId);
     case 'processGone':
-      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId) return same(state);
-      return state.reason === PROCESS_GONE ? same(state) : same({ ...state, ready: false, reason: PROCESS_GONE });
+      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId)
+        return same(state);
+      return state.reason === PROCESS_GONE
+        ? same(state)
+        : same({ ...state, ready: false, reason: PROCESS_GONE });
     case 'runtimeAway':
       return onRuntimeAway(state, event.uncertain);
     case 'accepted':
-      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId) return same(state);
+      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId)
+        return same(state);
       return same({ ...state, ready: true, reason: '' });
     case 'startedUp':
     case 'probed':
     case 'unhealthy':
-      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId) return same(state);
+      if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId)
+        return same(state);
       return onProbe(state, event);
     case 'stopDue':
-      return state.activity.kind === 'leaving' ? terminate(state, state.activity.containerId) : same(state);
+      return state.activity.kind === 'leaving'
+        ? terminate(state, state.activity.containerId)
+        : same(state);
     default:
       return assertNever(event);
   }
 }
 
-/** The delays of a stop: those of the order, or else of the replica's own spec, or else the defaults of the API. */
-export function stopDelaysOf(plan: ReplicaPlan | undefined, ordered: Partial<StopDelays>): StopDelays {
+/**
+ * The delays of a stop: those of the order, or else of the replica's own spec, or else the defaults
+ * of the API.
+ */
+export function stopDelaysOf(
+  plan: ReplicaPlan | undefined,
+  ordered: Partial<StopDelays>,
+): StopDelays {
   return {
     preStopMs: ordered.preStopMs ?? plan?.preStopMs ?? 0,
     graceMs: ordered.graceMs ?? plan?.graceMs ?? DEFAULTS.terminationGraceMs,
   };
 }
 
-function onStartOrdered(state: ReplicaState, newContainerId: ContainerId, planBefore: ReplicaPlan | undefined): Reduced {
-  if (state.stop !== undefined || isEnded(state.phase)) return same(state); // a replica never comes back
+function onStartOrdered(
+  state: ReplicaState,
+  newContainerId: ContainerId,
+  planBefore: ReplicaPlan | undefined,
+): Reduced {
+  // a replica never comes back
+  if (state.stop !== undefined || isEnded(state.phase)) return same(state);
   if (state.activity.kind === 'none') return start(state, newContainerId);
-  if (state.activity.kind === 'running' && planBefore === undefined && state.container !== undefined) {
-    return { state, effects: probing(state.plan, state.container, state.ready) }; // what to probe was not known
+  if (
+    state.activity.kind === 'running' &&
+    planBefore === undefined &&
+    state.container !== undefined
+  ) {
+    // what to probe was not known
+    return { state, effects: probing(state.plan, state.container, state.ready) };
   }
   if (state.activity.kind !== 'unconfirmed') return same(state);
   const { exit } = state.activity;
   const confirmed: ReplicaState = { ...state, reason: '' };
-  return exit === undefined ? start(confirmed, newContainerId) : ended(confirmed, { kind: 'exited', ...exit });
+  return exit === undefined
+    ? start(confirmed, newContainerId)
+    : ended(confirmed, { kind: 'exited', ...exit });
 }
 
 function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string): Reduced {
-  if (isEnded(state.phase)) return state.forget ? { state, effects: [{ kind: 'forget' }] } : same(state);
+  if (isEnded(state.phase))
+    return state.forget ? { state, effects: [{ kind: 'forget' }] } : same(state);
   const { activity, stop: earlier } = state;
-  const stopping: ReplicaState = { ...state, phase: 'stopping', ready: false, stop: delays, reason };
+  const stopping: ReplicaState = {
+    ...state,
+    phase: 'stopping',
+    ready: false,
+    stop: delays,
+    reason,
+  };
   switch (activity.kind) {
     case 'none':
     case 'unconfirmed':
     case 'ended':
       return finish(stopping, 'stopped', reason);
     case 'backingOff':
-      return activity.containerId === undefined ? finish(stopping, 'stopped', reason) : terminate(stopping, activity.containerId);
+      return activity.containerId === undefined
+        ? finish(stopping, 'stopped', reason)
+        : terminate(stopping, activity.containerId);
     case 'starting': // the runtime's answer comes first
       return same(stopping);
     case 'killing': // it has left the endpoints already
@@ -132,7 +178,10 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
   }
 }
 
-/** What still runs is stopped first, by a stop that is under way or by one with the replica's own delays. */
+/**
+ * What still runs is stopped first, by a stop that is under way or by one with the replica's own
+ * delays.
+ */
 function onForgetOrdered(state: ReplicaState): Reduced {
   if (isEnded(state.phase)) return { state, effects: [{ kind: 'forget' }] };
   return state.stop !== undefined
@@ -145,22 +194,35 @@ function onStartDue(state: ReplicaState, newContainerId: ContainerId): Reduced {
   return start(state, state.activity.containerId ?? newContainerId);
 }
 
-function onPullChanged(state: ReplicaState, { containerId, pull }: Extract<ReplicaEvent, { kind: 'pullChanged' }>): Reduced {
+function onPullChanged(
+  state: ReplicaState,
+  { containerId, pull }: Extract<ReplicaEvent, { kind: 'pullChanged' }>,
+): Reduced {
   const { activity, stop } = state;
   if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(state);
   const reason = stop === undefined ? pullReason(pull, state.imagePull) : state.reason;
   return same({ ...state, imagePull: pull, reason });
 }
 
-/** Why it does not run yet. What went wrong with the pull before is not forgotten while there is another. */
+/**
+ * Why it does not run yet. What went wrong with the pull before is not forgotten while there is
+ * another.
+ */
 function pullReason({ image, phase }: ImagePull, before: ImagePull | undefined): string {
   if (phase !== 'pulling') return '';
-  return before?.phase === 'failed' && before.image === image ? `pulling ${image} again: ${before.reason}` : `pulling ${image}`;
+  return before?.phase === 'failed' && before.image === image
+    ? `pulling ${image} again: ${before.reason}`
+    : `pulling ${image}`;
 }
 
-function onStarted(state: ReplicaState, { status }: Extract<ReplicaEvent, { kind: 'started' }>): Reduced {
+function onStarted(
+  state: ReplicaState,
+  { status }: Extract<ReplicaEvent, { kind: 'started' }>,
+): Reduced {
   const { activity } = state;
-  const awaited = (activity.kind === 'starting' || activity.kind === 'backingOff') && activity.containerId === status.containerId;
+  const awaited =
+    (activity.kind === 'starting' || activity.kind === 'backingOff') &&
+    activity.containerId === status.containerId;
   if (!awaited) return same(state);
   const container = toCurrentContainer(status);
   if (state.stop !== undefined) return terminate({ ...state, container }, container.id);
@@ -174,7 +236,10 @@ function onStarted(state: ReplicaState, { status }: Extract<ReplicaEvent, { kind
   const next = starting
     ? same({ ...running, ready: false, reason: 'waiting for the startup probe' })
     : awaitReadiness(running, container);
-  return { state: next.state, effects: [...next.effects, ...probing(state.plan, container, false)] };
+  return {
+    state: next.state,
+    effects: [...next.effects, ...probing(state.plan, container, false)],
+  };
 }
 
 /** It has started: ready by its readiness probe, or else once its TCP ports accept connections. */
@@ -183,15 +248,26 @@ function awaitReadiness(state: ReplicaState, container: CurrentContainer): Reduc
     return same({ ...state, ready: false, reason: 'waiting for the readiness probe' });
   }
   const ports = state.plan?.tcpPorts ?? [];
-  const awaits = container.endpoints.filter(({ portName }) => ports.includes(portName)).map(({ portName }) => portName);
+  const awaits = container.endpoints
+    .filter(({ portName }) => ports.includes(portName))
+    .map(({ portName }) => portName);
   if (awaits.length === 0) return same({ ...state, ready: true, reason: '' });
   const reason = `waiting for ${awaits.length === 1 ? 'port' : 'ports'} ${awaits.join(', ')} to accept connections`;
-  return { state: { ...state, ready: false, reason }, effects: [{ kind: 'awaitReady', container, ports: awaits }] };
+  return {
+    state: { ...state, ready: false, reason },
+    effects: [{ kind: 'awaitReady', container, ports: awaits }],
+  };
 }
 
 /** Begins to probe a container, when its plan has probes. */
-function probing(plan: ReplicaPlan | undefined, container: CurrentContainer, wasReady: boolean): readonly ReplicaEffect[] {
-  return Object.keys(plan?.probes ?? {}).length === 0 ? [] : [{ kind: 'probe', container, wasReady }];
+function probing(
+  plan: ReplicaPlan | undefined,
+  container: CurrentContainer,
+  wasReady: boolean,
+): readonly ReplicaEffect[] {
+  return Object.keys(plan?.probes ?? {}).length === 0
+    ? []
+    : [{ kind: 'probe', container, wasReady }];
 }
 
 type ProbeEvent = Extract<ReplicaEvent, { kind: 'startedUp' | 'probed' | 'unhealthy' }>;
@@ -211,34 +287,57 @@ function onProbe(state: ReplicaState, event: ProbeEvent): Reduced {
 
 /** Ends a container to restart it: the replica itself does not stop. */
 function kill(state: ReplicaState, containerId: ContainerId, reason: string): Reduced {
-  const killing: ReplicaState = { ...state, activity: { kind: 'killing', containerId, reason }, ready: false, reason };
-  return { state: killing, effects: [{ kind: 'terminate', containerId, graceMs: stopDelaysOf(state.plan, {}).graceMs }] };
+  const killing: ReplicaState = {
+    ...state,
+    activity: { kind: 'killing', containerId, reason },
+    ready: false,
+    reason,
+  };
+  return {
+    state: killing,
+    effects: [{ kind: 'terminate', containerId, graceMs: stopDelaysOf(state.plan, {}).graceMs }],
+  };
 }
 
 /**
- * Goes on with a container that an earlier agent had: one that was ready stays so until a probe fails by its threshold, one that was
- * being killed (`killing`: why) is killed.
+ * Goes on with a container that an earlier agent had: one that was ready stays so until a probe
+ * fails by its threshold, one that was being killed (`killing`: why) is killed.
  */
 export function adoptRunning(
   state: ReplicaState,
   container: CurrentContainer,
   was: { readonly ready: boolean; readonly killing?: string },
 ): Reduced {
-  const running: ReplicaState = { ...state, activity: { kind: 'running', containerId: container.id }, container };
+  const running: ReplicaState = {
+    ...state,
+    activity: { kind: 'running', containerId: container.id },
+    container,
+  };
   if (was.killing !== undefined) return kill(running, container.id, was.killing);
-  return { state: { ...running, ready: true, reason: '' }, effects: probing(state.plan, container, true) };
+  return {
+    state: { ...running, ready: true, reason: '' },
+    effects: probing(state.plan, container, true),
+  };
 }
 
-function onStartFailed(before: ReplicaState, event: Extract<ReplicaEvent, { kind: 'startFailed' }>): Reduced {
+function onStartFailed(
+  before: ReplicaState,
+  event: Extract<ReplicaEvent, { kind: 'startFailed' }>,
+): Reduced {
   const { activity, stop } = before;
   const { uncertain, unreachable = uncertain, containerId } = event;
   if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(before);
   const state = event.pull === undefined ? before : { ...before, imagePull: event.pull };
-  if (stop !== undefined) return uncertain ? terminate(state, containerId) : finish(state, 'stopped', state.reason);
+  if (stop !== undefined)
+    return uncertain ? terminate(state, containerId) : finish(state, 'stopped', state.reason);
   if (unreachable) {
     const reason = `${event.reason}, trying again in ${formatDelay(RUNTIME_RETRY_MS)}`;
     return {
-      state: { ...state, activity: { kind: 'backingOff', ...(uncertain ? { containerId } : {}) }, reason },
+      state: {
+        ...state,
+        activity: { kind: 'backingOff', ...(uncertain ? { containerId } : {}) },
+        reason,
+      },
       effects: [{ kind: 'startAfter', delayMs: RUNTIME_RETRY_MS }],
     };
   }
@@ -247,7 +346,10 @@ function onStartFailed(before: ReplicaState, event: Extract<ReplicaEvent, { kind
   return uncertain ? stillOpen(failed, containerId) : failed;
 }
 
-/** An earlier try may have made the container all the same: its id is tried again, or it is ended when none is. */
+/**
+ * An earlier try may have made the container all the same: its id is tried again, or it is ended
+ * when none is.
+ */
 function stillOpen({ state, effects }: Reduced, containerId: ContainerId): Reduced {
   if (state.activity.kind === 'backingOff')
     return { state: { ...state, activity: { kind: 'backingOff', containerId } }, effects };
@@ -255,10 +357,13 @@ function stillOpen({ state, effects }: Reduced, containerId: ContainerId): Reduc
 }
 
 /**
- * Whether this end of a container is a failure of it, so that what it wrote last is worth knowing: one that nobody had ordered, and
- * that shows in its exit code or was brought about by a probe.
+ * Whether this end of a container is a failure of it, so that what it wrote last is worth knowing:
+ * one that nobody had ordered, and that shows in its exit code or was brought about by a probe.
  */
-export function hasFailed({ activity, stop }: Pick<ReplicaState, 'activity' | 'stop'>, exit: ContainerExit): boolean {
+export function hasFailed(
+  { activity, stop }: Pick<ReplicaState, 'activity' | 'stop'>,
+  exit: ContainerExit,
+): boolean {
   if (stop !== undefined || exit.leaseEnded === true) return false;
   if (!('containerId' in activity) || activity.containerId !== exit.containerId) return false;
   return exit.exitCode !== 0 || activity.kind === 'killing';
@@ -269,7 +374,12 @@ function onExited(state: ReplicaState, exit: ContainerExit): Reduced {
   if (!('containerId' in activity) || activity.containerId !== exit.containerId) return same(state);
   if (exit.leaseEnded === true && state.stop === undefined) return onLeaseEnded(state, exit);
   if (activity.kind !== 'killing') return ended(state, { kind: 'exited', ...exit });
-  return ended(state, { kind: 'exited', ...exit, reason: `${activity.reason} (${exit.reason})`, unhealthy: true });
+  return ended(state, {
+    kind: 'exited',
+    ...exit,
+    reason: `${activity.reason} (${exit.reason})`,
+    unhealthy: true,
+  });
 }
 
 /** It may have been replaced meanwhile: whether it is wanted still is for a coordinator to say. */
@@ -303,20 +413,28 @@ function onOutOfContact(state: ReplicaState, containerId: ContainerId): Reduced 
  */
 function onRuntimeAway(state: ReplicaState, uncertain: boolean): Reduced {
   const { activity, stop, plan } = state;
-  if (stop !== undefined || (activity.kind !== 'starting' && activity.kind !== 'backingOff')) return same(state);
+  if (stop !== undefined || (activity.kind !== 'starting' && activity.kind !== 'backingOff'))
+    return same(state);
   if (uncertain && plan?.restart === 'never') return same(state);
   const over = finish(state, 'stopped', RUNTIME_AWAY);
   if (!uncertain || activity.containerId === undefined) return over;
-  return { state: over.state, effects: [{ kind: 'discard', containerId: activity.containerId }, ...over.effects] };
+  return {
+    state: over.state,
+    effects: [{ kind: 'discard', containerId: activity.containerId }, ...over.effects],
+  };
 }
 
-/** The container has ended, or there was none: by the stop that was ordered, or else as the restart policy says. */
+/**
+ * The container has ended, or there was none: by the stop that was ordered, or else as the restart
+ * policy says.
+ */
 function ended(
   state: ReplicaState,
   ending: Ending & Partial<Pick<ContainerExit, 'containerId' | 'gone' | 'lastLines'>>,
 ): Reduced {
   const seen = ending.kind === 'exited' && ending.gone !== true;
-  const kept = seen && ending.containerId !== undefined ? keepEnded(state, ending.containerId) : same(state);
+  const kept =
+    seen && ending.containerId !== undefined ? keepEnded(state, ending.containerId) : same(state);
   const after: ReplicaState = {
     ...kept.state,
     ready: false,
@@ -334,17 +452,30 @@ function ended(
  */
 function lastEndOf(state: ReplicaState, ending: Ending): Pick<ReplicaState, 'lastEndReason'> {
   if (ending.kind === 'exited') return { lastEndReason: ending.reason };
-  return state.lastEndReason === undefined ? {} : { lastEndReason: `not started: ${ending.reason}` };
+  return state.lastEndReason === undefined
+    ? {}
+    : { lastEndReason: `not started: ${ending.reason}` };
 }
 
 function afterEnd(state: ReplicaState, ending: Ending): Reduced {
   if (state.stop !== undefined) return finish(state, 'stopped', ending.reason);
-  if (state.plan === undefined) return finish(state, 'failed', `${ending.reason}; not restarted, as its order is not known here`);
+  if (state.plan === undefined)
+    return finish(
+      state,
+      'failed',
+      `${ending.reason}; not restarted, as its order is not known here`,
+    );
   const decision = decideRestart(state.plan, ending, state.failures);
   if (decision.kind !== 'restart') return finish(state, decision.kind, decision.reason);
   const { delayMs, failures, reason } = decision;
   return {
-    state: { ...state, activity: { kind: 'backingOff' }, restarts: state.restarts + 1, failures, reason },
+    state: {
+      ...state,
+      activity: { kind: 'backingOff' },
+      restarts: state.restarts + 1,
+      failures,
+      reason,
+    },
     effects: [{ kind: 'startAfter', delayMs }],
   };
 }
@@ -360,12 +491,19 @@ function keepEnded(state: ReplicaState, containerId: ContainerId): Reduced {
 }
 
 function start(state: ReplicaState, containerId: ContainerId): Reduced {
-  return { state: { ...state, activity: { kind: 'starting', containerId } }, effects: [{ kind: 'start', containerId }] };
+  return {
+    state: { ...state, activity: { kind: 'starting', containerId } },
+    effects: [{ kind: 'start', containerId }],
+  };
 }
 
 function terminate(state: ReplicaState, containerId: ContainerId): Reduced {
   const { graceMs } = state.stop ?? stopDelaysOf(state.plan, {});
-  const stopping: ReplicaState = { ...state, phase: laterOf(state.phase, 'stopping'), ready: false };
+  const stopping: ReplicaState = {
+    ...state,
+    phase: laterOf(state.phase, 'stopping'),
+    ready: false,
+  };
   return {
     state: { ...stopping, activity: { kind: 'terminating', containerId } },
     effects: [{ kind: 'terminate', containerId, graceMs }],

@@ -1,6 +1,18 @@
-import { CloudlessError, errorKindOf, type ContainerId, type ErrorKind, type StopSignal } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorKindOf,
+  type ContainerId,
+  type ErrorKind,
+  type StopSignal,
+} from '@cloudless/base';
 import type { Order } from '@cloudless/api';
-import type { ContainerLease, ContainerRequest, ContainerRuntime, ContainerStatus, StartProgress } from '@cloudless/runtime';
+import type {
+  ContainerLease,
+  ContainerRequest,
+  ContainerRuntime,
+  ContainerStatus,
+  StartProgress,
+} from '@cloudless/runtime';
 import { fromContainerLabels } from './container-labels.js';
 import { toReplicaPlan } from './replica-plan.js';
 import { toContainerRequest } from './to-container-request.js';
@@ -12,7 +24,10 @@ export interface ContainerHome {
   readonly nodeId: string;
 }
 
-/** Failures of a start after which the container may run all the same: the same id must be tried again. */
+/**
+ * Failures of a start after which the container may run all the same: the same id must be tried
+ * again.
+ */
 const UNCERTAIN: readonly ErrorKind[] = ['unavailable', 'deadline', 'internal'];
 
 /** Begins the names of those capabilities that say which runtimes there are. */
@@ -58,9 +73,13 @@ export async function startContainer(
     return await runtime.start(requestFor(order, container, home));
   } catch (reason) {
     if (errorKindOf(reason) !== 'exists') throw reason;
-    const found = (await runtime.list()).find((status) => status.containerId === container.containerId);
+    const found = (await runtime.list()).find(
+      (status) => status.containerId === container.containerId,
+    );
     if (found !== undefined) return found;
-    throw new CloudlessError('unavailable', 'the runtime did not answer for sure', { cause: reason });
+    throw new CloudlessError('unavailable', 'the runtime did not answer for sure', {
+      cause: reason,
+    });
   }
 }
 
@@ -69,20 +88,34 @@ function requestFor(
   container: ContainerPlan,
   { runtime, clusterId, nodeId }: ContainerHome,
 ): ContainerRequest {
-  if (order === undefined) throw new CloudlessError('invalid', 'there is no order to start this replica');
+  if (order === undefined)
+    throw new CloudlessError('invalid', 'there is no order to start this replica');
   const wanted = toReplicaPlan(order).runtime;
-  const runtimes = runtime.capabilities().flatMap((name) => (name.startsWith(RUNTIME) ? [name.slice(RUNTIME.length)] : []));
+  const runtimes = runtime
+    .capabilities()
+    .flatMap((name) => (name.startsWith(RUNTIME) ? [name.slice(RUNTIME.length)] : []));
   if (wanted !== '' && !runtimes.includes(wanted)) {
-    throw new CloudlessError('unimplemented', `spec.runtime: this node runs ${runtimes.join(' and ')}, not ${wanted}`);
+    throw new CloudlessError(
+      'unimplemented',
+      `spec.runtime: this node runs ${runtimes.join(' and ')}, not ${wanted}`,
+    );
   }
   return toContainerRequest(order, { clusterId: clusterId(), nodeId, ...container });
 }
 
 /** Ends and removes every container of a replica, also those that are not known otherwise. */
-export async function removeContainers(replicaId: string, { runtime, clusterId, nodeId }: ContainerHome): Promise<void> {
+export async function removeContainers(
+  replicaId: string,
+  { runtime, clusterId, nodeId }: ContainerHome,
+): Promise<void> {
   for (const { containerId, labels, phase } of await runtime.list()) {
     const owner = fromContainerLabels(labels);
-    if (owner?.replicaId !== replicaId || owner.clusterId !== clusterId() || owner.nodeId !== nodeId) continue;
+    if (
+      owner?.replicaId !== replicaId ||
+      owner.clusterId !== clusterId() ||
+      owner.nodeId !== nodeId
+    )
+      continue;
     if (phase === 'running') await runtime.stop(containerId, 0);
     await runtime.remove(containerId);
   }

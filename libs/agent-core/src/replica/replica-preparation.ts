@@ -51,7 +51,8 @@ export class ReplicaPreparation {
   private take(step: StartProgress): void {
     if (this.isOver) return;
     this.pull = toImagePull(step, this.pull, this.home.clock.wallTime());
-    if (this.pull.phase !== 'failed') this.listener.changed(this.pull); // a failure is told with the end
+    // a failure is told with the end
+    if (this.pull.phase !== 'failed') this.listener.changed(this.pull);
   }
 
   /** A runtime that went away in the middle of it ended the pull too. */
@@ -67,8 +68,16 @@ function toImagePull(step: StartProgress, before: ImagePull | undefined, nowMs: 
   const { image } = step;
   if (step.kind === 'pulling') return { image, phase: 'pulling', startedAtMs: nowMs };
   const { tookMs } = step;
-  const startedAtMs = before?.phase === 'pulling' && before.image === image ? before.startedAtMs : nowMs - tookMs;
-  if (step.kind === 'pullFailed') return { image, phase: 'failed', startedAtMs, tookMs, reason: step.reason };
+  const startedAtMs =
+    before?.phase === 'pulling' && before.image === image ? before.startedAtMs : nowMs - tookMs;
+  if (step.kind === 'pullFailed')
+    return { image, phase: 'failed', startedAtMs, tookMs, reason: step.reason };
   const { sizeBytes } = step;
-  return { image, phase: 'pulled', startedAtMs, tookMs, ...(sizeBytes === undefined ? {} : { sizeBytes }) };
+  return {
+    image,
+    phase: 'pulled',
+    startedAtMs,
+    tookMs,
+    ...(sizeBytes === undefined ? {} : { sizeBytes }),
+  };
 }

@@ -35,7 +35,13 @@ import {
 } from './replica-state.js';
 import { lostExit, toContainerExit } from './restore-replica.js';
 import type { StartQueue, StartTurn } from './start-queue.js';
-import { toOrderEvent, toStoredProgress, toStoredReplica, withOrder, type ReplicaOrders } from './stored-orders.js';
+import {
+  toOrderEvent,
+  toStoredProgress,
+  toStoredReplica,
+  withOrder,
+  type ReplicaOrders,
+} from './stored-orders.js';
 
 /** What a runner works with. */
 export interface ReplicaRunnerDeps {
@@ -106,7 +112,10 @@ export class ReplicaRunner {
     this.lease = new ReplicaLease({ ...deps, log: this.log }, () => this.state);
     const { container } = initial;
     if (container !== undefined) {
-      this.startedAt = { id: container.id, at: deps.clock.now() - Math.max(0, deps.clock.wallTime() - container.startedAtMs) };
+      this.startedAt = {
+        id: container.id,
+        at: deps.clock.now() - Math.max(0, deps.clock.wallTime() - container.startedAtMs),
+      };
     }
   }
 
@@ -130,12 +139,16 @@ export class ReplicaRunner {
     this.saveProgressSoon();
   }
 
-  /** Obeys an order, once it is on disk; refuses one that is older than the one held. One after the other. */
+  /**
+   * Obeys an order, once it is on disk; refuses one that is older than the one held. One after the
+   * other.
+   */
   order(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
     return this.writes.run(async (): Promise<OrderOutcome> => {
       if (this.isOver) return { kind: 'over' };
       const { heldRevision } = this.state;
-      if (order.orderRevision < heldRevision) return { kind: 'refused', reason: 'a newer order is held for this replica' };
+      if (order.orderRevision < heldRevision)
+        return { kind: 'refused', reason: 'a newer order is held for this replica' };
       if (this.isRepeat(order)) return { kind: 'repeated' };
       let event: ReplicaEvent;
       try {
@@ -148,9 +161,12 @@ export class ReplicaRunner {
       const plan = event.kind === 'startOrdered' ? event.plan : undefined;
       try {
         await raiseEpoch();
-        // A lease comes before the order is on disk and goes after it: what an agent finds as exclusive has one, whenever the last one died.
+        // A lease comes before the order is on disk and goes after it: what an agent finds as
+        // exclusive has one, whenever the last one died.
         if (plan?.stopAfterMs !== undefined) await this.lease.adjust(plan);
-        await this.deps.store.saveReplica(toStoredReplica({ ...this.state, heldRevision: heldNow, workloadUid }, orders));
+        await this.deps.store.saveReplica(
+          toStoredReplica({ ...this.state, heldRevision: heldNow, workloadUid }, orders),
+        );
         if (plan !== undefined) await this.lease.adjust(plan);
       } catch (reason) {
         this.log.error('order not kept', { revision: order.orderRevision, ...errorFields(reason) });
@@ -159,7 +175,8 @@ export class ReplicaRunner {
       }
       if (this.closing.signal.aborted) return { kind: 'accepted' }; // obeyed after the restart
       this.orders = orders;
-      if (this.state.workloadUid === '') this.state = { ...this.state, workloadUid: order.workloadUid };
+      if (this.state.workloadUid === '')
+        this.state = { ...this.state, workloadUid: order.workloadUid };
       this.apply(event);
       return { kind: 'accepted' };
     });
@@ -167,7 +184,8 @@ export class ReplicaRunner {
 
   /** The runtime says that a container of this replica has ended. */
   exited(status: ContainerStatus): void {
-    const known = this.startedAt?.id === status.containerId ? this.deps.clock.now() - this.startedAt.at : 0;
+    const known =
+      this.startedAt?.id === status.containerId ? this.deps.clock.now() - this.startedAt.at : 0;
     void this.ended(toContainerExit(status, known));
   }
 
@@ -204,7 +222,10 @@ export class ReplicaRunner {
   giveUpStart(): void {
     const { activity, plan } = this.state;
     if (plan?.image !== true) return;
-    const uncertain = 'containerId' in activity && activity.containerId !== undefined && activity.containerId === this.tried;
+    const uncertain =
+      'containerId' in activity &&
+      activity.containerId !== undefined &&
+      activity.containerId === this.tried;
     this.apply({ kind: 'runtimeAway', uncertain });
   }
 
@@ -290,7 +311,10 @@ export class ReplicaRunner {
         return;
       case 'remove':
         this.deps.runtime.remove(effect.containerId).catch((reason: unknown) => {
-          this.log.warn('container not removed', { containerId: effect.containerId, ...errorFields(reason) });
+          this.log.warn('container not removed', {
+            containerId: effect.containerId,
+            ...errorFields(reason),
+          });
         });
         return;
       case 'forget':
@@ -310,7 +334,12 @@ export class ReplicaRunner {
       unhealthy: (reason) => this.apply({ kind: 'unhealthy', containerId, reason }),
     };
     const plans = this.state.plan?.probes ?? {};
-    void probeContainer({ plans, container, upMs, wasReady }, listener, { ...this.deps, log: this.log }, this.probing.signal);
+    void probeContainer(
+      { plans, container, upMs, wasReady },
+      listener,
+      { ...this.deps, log: this.log },
+      this.probing.signal,
+    );
   }
 
   /** Images come before the turn: a registry that is slow holds up nobody else. */
@@ -321,41 +350,65 @@ export class ReplicaRunner {
       changed: (pull) => this.apply({ kind: 'pullChanged', containerId, pull }),
       done: () => this.startInTurn(containerId),
       failed: (reason, pull) => {
-        const level = this.state.reason.includes(errorMessageOf(reason)) ? 'debug' : 'warn'; // once, not with each try
+        // once, not with each try
+        const level = this.state.reason.includes(errorMessageOf(reason)) ? 'debug' : 'warn';
         this.log[level]('container not prepared', { containerId, ...errorFields(reason) });
         const uncertain = this.tried === containerId;
         const unreachable = isUncertain(reason);
         const failure = pull === undefined ? {} : { pull };
-        this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain, unreachable, ...failure });
+        this.apply({
+          kind: 'startFailed',
+          containerId,
+          reason: errorMessageOf(reason),
+          uncertain,
+          unreachable,
+          ...failure,
+        });
       },
     });
   }
 
   private startInTurn(containerId: ContainerId): void {
-    this.turn = this.deps.starts.add(this.state.restarts > 0 ? 'restart' : 'first', () => this.start(containerId));
+    this.turn = this.deps.starts.add(this.state.restarts > 0 ? 'restart' : 'first', () =>
+      this.start(containerId),
+    );
     if (this.turn.waits) this.apply({ kind: 'startQueued', containerId });
   }
 
-  /** A start that waits, for its image or its turn, is not wanted any more once the replica is to stop. */
+  /**
+   * A start that waits, for its image or its turn, is not wanted any more once the replica is to
+   * stop.
+   */
   private leaveQueue(): void {
     const { activity, stop } = this.state;
     if (stop === undefined || activity.kind !== 'starting') return;
     if (this.preparing?.leave() !== true && this.turn?.leave() !== true) return;
     const { containerId } = activity;
     // An earlier try with this id may have started it all the same.
-    this.apply({ kind: 'startFailed', containerId, reason: 'stopped before its turn', uncertain: this.tried === containerId });
+    this.apply({
+      kind: 'startFailed',
+      containerId,
+      reason: 'stopped before its turn',
+      uncertain: this.tried === containerId,
+    });
   }
 
   private async start(containerId: ContainerId): Promise<void> {
     const { activity } = this.state;
-    if (this.isOver || activity.kind !== 'starting' || activity.containerId !== containerId) return; // it was heard of meanwhile
+    // it was heard of meanwhile
+    if (this.isOver || activity.kind !== 'starting' || activity.containerId !== containerId) return;
     const lease = this.lease.now();
-    if (lease !== undefined && lease.leaseMs <= 0) return this.apply({ kind: 'outOfContact', containerId });
+    if (lease !== undefined && lease.leaseMs <= 0)
+      return this.apply({ kind: 'outOfContact', containerId });
     this.lease.isGivenTo(containerId);
     const wasTried = this.tried === containerId;
     this.tried = containerId;
     try {
-      const containerPlan = { containerId, restarts: this.state.restarts, ...(lease === undefined ? {} : { lease }) };
+      const containerPlan = {
+        containerId,
+        restarts: this.state.restarts,
+        ...(lease === undefined ? {} : { lease }),
+      };
       const status = await startContainer(this.startOrder, containerPlan, this.deps);
       this.running(status);
       if (status.phase === 'exited') this.exited(status);
@@ -363,12 +416,24 @@ export class ReplicaRunner {
       this.log.warn('container not started', { containerId, ...errorFields(reason) });
       const unreachable = isUncertain(reason);
       const uncertain = unreachable || wasTried; // an earlier try may have started it all the same
-      const lastLines = unreachable ? [] : await readLastLines(containerId, this.deps, this.closing.signal);
-      this.apply({ kind: 'startFailed', containerId, reason: errorMessageOf(reason), uncertain, unreachable, lastLines });
+      const lastLines = unreachable
+        ? []
+        : await readLastLines(containerId, this.deps, this.closing.signal);
+      this.apply({
+        kind: 'startFailed',
+        containerId,
+        reason: errorMessageOf(reason),
+        uncertain,
+        unreachable,
+        lastLines,
+      });
     }
   }
 
-  /** A container that a start without an answer, or an earlier agent, has made after all: another one stands for the replica by now. */
+  /**
+   * A container that a start without an answer, or an earlier agent, has made after all: another
+   * one stands for the replica by now.
+   */
   private async endStray(containerId: ContainerId): Promise<void> {
     const { runtime } = this.deps;
     for (let failures = 0; !this.isOver; failures += 1) {
@@ -378,7 +443,10 @@ export class ReplicaRunner {
       } catch (reason) {
         if (errorKindOf(reason) === 'notFound') return;
         const level = failures === 0 ? 'warn' : 'debug'; // once, however long the runtime is away
-        this.log[level]('container of a given up start not ended', { containerId, ...errorFields(reason) });
+        this.log[level]('container of a given up start not ended', {
+          containerId,
+          ...errorFields(reason),
+        });
       }
       await this.pause();
     }
@@ -421,15 +489,26 @@ export class ReplicaRunner {
   }
 
   private isRepeat(order: Order): boolean {
-    if (order.orderRevision !== this.state.heldRevision || this.state.activity.kind === 'unconfirmed') return false;
-    // A stop and the forget after it may have the same revision, when nothing was committed in between.
+    if (
+      order.orderRevision !== this.state.heldRevision ||
+      this.state.activity.kind === 'unconfirmed'
+    )
+      return false;
+    // A stop and the forget after it may have the same revision, when nothing was committed in
+    // between.
     if (order.order.case === 'forget') return this.state.forget;
-    return order.order.case === 'start' ? this.orders.start !== undefined : this.orders.end !== undefined;
+    return order.order.case === 'start'
+      ? this.orders.start !== undefined
+      : this.orders.end !== undefined;
   }
 
-  /** Behind the events, at most one write waiting: only orders must be on disk before anything is done. */
+  /**
+   * Behind the events, at most one write waiting: only orders must be on disk before anything is
+   * done.
+   */
   private saveProgressSoon(): void {
-    if (this.saveQueued || (this.orders.start === undefined && this.orders.end === undefined)) return;
+    if (this.saveQueued || (this.orders.start === undefined && this.orders.end === undefined))
+      return;
     this.saveQueued = true;
     void this.writes.run(async () => {
       this.saveQueued = false;
@@ -447,7 +526,8 @@ export class ReplicaRunner {
   }
 
   private noteStart(status: ContainerStatus): void {
-    if (this.startedAt?.id !== status.containerId) this.startedAt = { id: status.containerId, at: this.deps.clock.now() };
+    if (this.startedAt?.id !== status.containerId)
+      this.startedAt = { id: status.containerId, at: this.deps.clock.now() };
   }
 
   private after(delayMs: number, action: () => void): void {
@@ -468,7 +548,15 @@ export class ReplicaRunner {
   private logChange(before: ReplicaState, event: ReplicaEvent): void {
     const { phase, ready, reason, container, restarts, activity } = this.state;
     const killed = activity.kind === 'killing' && before.activity.kind !== 'killing';
-    if (phase === before.phase && ready === before.ready && restarts === before.restarts && !killed) return;
-    this.log.info('replica changed', { cause: event.kind, phase, ready, reason, restarts, containerId: container?.id });
+    if (phase === before.phase && ready === before.ready && restarts === before.restarts && !killed)
+      return;
+    this.log.info('replica changed', {
+      cause: event.kind,
+      phase,
+      ready,
+      reason,
+      restarts,
+      containerId: container?.id,
+    });
   }
 }

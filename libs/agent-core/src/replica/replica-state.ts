@@ -2,10 +2,20 @@ import type { ContainerId } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerStatus } from '@cloudless/runtime';
 import type { ReplicaPlan } from './replica-plan.js';
 
-/** Where a replica is on its one way: `starting → running → stopping → stopped`; `failed` and `succeeded` are ends too. */
+/**
+ * Where a replica is on its one way: `starting → running → stopping → stopped`; `failed` and
+ * `succeeded` are ends too.
+ */
 export type ReplicaPhase = 'starting' | 'running' | 'stopping' | 'stopped' | 'failed' | 'succeeded';
 
-const RANK: Record<ReplicaPhase, number> = { starting: 0, running: 1, stopping: 2, stopped: 3, failed: 3, succeeded: 3 };
+const RANK: Record<ReplicaPhase, number> = {
+  starting: 0,
+  running: 1,
+  stopping: 2,
+  stopped: 3,
+  failed: 3,
+  succeeded: 3,
+};
 
 /** Whether a phase may follow another: only forward, and never away from an end. */
 export function isForward(from: ReplicaPhase, to: ReplicaPhase): boolean {
@@ -27,16 +37,22 @@ export type Activity =
   /** Nothing was ordered yet. */
   | { readonly kind: 'none' }
   /**
-   * The machine was restarted since the order came, or an exclusive replica was without contact for too long: nothing is started
-   * until a coordinator repeats it.
+   * The machine was restarted since the order came, or an exclusive replica was without contact for
+   * too long: nothing is started until a coordinator repeats it.
    */
   | { readonly kind: 'unconfirmed'; readonly exit?: ContainerExit }
   /** The runtime was asked to start this container and has not answered. */
   | { readonly kind: 'starting'; readonly containerId: ContainerId }
   | { readonly kind: 'running'; readonly containerId: ContainerId }
-  /** Failed its liveness or startup probe, as `reason` says: the runtime was asked to stop it, and it is restarted by the policy. */
+  /**
+   * Failed its liveness or startup probe, as `reason` says: the runtime was asked to stop it, and
+   * it is restarted by the policy.
+   */
   | { readonly kind: 'killing'; readonly containerId: ContainerId; readonly reason: string }
-  /** Waits before the next start. With an id: the runtime may or may not have started it, so that id is tried again. */
+  /**
+   * Waits before the next start. With an id: the runtime may or may not have started it, so that id
+   * is tried again.
+   */
   | { readonly kind: 'backingOff'; readonly containerId?: ContainerId }
   /** Ordered to stop; has left the endpoints, and is given time before SIGTERM. */
   | { readonly kind: 'leaving'; readonly containerId: ContainerId }
@@ -54,7 +70,10 @@ export interface ContainerExit {
   readonly upMs: number;
   /** The runtime does not know it (any more): there is no exit code and no log. */
   readonly gone?: boolean;
-  /** The runtime ended it, as the coordinator was not heard for too long: it is started again only when told to. */
+  /**
+   * The runtime ended it, as the coordinator was not heard for too long: it is started again only
+   * when told to.
+   */
   readonly leaseEnded?: boolean;
   /** What it wrote last, when it has failed. */
   readonly lastLines?: readonly string[];
@@ -73,7 +92,16 @@ export interface CurrentContainer {
 
 /** The container that a runtime tells of. */
 export function toCurrentContainer(status: ContainerStatus): CurrentContainer {
-  const { containerId: id, startedAtMs, endpoints, pid, ip, runtime, runtimeId, imageDigest } = status;
+  const {
+    containerId: id,
+    startedAtMs,
+    endpoints,
+    pid,
+    ip,
+    runtime,
+    runtimeId,
+    imageDigest,
+  } = status;
   const facts = { pid, ip, runtime, runtimeId, imageDigest };
   return { id, startedAtMs, endpoints, facts };
 }
@@ -110,7 +138,9 @@ export interface ReplicaState {
   readonly lastExitCode?: number;
   /** Why the last container ended. */
   readonly lastEndReason?: string;
-  /** What the last container that failed wrote last; empty when none has, or when it wrote nothing. */
+  /**
+   * What the last container that failed wrote last; empty when none has, or when it wrote nothing.
+   */
   readonly lastLines: readonly string[];
   readonly container?: CurrentContainer;
   /** Absent when none was made since the agent began. */
@@ -125,8 +155,18 @@ export interface ReplicaState {
 
 /** What happened. Ids of new containers come with the events that may need one. */
 export type ReplicaEvent =
-  | { readonly kind: 'startOrdered'; readonly revision: bigint; readonly plan: ReplicaPlan; readonly newContainerId: ContainerId }
-  | { readonly kind: 'stopOrdered'; readonly revision: bigint; readonly delays: Partial<StopDelays>; readonly reason: string }
+  | {
+      readonly kind: 'startOrdered';
+      readonly revision: bigint;
+      readonly plan: ReplicaPlan;
+      readonly newContainerId: ContainerId;
+    }
+  | {
+      readonly kind: 'stopOrdered';
+      readonly revision: bigint;
+      readonly delays: Partial<StopDelays>;
+      readonly reason: string;
+    }
   | { readonly kind: 'forgetOrdered'; readonly revision: bigint }
   /** The back-off has passed. */
   | { readonly kind: 'startDue'; readonly newContainerId: ContainerId }
@@ -141,21 +181,32 @@ export type ReplicaEvent =
       readonly reason: string;
       /** The container may run all the same. */
       readonly uncertain: boolean;
-      /** The runtime could not be asked, so this is no failure of the replica. Default: as `uncertain`. */
+      /**
+       * The runtime could not be asked, so this is no failure of the replica. Default: as
+       * `uncertain`.
+       */
       readonly unreachable?: boolean;
       /** The pull that it failed by. */
       readonly pull?: ImagePull;
       readonly lastLines?: readonly string[];
     }
   | { readonly kind: 'exited'; readonly exit: ContainerExit }
-  /** It was about to be started, but the coordinator was not heard for so long that it may have been replaced. */
+  /**
+   * It was about to be started, but the coordinator was not heard for so long that it may have been
+   * replaced.
+   */
   | { readonly kind: 'outOfContact'; readonly containerId: ContainerId }
   /** Every endpoint of this container has accepted a connection. */
   | { readonly kind: 'accepted'; readonly containerId: ContainerId }
   /** The startup probe of this container has passed. */
   | { readonly kind: 'startedUp'; readonly containerId: ContainerId }
   /** The readiness probe of this container says so; or its startup probe, why it has not passed. */
-  | { readonly kind: 'probed'; readonly containerId: ContainerId; readonly ready: boolean; readonly reason: string }
+  | {
+      readonly kind: 'probed';
+      readonly containerId: ContainerId;
+      readonly ready: boolean;
+      readonly reason: string;
+    }
   /** Its liveness or startup probe has failed by the threshold. */
   | { readonly kind: 'unhealthy'; readonly containerId: ContainerId; readonly reason: string }
   /**
@@ -175,8 +226,15 @@ export type ReplicaEvent =
 export type ReplicaEffect =
   | { readonly kind: 'start'; readonly containerId: ContainerId }
   | { readonly kind: 'startAfter'; readonly delayMs: number }
-  | { readonly kind: 'awaitReady'; readonly container: CurrentContainer; readonly ports: readonly string[] }
-  /** Runs the probes of the plan until the container ends or is ended. `wasReady`: as {@link ProbedContainer}. */
+  | {
+      readonly kind: 'awaitReady';
+      readonly container: CurrentContainer;
+      readonly ports: readonly string[];
+    }
+  /**
+   * Runs the probes of the plan until the container ends or is ended. `wasReady`: as {@link
+   * ProbedContainer}.
+   */
   | { readonly kind: 'probe'; readonly container: CurrentContainer; readonly wasReady: boolean }
   | { readonly kind: 'terminateAfter'; readonly delayMs: number }
   | { readonly kind: 'terminate'; readonly containerId: ContainerId; readonly graceMs: number }

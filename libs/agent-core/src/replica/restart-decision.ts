@@ -11,7 +11,12 @@ export type RestartDecision =
   | { readonly kind: 'succeeded'; readonly reason: string }
   | { readonly kind: 'failed'; readonly reason: string }
   /** `failures`: how many in a row, this one included. */
-  | { readonly kind: 'restart'; readonly delayMs: number; readonly failures: number; readonly reason: string };
+  | {
+      readonly kind: 'restart';
+      readonly delayMs: number;
+      readonly failures: number;
+      readonly reason: string;
+    };
 
 /** How a container ended, or why it could not be started. */
 export type Ending =
@@ -20,7 +25,9 @@ export type Ending =
       readonly exitCode: number;
       readonly reason: string;
       readonly upMs: number;
-      /** It was ended by us because a probe had failed: that is a failure whatever the exit code. */
+      /**
+       * It was ended by us because a probe had failed: that is a failure whatever the exit code.
+       */
       readonly unhealthy?: boolean;
     }
   | { readonly kind: 'notStarted'; readonly reason: string };
@@ -32,8 +39,8 @@ export function isFailure(ending: Ending): boolean {
 
 /**
  * Decides by the restart policy.
- * @param failures - Ends and failed starts in a row before this one. The count, and with it the retries spent, begins anew after
- *   a container that was up for {@link HEALTHY_AFTER_MS}.
+ * @param failures - Ends and failed starts in a row before this one. The count, and with it the
+ *   retries spent, begins anew after a container that was up for {@link HEALTHY_AFTER_MS}.
  */
 export function decideRestart(
   plan: Pick<ReplicaPlan, 'restart' | 'maxRetries'>,
@@ -49,7 +56,12 @@ export function decideRestart(
     return { kind: 'failed', reason: `${reason}; gave up after ${tries}` };
   }
   const delayMs = backoffDelayMs(RESTART_BACKOFF, before + 1);
-  return { kind: 'restart', delayMs, failures: before + 1, reason: `${reason}, restarting in ${formatDelay(delayMs)}` };
+  return {
+    kind: 'restart',
+    delayMs,
+    failures: before + 1,
+    reason: `${reason}, restarting in ${formatDelay(delayMs)}`,
+  };
 }
 
 /** A delay for people: `200 ms`, `1.6 s`, `5 min`. */

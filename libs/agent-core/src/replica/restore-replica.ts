@@ -32,18 +32,28 @@ export interface Remembered {
   readonly lastLines?: readonly string[];
 }
 
-/** The container of a replica that has failed while no agent saw it; its last lines are to be read before {@link restoreReplica}. */
-export function failedMeanwhile({ stored, containers }: Pick<Remembered, 'stored' | 'containers'>): ContainerId | undefined {
+/**
+ * The container of a replica that has failed while no agent saw it; its last lines are to be read
+ * before {@link restoreReplica}.
+ */
+export function failedMeanwhile({
+  stored,
+  containers,
+}: Pick<Remembered, 'stored' | 'containers'>): ContainerId | undefined {
   const oldestFirst = byStart(containers);
-  if (stored.end !== undefined || oldestFirst.some(({ phase }) => phase === 'running')) return undefined;
+  if (stored.end !== undefined || oldestFirst.some(({ phase }) => phase === 'running'))
+    return undefined;
   const exit = endOf(stored, oldestFirst.at(-1));
   if (exit === undefined || exit.gone === true) return undefined;
-  return hasFailed({ activity: activityBefore(stored, exit.containerId) }, exit) ? exit.containerId : undefined;
+  return hasFailed({ activity: activityBefore(stored, exit.containerId) }, exit)
+    ? exit.containerId
+    : undefined;
 }
 
 /**
- * The state of a replica after a restart of the agent. What runs is adopted as it is; what ended meanwhile is handled now; what has
- * no container is started, unless the machine was restarted since the order came: then a coordinator must repeat it first.
+ * The state of a replica after a restart of the agent. What runs is adopted as it is; what ended
+ * meanwhile is handled now; what has no container is started, unless the machine was restarted
+ * since the order came: then a coordinator must repeat it first.
  */
 export function restoreReplica(remembered: Remembered): Reduced {
   const { stored, plan, stop, forget } = remembered;
@@ -62,7 +72,9 @@ export function restoreReplica(remembered: Remembered): Reduced {
     ...(progress.lastEndReason === undefined ? {} : { lastEndReason: progress.lastEndReason }),
     lastLines: progress.lastLines ?? [],
     ...containerOf(running ?? oldestFirst.at(-1)),
-    ...(stop === undefined ? {} : { stop, phase: isEnded(progress.phase) ? progress.phase : ('stopping' as const) }),
+    ...(stop === undefined
+      ? {}
+      : { stop, phase: isEnded(progress.phase) ? progress.phase : ('stopping' as const) }),
     forget,
   };
   const housed = house(base, oldestFirst, running);
@@ -102,7 +114,13 @@ export function restoreOrphan(replicaId: string, containers: readonly ContainerS
 /** How a container that the runtime says has ended did so. */
 export function toContainerExit(status: ContainerStatus, upMs: number): ContainerExit {
   const { containerId, exitCode = -1, reason = 'ended', leaseEnded } = status;
-  return { containerId, exitCode, reason, upMs, ...(leaseEnded === undefined ? {} : { leaseEnded }) };
+  return {
+    containerId,
+    exitCode,
+    reason,
+    upMs,
+    ...(leaseEnded === undefined ? {} : { leaseEnded }),
+  };
 }
 
 /** A container that the runtime should have and has not. */
@@ -110,15 +128,30 @@ export function lostExit(containerId: ContainerExit['containerId']): ContainerEx
   return { containerId, exitCode: -1, reason: 'lost by the runtime', upMs: 0, gone: true };
 }
 
-/** At most one container of a replica may run: others than the newest are ended, and so are old logs. */
-function house(state: ReplicaState, oldestFirst: readonly ContainerStatus[], running: ContainerStatus | undefined): Reduced {
-  const others = oldestFirst.filter(({ phase, containerId }) => phase === 'running' && containerId !== running?.containerId);
-  const ended = oldestFirst.filter(({ phase }) => phase === 'exited').map(({ containerId }) => containerId);
+/**
+ * At most one container of a replica may run: others than the newest are ended, and so are old
+ * logs.
+ */
+function house(
+  state: ReplicaState,
+  oldestFirst: readonly ContainerStatus[],
+  running: ContainerStatus | undefined,
+): Reduced {
+  const others = oldestFirst.filter(
+    ({ phase, containerId }) => phase === 'running' && containerId !== running?.containerId,
+  );
+  const ended = oldestFirst
+    .filter(({ phase }) => phase === 'exited')
+    .map(({ containerId }) => containerId);
   const dropped = ended.slice(0, Math.max(0, ended.length - KEPT_CONTAINERS));
   return {
     state: { ...state, ended: ended.slice(dropped.length) },
     effects: [
-      ...others.map(({ containerId }): ReplicaEffect => ({ kind: 'terminate', containerId, graceMs: 0 })),
+      ...others.map(({ containerId }): ReplicaEffect => ({
+        kind: 'terminate',
+        containerId,
+        graceMs: 0,
+      })),
       ...dropped.map((containerId): ReplicaEffect => ({ kind: 'remove', containerId })),
     ],
   };
@@ -136,7 +169,8 @@ function resume(
   const exit = end === undefined || lastLines === undefined ? end : { ...end, lastLines };
   if (state.stop !== undefined) {
     const reason = exit?.reason ?? state.reason;
-    const lastExitCode = exit === undefined || exit.gone === true ? state.lastExitCode : exit.exitCode;
+    const lastExitCode =
+      exit === undefined || exit.gone === true ? state.lastExitCode : exit.exitCode;
     const over: ReplicaState = {
       ...state,
       phase: 'stopped',
@@ -149,62 +183,105 @@ function resume(
   }
   if (stored.bootId !== bootId) {
     const activity = { kind: 'unconfirmed', ...(exit === undefined ? {} : { exit }) } as const;
-    return { state: { ...state, activity, reason: 'the machine was restarted; waiting for the coordinator' }, effects: [] };
+    return {
+      state: {
+        ...state,
+        activity,
+        reason: 'the machine was restarted; waiting for the coordinator',
+      },
+      effects: [],
+    };
   }
   if (exit !== undefined) {
-    return reduceReplica({ ...state, activity: activityBefore(stored, exit.containerId) }, { kind: 'exited', exit });
+    return reduceReplica(
+      { ...state, activity: activityBefore(stored, exit.containerId) },
+      { kind: 'exited', exit },
+    );
   }
   const delayMs = backoffDelayMs(RESTART_BACKOFF, state.failures);
-  return { state: { ...state, activity: { kind: 'backingOff' } }, effects: [{ kind: 'startAfter', delayMs }] };
+  return {
+    state: { ...state, activity: { kind: 'backingOff' } },
+    effects: [{ kind: 'startAfter', delayMs }],
+  };
 }
 
 /** What was done with a container that has ended meanwhile. */
-function activityBefore({ progress }: StoredReplica, containerId: ContainerExit['containerId']): Activity {
+function activityBefore(
+  { progress }: StoredReplica,
+  containerId: ContainerExit['containerId'],
+): Activity {
   const { killing } = progress;
-  if (killing === undefined || progress.containerId !== containerId) return { kind: 'running', containerId };
+  if (killing === undefined || progress.containerId !== containerId)
+    return { kind: 'running', containerId };
   return { kind: 'killing', containerId, reason: killing };
 }
 
 /** It had ended when that was written down; a container that runs all the same is not wanted. */
 function resumeEnded(state: ReplicaState, running: ContainerStatus | undefined): Reduced {
   const effects: ReplicaEffect[] = state.forget ? [{ kind: 'forget' }] : [];
-  if (running !== undefined) effects.unshift({ kind: 'terminate', containerId: running.containerId, graceMs: 0 });
+  if (running !== undefined)
+    effects.unshift({ kind: 'terminate', containerId: running.containerId, graceMs: 0 });
   return { state: { ...state, activity: { kind: 'ended' } }, effects };
 }
 
-function adopt(state: ReplicaState, { progress }: StoredReplica, running: ContainerStatus): Reduced {
+function adopt(
+  state: ReplicaState,
+  { progress }: StoredReplica,
+  running: ContainerStatus,
+): Reduced {
   const { containerId } = running;
   const awaited: ReplicaState = { ...state, activity: { kind: 'starting', containerId } };
   const adopted = reduceReplica(awaited, { kind: 'started', status: running });
   if (state.stop !== undefined) return adopted; // the stop that had begun is carried on
   const { killing, ready } = progress;
   const { container } = adopted.state;
-  if (container === undefined || progress.containerId !== containerId || (!ready && killing === undefined)) return adopted;
-  return adoptRunning(adopted.state, container, killing === undefined ? { ready } : { ready, killing });
+  if (
+    container === undefined ||
+    progress.containerId !== containerId ||
+    (!ready && killing === undefined)
+  )
+    return adopted;
+  return adoptRunning(
+    adopted.state,
+    container,
+    killing === undefined ? { ready } : { ready, killing },
+  );
 }
 
 /** The end of the newest container, unless it has been acted upon. */
-function endOf({ progress }: StoredReplica, newest: ContainerStatus | undefined): ContainerExit | undefined {
+function endOf(
+  { progress }: StoredReplica,
+  newest: ContainerStatus | undefined,
+): ContainerExit | undefined {
   if (newest !== undefined) {
     if (newest.containerId === progress.containerId && progress.containerEnded) return undefined;
-    return toContainerExit(newest, Math.max(0, (newest.finishedAtMs ?? newest.startedAtMs) - newest.startedAtMs));
+    return toContainerExit(
+      newest,
+      Math.max(0, (newest.finishedAtMs ?? newest.startedAtMs) - newest.startedAtMs),
+    );
   }
   if (progress.containerId === undefined || progress.containerEnded) return undefined;
   return lostExit(progress.containerId as ContainerExit['containerId']);
 }
 
-function containerOf(status: ContainerStatus | undefined): Pick<ReplicaState, 'container'> | Record<string, never> {
+function containerOf(
+  status: ContainerStatus | undefined,
+): Pick<ReplicaState, 'container'> | Record<string, never> {
   if (status === undefined) return {};
   return { container: toCurrentContainer(status) };
 }
 
-/** The count on the container itself, which is right also when the disk could not take the newest progress. */
+/**
+ * The count on the container itself, which is right also when the disk could not take the newest
+ * progress.
+ */
 function restartsOf(status: ContainerStatus | undefined): number {
   return status === undefined ? 0 : (fromContainerLabels(status.labels)?.restarts ?? 0);
 }
 
 function byStart(containers: readonly ContainerStatus[]): readonly ContainerStatus[] {
   return [...containers].sort(
-    (a, b) => a.startedAtMs - b.startedAtMs || (a.finishedAtMs ?? Infinity) - (b.finishedAtMs ?? Infinity),
+    (a, b) =>
+      a.startedAtMs - b.startedAtMs || (a.finishedAtMs ?? Infinity) - (b.finishedAtMs ?? Infinity),
   );
 }

@@ -1,6 +1,9 @@
 import { assert, type Clock } from '@cloudless/base';
 
-/** Which line a start waits in: of a replica's first container, or of one that takes the place of an ended one. */
+/**
+ * Which line a start waits in: of a replica's first container, or of one that takes the place of an
+ * ended one.
+ */
 export type StartKind = 'first' | 'restart';
 
 /** A place in the {@link StartQueue}. */
@@ -11,7 +14,10 @@ export interface StartTurn {
   leave(): boolean;
 }
 
-/** A start without an answer of the runtime for so long counts no more, milliseconds: one that hangs must not hold up the others for ever. */
+/**
+ * A start without an answer of the runtime for so long counts no more, milliseconds: one that hangs
+ * must not hold up the others for ever.
+ */
 const HELD_AT_MOST_MS = 30_000;
 
 interface Waiting {
@@ -20,12 +26,16 @@ interface Waiting {
 }
 
 /**
- * Bounds how many containers are being started at a time, as each start costs a machine much more than a container that runs. First
- * starts and restarts wait in a line each and take turns: replicas that crash over and over do not hold up a deployment, and a big
- * deployment does not hold up what served before. In a line who came first goes first, and a replica waits at most once.
+ * Bounds how many containers are being started at a time, as each start costs a machine much more
+ * than a container that runs. First starts and restarts wait in a line each and take turns:
+ * replicas that crash over and over do not hold up a deployment, and a big deployment does not hold
+ * up what served before. In a line who came first goes first, and a replica waits at most once.
  */
 export class StartQueue {
-  private readonly lines: Record<StartKind, Set<Waiting>> = { first: new Set(), restart: new Set() };
+  private readonly lines: Record<StartKind, Set<Waiting>> = {
+    first: new Set(),
+    restart: new Set(),
+  };
   private running = 0;
   private last: StartKind = 'first';
 

@@ -13,7 +13,9 @@ export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
 /** The orders kept once `order` was taken. */
 export function withOrder(orders: ReplicaOrders, order: Order, bootId: string): ReplicaOrders {
   const bytes = toBinary(OrderSchema, order);
-  return order.order.case === 'start' ? { ...orders, start: bytes, bootId } : { ...orders, end: bytes, bootId };
+  return order.order.case === 'start'
+    ? { ...orders, start: bytes, bootId }
+    : { ...orders, end: bytes, bootId };
 }
 
 /** What is written down of a replica. */
@@ -41,14 +43,16 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
     ...(state.lastLines.length === 0 ? {} : { lastLines: state.lastLines }),
     ...(container === undefined ? {} : { containerId: container.id }),
     ...(activity.kind === 'killing' ? { killing: activity.reason } : {}),
-    containerEnded: activity.kind === 'backingOff' || activity.kind === 'starting' || activity.kind === 'ended',
+    containerEnded:
+      activity.kind === 'backingOff' || activity.kind === 'starting' || activity.kind === 'ended',
     ready: state.ready,
   };
 }
 
 /**
  * What an order means to a replica.
- * @throws kind `invalid` when it starts nothing, `unimplemented` for a kind this agent does not know.
+ * @throws kind `invalid` when it starts nothing, `unimplemented` for a kind this agent does not
+ *   know.
  */
 export function toOrderEvent(order: Order, newContainerId: ContainerId): ReplicaEvent {
   const { orderRevision: revision } = order;
@@ -56,7 +60,12 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
     case 'start':
       return { kind: 'startOrdered', revision, plan: toReplicaPlan(order), newContainerId };
     case 'stop':
-      return { kind: 'stopOrdered', revision, delays: delaysOf(order.order.value), reason: order.order.value.reason };
+      return {
+        kind: 'stopOrdered',
+        revision,
+        delays: delaysOf(order.order.value),
+        reason: order.order.value.reason,
+      };
     case 'forget':
       return { kind: 'forgetOrdered', revision };
     default:
@@ -65,16 +74,25 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
 }
 
 /** The delays of a kept stop or forget order. */
-export function keptStopOf(end: Uint8Array, plan: ReplicaState['plan']): { readonly stop: StopDelays; readonly forget: boolean } {
+export function keptStopOf(
+  end: Uint8Array,
+  plan: ReplicaState['plan'],
+): { readonly stop: StopDelays; readonly forget: boolean } {
   const { order } = fromBinary(OrderSchema, end);
-  return { stop: stopDelaysOf(plan, order.case === 'stop' ? delaysOf(order.value) : {}), forget: order.case === 'forget' };
+  return {
+    stop: stopDelaysOf(plan, order.case === 'stop' ? delaysOf(order.value) : {}),
+    forget: order.case === 'forget',
+  };
 }
 
 /** The delays that a stop order names. */
 function delaysOf(stop: StopOrder): Partial<StopDelays> {
   const preStopMs = msOf(stop.preStopDelay);
   const graceMs = msOf(stop.gracePeriod);
-  return { ...(preStopMs === undefined ? {} : { preStopMs }), ...(graceMs === undefined ? {} : { graceMs }) };
+  return {
+    ...(preStopMs === undefined ? {} : { preStopMs }),
+    ...(graceMs === undefined ? {} : { graceMs }),
+  };
 }
 
 function msOf(duration: Duration | undefined): number | undefined {

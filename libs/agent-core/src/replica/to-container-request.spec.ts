@@ -14,7 +14,11 @@ import { aStartOrder, aStopOrder } from '../testing/index.js';
 import { fromContainerLabels } from './container-labels.js';
 import { toContainerRequest } from './to-container-request.js';
 
-const place = { clusterId: 'cluster-1', nodeId: 'node-1', containerId: toContainerId('a'.repeat(64)) };
+const place = {
+  clusterId: 'cluster-1',
+  nodeId: 'node-1',
+  containerId: toContainerId('a'.repeat(64)),
+};
 
 describe('toContainerRequest', () => {
   it('carries everything of the spec that concerns a container', () => {
@@ -28,7 +32,10 @@ describe('toContainerRequest', () => {
         { containerPort: 80, protocol: Port_Protocol.TCP },
         { name: 'dns', containerPort: 53, protocol: Port_Protocol.UDP },
       ],
-      resources: { requests: { cpuMillis: 7 }, limits: { cpuMillis: 500, memoryBytes: 1_000n, pids: 50 } },
+      resources: {
+        requests: { cpuMillis: 7 },
+        limits: { cpuMillis: 500, memoryBytes: 1_000n, pids: 50 },
+      },
       labels: { team: 'red' },
       annotations: { note: 'x y' },
     });
@@ -49,7 +56,10 @@ describe('toContainerRequest', () => {
       imagePull: 'ifNotPresent',
       group: 'web-1',
     });
-    expect(request.labels).toMatchObject({ 'cloudless.label/team': 'red', 'cloudless.annotation/note': 'x y' });
+    expect(request.labels).toMatchObject({
+      'cloudless.label/team': 'red',
+      'cloudless.annotation/note': 'x y',
+    });
     expect(fromContainerLabels(request.labels)).toEqual({
       clusterId: 'cluster-1',
       nodeId: 'node-1',
@@ -69,7 +79,11 @@ describe('toContainerRequest', () => {
     { name: 'zero', spec: { resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } } },
   ])('sets no limit when it is $name, no image and no directory when there is none', ({ spec }) => {
     const request = toContainerRequest(aStartOrder({ spec }), place);
-    expect({ limits: request.limits, image: 'image' in request, workingDir: 'workingDir' in request }).toEqual({
+    expect({
+      limits: request.limits,
+      image: 'image' in request,
+      workingDir: 'workingDir' in request,
+    }).toEqual({
       limits: {},
       image: false,
       workingDir: false,
@@ -78,15 +92,24 @@ describe('toContainerRequest', () => {
 
   it('shares out CPU time by the default request when none is given', () => {
     const requests = { cpuMillis: 100, memoryBytes: 64 * 1024 * 1024 };
-    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual(requests);
+    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual(
+      requests,
+    );
     const limited = { command: ['a'], resources: { limits: { cpuMillis: 50 } } };
-    expect(toContainerRequest(aStartOrder({ spec: limited }), place).requests).toEqual({ ...requests, cpuMillis: 50 });
+    expect(toContainerRequest(aStartOrder({ spec: limited }), place).requests).toEqual({
+      ...requests,
+      cpuMillis: 50,
+    });
   });
 
   it('asks for nothing of a container where there is no image', () => {
     const request = toContainerRequest(aStartOrder({ spec: { command: ['serve'] } }), place);
     expect(Object.keys(request)).not.toEqual(expect.arrayContaining(['imagePull']));
-    expect([request.volumes, request.security, request.network]).toEqual([undefined, undefined, undefined]);
+    expect([request.volumes, request.security, request.network]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
   });
 
   it.each([
@@ -94,7 +117,9 @@ describe('toContainerRequest', () => {
     { policy: ImagePull_Policy.ALWAYS, imagePull: 'always' },
     { policy: ImagePull_Policy.NEVER, imagePull: 'never' },
   ])('pulls $imagePull', ({ policy, imagePull }) => {
-    expect(toContainerRequest(aStartOrder({ spec: { image: 'a', imagePull: { policy } } }), place)).toMatchObject({ imagePull });
+    expect(
+      toContainerRequest(aStartOrder({ spec: { image: 'a', imagePull: { policy } } }), place),
+    ).toMatchObject({ imagePull });
   });
 
   it('gives volumes their sources, and named ones their owner', () => {
@@ -102,13 +127,23 @@ describe('toContainerRequest', () => {
       image: 'a',
       volumes: [
         { name: 'one', mountPath: '/one', source: { case: 'emptyDir', value: {} } },
-        { name: 'two', mountPath: '/two', readOnly: true, source: { case: 'hostPath', value: { path: '/srv' } } },
+        {
+          name: 'two',
+          mountPath: '/two',
+          readOnly: true,
+          source: { case: 'hostPath', value: { path: '/srv' } },
+        },
         { name: 'three', mountPath: '/three', source: { case: 'named', value: { name: 'data' } } },
       ],
     });
     expect(toContainerRequest(aStartOrder({ spec }), place).volumes).toEqual([
       { name: 'one', mountPath: '/one', readOnly: false, source: { kind: 'emptyDir' } },
-      { name: 'two', mountPath: '/two', readOnly: true, source: { kind: 'hostPath', path: '/srv' } },
+      {
+        name: 'two',
+        mountPath: '/two',
+        readOnly: true,
+        source: { kind: 'hostPath', path: '/srv' },
+      },
       {
         ...{ name: 'three', mountPath: '/three', readOnly: false },
         source: { kind: 'named', namespace: 'default', workload: 'web', name: 'data' },
@@ -120,16 +155,25 @@ describe('toContainerRequest', () => {
     { given: { sizeLimitBytes: 5n }, limit: 7n, memory: { sizeBytes: 5 } },
     { given: {}, limit: 7n, memory: { sizeBytes: 7 } },
     { given: {}, limit: 0n, memory: {} },
-  ])('limits an empty directory in memory: $given with a memory limit of $limit', ({ given, limit, memory }) => {
-    const spec = create(WorkloadSpecSchema, {
-      ...{ image: 'a', shmSizeBytes: 9n, resources: { limits: { memoryBytes: limit } } },
-      volumes: [{ name: 'v', mountPath: '/v', source: { case: 'emptyDir', value: { medium: Medium.MEMORY, ...given } } }],
-    });
-    expect(toContainerRequest(aStartOrder({ spec }), place)).toMatchObject({
-      shmSizeBytes: 9,
-      volumes: [{ source: { kind: 'emptyDir', memory } }],
-    });
-  });
+  ])(
+    'limits an empty directory in memory: $given with a memory limit of $limit',
+    ({ given, limit, memory }) => {
+      const spec = create(WorkloadSpecSchema, {
+        ...{ image: 'a', shmSizeBytes: 9n, resources: { limits: { memoryBytes: limit } } },
+        volumes: [
+          {
+            name: 'v',
+            mountPath: '/v',
+            source: { case: 'emptyDir', value: { medium: Medium.MEMORY, ...given } },
+          },
+        ],
+      });
+      expect(toContainerRequest(aStartOrder({ spec }), place)).toMatchObject({
+        shmSizeBytes: 9,
+        volumes: [{ source: { kind: 'emptyDir', memory } }],
+      });
+    },
+  );
 
   it('gives limits of each process a hard one', () => {
     const ulimits = [
@@ -148,60 +192,84 @@ describe('toContainerRequest', () => {
   });
 
   it('gives devices the place and the permissions that they have by default', () => {
-    const devices = [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' }];
-    expect(toContainerRequest(aStartOrder({ spec: { image: 'a', devices } }), place).devices).toEqual([
+    const devices = [
+      { hostPath: '/dev/fuse' },
+      { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' },
+    ];
+    expect(
+      toContainerRequest(aStartOrder({ spec: { image: 'a', devices } }), place).devices,
+    ).toEqual([
       { hostPath: '/dev/fuse', containerPath: '/dev/fuse', permissions: 'rwm' },
       { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' },
     ]);
   });
 
-  it.each<{ name: string; security: MessageInitShape<typeof SecurityContextSchema>; asks: object }>([
-    { name: 'nothing', security: {}, asks: {} },
-    {
-      name: 'ids, also those of root',
-      security: { runAsUser: 0n, runAsGroup: 5n, runAsNonRoot: true },
-      asks: { runAsUser: 0, runAsGroup: 5, runAsNonRoot: true },
-    },
-    {
-      name: 'a user by name, and groups',
-      security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
-      asks: { userName: 'nginx', supplementalGroups: [5, 6], fsGroup: 0 },
-    },
-    {
-      name: 'capabilities by their one name, each once',
-      security: { capabilitiesAdd: ['CAP_NET_ADMIN', 'net_admin', 'BPF'], capabilitiesDrop: ['all'] },
-      asks: { capabilitiesAdd: ['NET_ADMIN', 'BPF'], capabilitiesDrop: ['ALL'] },
-    },
-    {
-      name: 'profiles',
-      security: { seccompProfile: 'localhost//etc/a.json', apparmorProfile: 'Unconfined', selinuxOptions: '::a_t:s0:c1' },
-      asks: {
-        seccomp: { kind: 'localhost', reference: '/etc/a.json' },
-        apparmor: { kind: 'unconfined' },
-        selinux: { user: '', role: '', type: 'a_t', level: 's0:c1' },
+  it.each<{ name: string; security: MessageInitShape<typeof SecurityContextSchema>; asks: object }>(
+    [
+      { name: 'nothing', security: {}, asks: {} },
+      {
+        name: 'ids, also those of root',
+        security: { runAsUser: 0n, runAsGroup: 5n, runAsNonRoot: true },
+        asks: { runAsUser: 0, runAsGroup: 5, runAsNonRoot: true },
       },
-    },
-    {
-      name: 'the rest',
-      security: { readOnlyRootFilesystem: true, noNewPrivileges: false, runtimeClass: 'runsc', seccompProfile: 'RuntimeDefault' },
-      asks: {
-        ...{ readOnlyRootFilesystem: true, noNewPrivileges: false, runtimeClass: 'runsc' },
-        seccomp: { kind: 'runtimeDefault' },
+      {
+        name: 'a user by name, and groups',
+        security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
+        asks: { userName: 'nginx', supplementalGroups: [5, 6], fsGroup: 0 },
       },
-    },
-    {
-      name: 'all privileges, and new ones too',
-      security: { privileged: true },
-      asks: { privileged: true, noNewPrivileges: false },
-    },
-  ])('asks for $name', ({ security, asks }) => {
-    expect(toContainerRequest(aStartOrder({ spec: { image: 'a', security } }), place).security).toEqual(asks);
+      {
+        name: 'capabilities by their one name, each once',
+        security: {
+          capabilitiesAdd: ['CAP_NET_ADMIN', 'net_admin', 'BPF'],
+          capabilitiesDrop: ['all'],
+        },
+        asks: { capabilitiesAdd: ['NET_ADMIN', 'BPF'], capabilitiesDrop: ['ALL'] },
+      },
+      {
+        name: 'profiles',
+        security: {
+          seccompProfile: 'localhost//etc/a.json',
+          apparmorProfile: 'Unconfined',
+          selinuxOptions: '::a_t:s0:c1',
+        },
+        asks: {
+          seccomp: { kind: 'localhost', reference: '/etc/a.json' },
+          apparmor: { kind: 'unconfined' },
+          selinux: { user: '', role: '', type: 'a_t', level: 's0:c1' },
+        },
+      },
+      {
+        name: 'the rest',
+        security: {
+          readOnlyRootFilesystem: true,
+          noNewPrivileges: false,
+          runtimeClass: 'runsc',
+          seccompProfile: 'RuntimeDefault',
+        },
+        asks: {
+          ...{ readOnlyRootFilesystem: true, noNewPrivileges: false, runtimeClass: 'runsc' },
+          seccomp: { kind: 'runtimeDefault' },
+        },
+      },
+      {
+        name: 'all privileges, and new ones too',
+        security: { privileged: true },
+        asks: { privileged: true, noNewPrivileges: false },
+      },
+    ],
+  )('asks for $name', ({ security, asks }) => {
+    expect(
+      toContainerRequest(aStartOrder({ spec: { image: 'a', security } }), place).security,
+    ).toEqual(asks);
   });
 
   it('asks for no host port in the network of the node, whose ports are all of the node', () => {
     const ports = [{ containerPort: 80, hostPort: 80 }];
     const requestOf = (hostNetwork: boolean): unknown =>
-      toContainerRequest(aStartOrder({ spec: { image: 'a', ports, network: { hostNetwork } } }), place);
+      toContainerRequest(
+        aStartOrder({ spec: { image: 'a', ports, network: { hostNetwork } } }),
+        place,
+      );
     expect(requestOf(false)).toMatchObject({ ports: [{ port: 80, hostPort: 80 }], network: {} });
     expect(requestOf(true)).toMatchObject({
       ports: [{ name: 'port-80', port: 80, protocol: 'tcp' }],
@@ -216,48 +284,82 @@ describe('toContainerRequest', () => {
       spec: { security: { capabilitiesAdd: ['FLY'] } },
       says: 'capability "FLY" is not known to this agent',
     },
-    { name: 'a profile', spec: { security: { seccompProfile: 'x' } }, says: 'seccomp profile "x" is not known to this agent' },
-    { name: 'SELinux options', spec: { security: { selinuxOptions: 'x' } }, says: 'SELinux options "x" is not known' },
-    { name: 'a pull policy', spec: { imagePull: { policy: 7 as never } }, says: 'pull policy "7" is not known to this agent' },
-    { name: 'a source', spec: { volumes: [{ name: 'data' }] }, says: 'volume "data" has no source that this agent knows' },
+    {
+      name: 'a profile',
+      spec: { security: { seccompProfile: 'x' } },
+      says: 'seccomp profile "x" is not known to this agent',
+    },
+    {
+      name: 'SELinux options',
+      spec: { security: { selinuxOptions: 'x' } },
+      says: 'SELinux options "x" is not known',
+    },
+    {
+      name: 'a pull policy',
+      spec: { imagePull: { policy: 7 as never } },
+      says: 'pull policy "7" is not known to this agent',
+    },
+    {
+      name: 'a source',
+      spec: { volumes: [{ name: 'data' }] },
+      says: 'volume "data" has no source that this agent knows',
+    },
   ])('does not start with less than a newer coordinator asks for: $name', ({ spec, says }) => {
     expect(() => toContainerRequest(aStartOrder({ spec: { image: 'a', ...spec } }), place)).toThrow(
-      expect.objectContaining({ kind: 'invalid', message: expect.stringContaining(says) as unknown }),
+      expect.objectContaining({
+        kind: 'invalid',
+        message: expect.stringContaining(says) as unknown,
+      }),
     );
   });
 
   it('refuses an order that starts nothing', () => {
-    expect(() => toContainerRequest(aStopOrder(), place)).toThrow('order 20 for web-1 starts nothing');
+    expect(() => toContainerRequest(aStopOrder(), place)).toThrow(
+      'order 20 for web-1 starts nothing',
+    );
   });
 
-  it.each([{}, { 'cloudless.cluster': 'c', 'cloudless.node': 'n', 'cloudless.replica': 'r', 'cloudless.order-revision': 'x' }])(
-    'does not take %j for an owner',
-    (labels) => {
-      expect(fromContainerLabels(labels)).toBeUndefined();
+  it.each([
+    {},
+    {
+      'cloudless.cluster': 'c',
+      'cloudless.node': 'n',
+      'cloudless.replica': 'r',
+      'cloudless.order-revision': 'x',
     },
-  );
+  ])('does not take %j for an owner', (labels) => {
+    expect(fromContainerLabels(labels)).toBeUndefined();
+  });
 });
 
 /** Who reads the leaves of a spec that no request to a runtime has. */
 const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the scheduler': /^(runtime|priority|mode|placement\..*)$/,
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
-  toReplicaPlan: /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
+  toReplicaPlan:
+    /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
   'nobody, for the API refuses them':
     /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
 };
 
 describe('nothing that concerns a container is dropped', () => {
   type Init = MessageInitShape<typeof WorkloadSpecSchema>;
-  const anImage = (init: Init = {}): WorkloadSpec => create(WorkloadSpecSchema, { image: 'nginx', ...init });
-  const requestText = (spec: WorkloadSpec): string => JSON.stringify(toContainerRequest(aStartOrder({ spec }), place));
-  const withLeaf = (spec: WorkloadSpec): string => requestText(updateSpec(anImage(), spec, undefined));
+  const anImage = (init: Init = {}): WorkloadSpec =>
+    create(WorkloadSpecSchema, { image: 'nginx', ...init });
+  const requestText = (spec: WorkloadSpec): string =>
+    JSON.stringify(toContainerRequest(aStartOrder({ spec }), place));
+  const withLeaf = (spec: WorkloadSpec): string =>
+    requestText(updateSpec(anImage(), spec, undefined));
   /** What a leaf needs beside it to make sense, and a value where the sample makes none. */
   const beside: Readonly<Record<string, Init>> = {
     'volumes.name': { volumes: [{ name: 'text', source: { case: 'emptyDir', value: {} } }] },
-    'volumes.mount_path': { volumes: [{ mountPath: 'text', source: { case: 'emptyDir', value: {} } }] },
+    'volumes.mount_path': {
+      volumes: [{ mountPath: 'text', source: { case: 'emptyDir', value: {} } }],
+    },
     'volumes.read_only': { volumes: [{ readOnly: true, source: { case: 'emptyDir', value: {} } }] },
-    'volumes.empty_dir.medium': { volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }] },
+    'volumes.empty_dir.medium': {
+      volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }],
+    },
     'security.capabilities_add': { security: { capabilitiesAdd: ['KILL'] } },
     'security.capabilities_drop': { security: { capabilitiesDrop: ['KILL'] } },
     'security.seccomp_profile': { security: { seccompProfile: 'Unconfined' } },
@@ -270,11 +372,26 @@ describe('nothing that concerns a container is dropped', () => {
       `volumes.${name}`,
       { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] },
     ]),
-    ...['name', 'container_port', 'protocol', 'host_port'].map((name) => [`ports.${name}`, { ports: [{}] }]),
-    ...['host_network', 'hostname', 'dns_servers'].map((name) => [`network.${name}`, { network: {} }]),
-    ...['ip', 'hostnames'].map((name) => [`network.extra_hosts.${name}`, { network: { extraHosts: [{}] } }]),
-    ['volumes.empty_dir.medium', { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] }],
-    ...['host_path', 'container_path', 'permissions'].map((name) => [`devices.${name}`, { devices: [{}] }]),
+    ...['name', 'container_port', 'protocol', 'host_port'].map((name) => [
+      `ports.${name}`,
+      { ports: [{}] },
+    ]),
+    ...['host_network', 'hostname', 'dns_servers'].map((name) => [
+      `network.${name}`,
+      { network: {} },
+    ]),
+    ...['ip', 'hostnames'].map((name) => [
+      `network.extra_hosts.${name}`,
+      { network: { extraHosts: [{}] } },
+    ]),
+    [
+      'volumes.empty_dir.medium',
+      { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] },
+    ],
+    ...['host_path', 'container_path', 'permissions'].map((name) => [
+      `devices.${name}`,
+      { devices: [{}] },
+    ]),
     ...['name', 'soft', 'hard'].map((name) => [`ulimits.${name}`, { ulimits: [{}] }]),
     ['volumes.named.name', { volumes: [{ source: { case: 'named' as const, value: {} } }] }],
     ['volumes.host_path.path', { volumes: [{ source: { case: 'hostPath' as const, value: {} } }] }],
@@ -282,17 +399,22 @@ describe('nothing that concerns a container is dropped', () => {
   const readers = (path: string): readonly string[] =>
     Object.entries(READ_ELSEWHERE).flatMap(([reader, paths]) => (paths.test(path) ? [reader] : []));
 
-  it.each(specLeaves().filter(({ path }) => readers(path).length === 0))('$path reaches the runtime', ({ path, spec }) => {
-    const init = beside[path];
-    const given = init === undefined ? withLeaf(spec) : requestText(anImage(init));
-    expect(given).not.toBe(requestText(anImage(without[path])));
-  });
+  it.each(specLeaves().filter(({ path }) => readers(path).length === 0))(
+    '$path reaches the runtime',
+    ({ path, spec }) => {
+      const init = beside[path];
+      const given = init === undefined ? withLeaf(spec) : requestText(anImage(init));
+      expect(given).not.toBe(requestText(anImage(without[path])));
+    },
+  );
 
   it('has one reader for every other leaf', () => {
     const others = specLeaves().filter(({ path }) => readers(path).length > 0);
     expect(others.filter(({ path }) => readers(path).length > 1)).toEqual([]);
     // A volume cannot be without a source, here one of a refused size.
     const alone = others.filter(({ path }) => !path.startsWith('volumes.'));
-    expect(alone.filter(({ spec }) => withLeaf(spec) !== requestText(anImage())).map(({ path }) => path)).toEqual([]);
+    expect(
+      alone.filter(({ spec }) => withLeaf(spec) !== requestText(anImage())).map(({ path }) => path),
+    ).toEqual([]);
   });
 });

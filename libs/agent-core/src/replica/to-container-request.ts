@@ -24,8 +24,9 @@ export interface ContainerPlace {
 }
 
 /**
- * What the runtime is asked for to fulfil a start order. Every field of the spec that concerns a container goes in; the others are
- * read by the scheduler (placement, priority), the rollout, or by {@link toReplicaPlan}.
+ * What the runtime is asked for to fulfil a start order. Every field of the spec that concerns a
+ * container goes in; the others are read by the scheduler (placement, priority), the rollout, or by
+ * {@link toReplicaPlan}.
  * @throws kind `invalid` when the order is no start order or has no spec.
  */
 export function toContainerRequest(order: Order, place: ContainerPlace): ContainerRequest {
@@ -62,7 +63,9 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
   };
 }
 
-/** What a replica may want to know of itself. Set over the user's own, so that it can be trusted. */
+/**
+ * What a replica may want to know of itself. Set over the user's own, so that it can be trusted.
+ */
 function ownVariables(
   { replicaId }: Order,
   { namespace, workload, version, slot }: StartOrder,
@@ -82,12 +85,18 @@ function ownVariables(
 export function startOf(order: Order): { readonly start: StartOrder; readonly spec: WorkloadSpec } {
   const start = order.order.case === 'start' ? order.order.value : undefined;
   if (start?.spec === undefined)
-    throw new CloudlessError('invalid', `order ${order.orderRevision} for ${order.replicaId} starts nothing`);
+    throw new CloudlessError(
+      'invalid',
+      `order ${order.orderRevision} for ${order.replicaId} starts nothing`,
+    );
   return { start, spec: start.spec };
 }
 
 /** In the node's own network every port is one of the node anyway. */
-function toPortRequest(port: WorkloadSpec['ports'][number], { network }: WorkloadSpec): PortRequest {
+function toPortRequest(
+  port: WorkloadSpec['ports'][number],
+  { network }: WorkloadSpec,
+): PortRequest {
   return {
     name: portNameOf(port),
     port: port.containerPort,
@@ -97,7 +106,8 @@ function toPortRequest(port: WorkloadSpec['ports'][number], { network }: Workloa
 }
 
 function toRequests(resources: Resources | undefined): NonNullable<ContainerRequest['requests']> {
-  const { cpuMillis = DEFAULTS.cpuMillis, memoryBytes = DEFAULTS.memoryBytes } = resources?.requests ?? {};
+  const { cpuMillis = DEFAULTS.cpuMillis, memoryBytes = DEFAULTS.memoryBytes } =
+    resources?.requests ?? {};
   return { cpuMillis, memoryBytes: Number(memoryBytes) };
 }
 

@@ -29,19 +29,46 @@ import type {
 /** The part of a request that only containers have: what the API accepts with an image alone. */
 export type Isolation = Pick<
   ContainerRequest,
-  'imagePull' | 'volumes' | 'security' | 'network' | 'init' | 'shmSizeBytes' | 'sysctls' | 'ulimits' | 'devices' | 'imagePlatform'
+  | 'imagePull'
+  | 'volumes'
+  | 'security'
+  | 'network'
+  | 'init'
+  | 'shmSizeBytes'
+  | 'sysctls'
+  | 'ulimits'
+  | 'devices'
+  | 'imagePlatform'
 >;
 
 /**
  * Where an image comes from, and what its container sees of the node.
  * @throws kind `invalid` for texts that the API would not have accepted.
  */
-export function toIsolation(spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): Isolation {
-  const { image, imagePull, volumes, security, network, init, shmSizeBytes, sysctls, ulimits, devices } = spec;
+export function toIsolation(
+  spec: WorkloadSpec,
+  owner: Pick<StartOrder, 'namespace' | 'workload'>,
+): Isolation {
+  const {
+    image,
+    imagePull,
+    volumes,
+    security,
+    network,
+    init,
+    shmSizeBytes,
+    sysctls,
+    ulimits,
+    devices,
+  } = spec;
   const platform = imagePull?.platform ?? '';
   return {
-    ...(image === '' ? {} : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
-    ...(volumes.length === 0 ? {} : { volumes: volumes.map((volume) => toVolumeRequest(volume, spec, owner)) }),
+    ...(image === ''
+      ? {}
+      : { imagePull: toPullPolicy(imagePull?.policy ?? Policy.IF_NOT_PRESENT) }),
+    ...(volumes.length === 0
+      ? {}
+      : { volumes: volumes.map((volume) => toVolumeRequest(volume, spec, owner)) }),
     ...(security === undefined ? {} : { security: toSecurityRequest(security) }),
     ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
     ...(init === undefined ? {} : { init }),
@@ -60,10 +87,18 @@ const PULL_POLICIES: Readonly<Record<Policy, PullPolicy>> = {
 };
 
 function toPullPolicy(policy: Policy): PullPolicy {
-  return known('pull policy', String(policy), (PULL_POLICIES as Partial<Record<Policy, PullPolicy>>)[policy]);
+  return known(
+    'pull policy',
+    String(policy),
+    (PULL_POLICIES as Partial<Record<Policy, PullPolicy>>)[policy],
+  );
 }
 
-function toVolumeRequest(volume: Volume, spec: WorkloadSpec, owner: Pick<StartOrder, 'namespace' | 'workload'>): VolumeRequest {
+function toVolumeRequest(
+  volume: Volume,
+  spec: WorkloadSpec,
+  owner: Pick<StartOrder, 'namespace' | 'workload'>,
+): VolumeRequest {
   const { name, mountPath, readOnly } = volume;
   return { name, mountPath, readOnly, source: toSource(volume, spec, owner) };
 }
@@ -80,7 +115,12 @@ function toSource(
     case 'hostPath':
       return { kind: 'hostPath', path: source.value.path };
     case 'named':
-      return { kind: 'named', namespace: owner.namespace, workload: owner.workload, name: source.value.name };
+      return {
+        kind: 'named',
+        namespace: owner.namespace,
+        workload: owner.workload,
+        name: source.value.name,
+      };
     default:
       throw new CloudlessError('invalid', `volume "${name}" has no source that this agent knows`);
   }
@@ -99,37 +139,53 @@ function toDeviceRequest({ hostPath, containerPath, permissions }: Device): Devi
   };
 }
 
-const MEDIA: Readonly<Record<Medium, 'disk' | 'memory'>> = { [Medium.DISK]: 'disk', [Medium.MEMORY]: 'memory' };
+const MEDIA: Readonly<Record<Medium, 'disk' | 'memory'>> = {
+  [Medium.DISK]: 'disk',
+  [Medium.MEMORY]: 'memory',
+};
 
 /**
  * What is in memory counts against the limit of the container, so nothing is lost when that is its
  * size too.
  */
-function toEmptyDir({ medium, sizeLimitBytes }: Volume_EmptyDir, { resources }: WorkloadSpec): VolumeRequest['source'] {
-  if (known('medium', String(medium), (MEDIA as Partial<typeof MEDIA>)[medium]) === 'disk') return { kind: 'emptyDir' };
+function toEmptyDir(
+  { medium, sizeLimitBytes }: Volume_EmptyDir,
+  { resources }: WorkloadSpec,
+): VolumeRequest['source'] {
+  if (known('medium', String(medium), (MEDIA as Partial<typeof MEDIA>)[medium]) === 'disk')
+    return { kind: 'emptyDir' };
   const size = sizeLimitBytes > 0n ? sizeLimitBytes : (resources?.limits?.memoryBytes ?? 0n);
   return { kind: 'emptyDir', memory: size > 0n ? { sizeBytes: Number(size) } : {} };
 }
 
 function toSecurityRequest(security: SecurityContext): SecurityRequest {
-  const { runAsUser, runAsGroup, runAsNonRoot, readOnlyRootFilesystem, privileged, runtimeClass } = security;
-  const { capabilitiesAdd, capabilitiesDrop, seccompProfile, apparmorProfile, selinuxOptions } = security;
+  const { runAsUser, runAsGroup, runAsNonRoot, readOnlyRootFilesystem, privileged, runtimeClass } =
+    security;
+  const { capabilitiesAdd, capabilitiesDrop, seccompProfile, apparmorProfile, selinuxOptions } =
+    security;
   const { user, supplementalGroups, fsGroup } = security;
-  // A privileged process can undo what this would keep it from, and container runtimes would set it all the same.
+  // A privileged process can undo what this would keep it from, and container runtimes would set it
+  // all the same.
   const noNewPrivileges = security.noNewPrivileges ?? (privileged ? false : undefined);
   return {
     ...(runAsNonRoot ? { runAsNonRoot } : {}),
     ...(runAsUser === undefined ? {} : { runAsUser: Number(runAsUser) }),
     ...(runAsGroup === undefined ? {} : { runAsGroup: Number(runAsGroup) }),
     ...(user === '' ? {} : { userName: user }),
-    ...(supplementalGroups.length === 0 ? {} : { supplementalGroups: supplementalGroups.map(Number) }),
+    ...(supplementalGroups.length === 0
+      ? {}
+      : { supplementalGroups: supplementalGroups.map(Number) }),
     ...(fsGroup === undefined ? {} : { fsGroup: Number(fsGroup) }),
     ...(readOnlyRootFilesystem ? { readOnlyRootFilesystem } : {}),
     ...(capabilitiesAdd.length === 0 ? {} : { capabilitiesAdd: capabilityNames(capabilitiesAdd) }),
-    ...(capabilitiesDrop.length === 0 ? {} : { capabilitiesDrop: capabilityNames(capabilitiesDrop) }),
+    ...(capabilitiesDrop.length === 0
+      ? {}
+      : { capabilitiesDrop: capabilityNames(capabilitiesDrop) }),
     ...(seccompProfile === '' ? {} : { seccomp: toProfile('seccomp', seccompProfile) }),
     ...(apparmorProfile === '' ? {} : { apparmor: toProfile('AppArmor', apparmorProfile) }),
-    ...(selinuxOptions === '' ? {} : { selinux: known('SELinux options', selinuxOptions, parseSelinuxOptions(selinuxOptions)) }),
+    ...(selinuxOptions === ''
+      ? {}
+      : { selinux: known('SELinux options', selinuxOptions, parseSelinuxOptions(selinuxOptions)) }),
     ...(privileged ? { privileged } : {}),
     ...(noNewPrivileges === undefined ? {} : { noNewPrivileges }),
     ...(runtimeClass === '' ? {} : { runtimeClass }),
@@ -146,15 +202,26 @@ function toProfile(kind: string, text: string): SecurityProfile {
 
 /** What a newer coordinator accepts is refused here, never started with less than was asked for. */
 function known<Value>(what: string, text: string, value: Value | undefined): Value {
-  if (value === undefined) throw new CloudlessError('invalid', `${what} ${JSON.stringify(text)} is not known to this agent`);
+  if (value === undefined)
+    throw new CloudlessError(
+      'invalid',
+      `${what} ${JSON.stringify(text)} is not known to this agent`,
+    );
   return value;
 }
 
-function toNetworkRequest({ hostNetwork, hostname, dnsServers, extraHosts }: Network): NetworkRequest {
+function toNetworkRequest({
+  hostNetwork,
+  hostname,
+  dnsServers,
+  extraHosts,
+}: Network): NetworkRequest {
   return {
     ...(hostNetwork ? { hostNetwork } : {}),
     ...(hostname === '' ? {} : { hostname }),
     ...(dnsServers.length === 0 ? {} : { dnsServers }),
-    ...(extraHosts.length === 0 ? {} : { extraHosts: extraHosts.map(({ ip, hostnames }) => ({ ip, hostnames })) }),
+    ...(extraHosts.length === 0
+      ? {}
+      : { extraHosts: extraHosts.map(({ ip, hostnames }) => ({ ip, hostnames })) }),
   };
 }

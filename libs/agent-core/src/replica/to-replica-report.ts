@@ -23,13 +23,16 @@ const PHASE: Record<ReplicaPhase, ReplicaStatus_Phase> = {
 };
 
 /**
- * What the coordinator is told. After a restart of the machine `order_revision` is 0 until the order was repeated: that is how the
- * coordinator sees that it must.
+ * What the coordinator is told. After a restart of the machine `order_revision` is 0 until the
+ * order was repeated: that is how the coordinator sees that it must.
  */
 export function toReplicaReport(state: ReplicaState): ReplicaReport {
   const { container, activity } = state;
   const runs =
-    activity.kind === 'running' || activity.kind === 'killing' || activity.kind === 'leaving' || activity.kind === 'terminating';
+    activity.kind === 'running' ||
+    activity.kind === 'killing' ||
+    activity.kind === 'leaving' ||
+    activity.kind === 'terminating';
   return create(ReplicaReportSchema, {
     replicaId: state.replicaId,
     workloadUid: state.workloadUid,
@@ -39,13 +42,18 @@ export function toReplicaReport(state: ReplicaState): ReplicaReport {
     reason: state.reason,
     containerId: container?.id ?? '',
     restarts: state.restarts,
-    endpoints: runs ? (container?.endpoints ?? []).map((endpoint) => create(EndpointSchema, endpoint)) : [],
+    endpoints: runs
+      ? (container?.endpoints ?? []).map((endpoint) => create(EndpointSchema, endpoint))
+      : [],
     ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
     lastEndReason: state.lastEndReason ?? '',
     lastLines: [...state.lastLines],
     ...(container === undefined
       ? {}
-      : { startedAt: timestampFromMs(container.startedAtMs), container: toContainerFacts(container) }),
+      : {
+          startedAt: timestampFromMs(container.startedAtMs),
+          container: toContainerFacts(container),
+        }),
     ...(state.imagePull === undefined ? {} : { imagePull: toImagePullStatus(state.imagePull) }),
     earlierContainerIds: state.ended.filter((id) => id !== container?.id),
   });

@@ -32,7 +32,11 @@ import {
 import { runExec } from './exec-stream.js';
 import { forwardPort } from './port-forward.js';
 import type { TcpDial } from './tcp-dial.js';
-import type { ContainerRuntime, LogRequest, ContainerStatus as RuntimeStatus } from '@cloudless/runtime';
+import type {
+  ContainerRuntime,
+  LogRequest,
+  ContainerStatus as RuntimeStatus,
+} from '@cloudless/runtime';
 import type { ContainerOwner } from '../replica/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import { OutputCollector } from './output-collector.js';
@@ -67,40 +71,55 @@ interface OwnedContainer {
   readonly owner: ContainerOwner;
 }
 
-/** Logs, commands and states of this node's own containers, whoever asks: a tunnel or the agent's own service. */
+/**
+ * Logs, commands and states of this node's own containers, whoever asks: a tunnel or the agent's
+ * own service.
+ */
 export class ContainerService {
   constructor(private readonly options: ContainerServiceOptions) {}
 
   /**
-   * Lines of a container, a replica or all replicas of a workload that are on this node (those that are here when the call begins),
-   * in batches where the request asks for them, with a bookmark whenever nothing was written for 15
-   * s. Ends when `signal` is aborted.
+   * Lines of a container, a replica or all replicas of a workload that are on this node (those that
+   * are here when the call begins), in batches where the request asks for them, with a bookmark
+   * whenever nothing was written for 15 s. Ends when `signal` is aborted.
    * @throws kind `notFound`, or `invalid` naming the field.
    */
   async *streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
     const { clock } = this.options;
     let last = { containerId: '', replicaId: '' };
     const entries = await this.entriesOf(request, signal);
-    const filled = fillSilence(entries, BOOKMARK_INTERVAL_MS, clock, () => [aBookmark(last, clock.wallTime())]);
+    const filled = fillSilence(entries, BOOKMARK_INTERVAL_MS, clock, () => [
+      aBookmark(last, clock.wallTime()),
+    ]);
     for await (const together of filled) {
       const entry = together.at(-1);
-      if (entry !== undefined && entry.sequence !== 0n) last = { containerId: entry.containerId, replicaId: entry.replicaId };
+      if (entry !== undefined && entry.sequence !== 0n)
+        last = { containerId: entry.containerId, replicaId: entry.replicaId };
       yield* together;
     }
   }
 
   /**
    * Runs a command to its end. An aborted signal ends it and its children.
-   * @throws kind `deadline` after the timeout, `precondition` when nothing runs there, `notFound`, `invalid`.
+   * @throws kind `deadline` after the timeout, `precondition` when nothing runs there, `notFound`,
+   *   `invalid`.
    */
-  async execCommand(request: ExecCommandRequest, signal: AbortSignal): Promise<ExecCommandResponse> {
+  async execCommand(
+    request: ExecCommandRequest,
+    signal: AbortSignal,
+  ): Promise<ExecCommandResponse> {
     const { runtime } = this.options;
-    if (request.command.length === 0) throw new InvalidInputError([{ field: 'command', message: 'must not be empty' }]);
+    if (request.command.length === 0)
+      throw new InvalidInputError([{ field: 'command', message: 'must not be empty' }]);
     const { status, owner } = await this.runningTarget(request);
     const timeoutMs = request.timeout === undefined ? EXEC_TIMEOUT_MS : durationMs(request.timeout);
     const stdin = request.stdin.length > 0 ? { stdin: request.stdin } : {};
     const output = new OutputCollector();
-    for await (const event of runtime.exec(status.containerId, { command: request.command, timeoutMs, ...stdin }, signal)) {
+    for await (const event of runtime.exec(
+      status.containerId,
+      { command: request.command, timeoutMs, ...stdin },
+      signal,
+    )) {
       if (event.kind === 'output') output.add(event.stream, event.data);
       else {
         return create(ExecCommandResponseSchema, {
@@ -115,7 +134,10 @@ export class ContainerService {
   }
 
   /** The Exec call: its first message says what to run. */
-  async *exec(requests: AsyncIterable<ExecRequest>, signal: AbortSignal): AsyncGenerator<ExecResponse> {
+  async *exec(
+    requests: AsyncIterable<ExecRequest>,
+    signal: AbortSignal,
+  ): AsyncGenerator<ExecResponse> {
     const items = requests[Symbol.asyncIterator]();
     const first = (await firstMessage(items, this.options.clock))?.request;
     if (first?.case !== 'start') throw startMissing();
@@ -123,14 +145,27 @@ export class ContainerService {
   }
 
   /** Runs a command with input as it comes; otherwise as {@link execCommand}. */
-  async *runExec(start: ExecStart, requests: AsyncIterable<ExecRequest>, signal: AbortSignal): AsyncGenerator<ExecResponse> {
+  async *runExec(
+    start: ExecStart,
+    requests: AsyncIterable<ExecRequest>,
+    signal: AbortSignal,
+  ): AsyncGenerator<ExecResponse> {
     const { status, owner } = await this.runningTarget(start);
     const target = { containerId: status.containerId, replicaId: owner.replicaId };
-    yield* runExec(start, target, requests, { ...this.options, silenceMs: BOOKMARK_INTERVAL_MS }, signal);
+    yield* runExec(
+      start,
+      target,
+      requests,
+      { ...this.options, silenceMs: BOOKMARK_INTERVAL_MS },
+      signal,
+    );
   }
 
   /** The PortForward call: its first message says to where. */
-  async *portForward(requests: AsyncIterable<PortForwardRequest>, signal: AbortSignal): AsyncGenerator<PortForwardResponse> {
+  async *portForward(
+    requests: AsyncIterable<PortForwardRequest>,
+    signal: AbortSignal,
+  ): AsyncGenerator<PortForwardResponse> {
     const items = requests[Symbol.asyncIterator]();
     const first = (await firstMessage(items, this.options.clock))?.request;
     if (first?.case !== 'start') throw startMissing();
@@ -138,8 +173,10 @@ export class ContainerService {
   }
 
   /**
-   * Carries one TCP connection to a declared port of a running replica; of a workload, a ready one if there is one.
-   * @throws kind `invalid` for a port that is not declared, `unavailable` when nobody accepts the connection.
+   * Carries one TCP connection to a declared port of a running replica; of a workload, a ready one
+   * if there is one.
+   * @throws kind `invalid` for a port that is not declared, `unavailable` when nobody accepts the
+   *   connection.
    */
   async *forward(
     start: PortForwardStart,
@@ -147,55 +184,86 @@ export class ContainerService {
     signal: AbortSignal,
   ): AsyncGenerator<PortForwardResponse> {
     const { dial, clock, nodeId, replicas } = this.options;
-    if (dial === undefined) throw new CloudlessError('unimplemented', `port_forward: node ${nodeId} cannot do it`);
-    const { status, owner } = await this.runningTarget(start, (id) => replicas.find(id)?.current.ready === true);
+    if (dial === undefined)
+      throw new CloudlessError('unimplemented', `port_forward: node ${nodeId} cannot do it`);
+    const { status, owner } = await this.runningTarget(
+      start,
+      (id) => replicas.find(id)?.current.ready === true,
+    );
     const order = replicas.find(owner.replicaId)?.startOrder?.order;
     const declared = order?.case === 'start' ? (order.value.spec?.ports ?? []) : [];
     const { containerId, endpoints } = status;
     const target = { containerId, replicaId: owner.replicaId, nodeId, endpoints, declared };
-    yield* forwardPort(start.port, target, requests, { dial, clock, silenceMs: BOOKMARK_INTERVAL_MS }, signal);
+    yield* forwardPort(
+      start.port,
+      target,
+      requests,
+      { dial, clock, silenceMs: BOOKMARK_INTERVAL_MS },
+      signal,
+    );
   }
 
   /** @throws kind `notFound`, or `invalid` for an id that means several containers. */
   async getContainerStatus(request: GetContainerStatusRequest): Promise<ContainerStatus> {
-    if (request.containerId === '') throw new InvalidInputError([{ field: 'container_id', message: 'is required' }]);
+    if (request.containerId === '')
+      throw new InvalidInputError([{ field: 'container_id', message: 'is required' }]);
     return this.toStatus(await this.findContainer(request.containerId));
   }
 
   /** All containers of this node that are kept. */
   async listContainers(): Promise<ListContainersResponse> {
     const containers = await this.owned();
-    return create(ListContainersResponseSchema, { containers: containers.map((container) => this.toStatus(container)) });
+    return create(ListContainersResponseSchema, {
+      containers: containers.map((container) => this.toStatus(container)),
+    });
   }
 
   /**
    * A fresh sample of one running container.
-   * @throws kind `notFound`, `invalid`; `precondition` when it does not run; `unimplemented` where there are no statistics.
+   * @throws kind `notFound`, `invalid`; `precondition` when it does not run; `unimplemented` where
+   *   there are no statistics.
    */
   async getContainerStats(request: GetContainerStatsRequest): Promise<ContainerStats> {
     const { nodeId, clock } = this.options;
     const stats = this.statsOr('a container');
     if ((request.containerId === '') === (request.replicaId === '')) {
-      throw new InvalidInputError([{ field: 'container_id', message: 'name either a container_id or a replica_id' }]);
+      throw new InvalidInputError([
+        { field: 'container_id', message: 'name either a container_id or a replica_id' },
+      ]);
     }
     const { status, owner } = await this.runningTarget({ ...request, namespace: '', name: '' });
     const sample = status.phase === 'running' ? await stats.fresh(status) : undefined;
-    if (sample !== undefined) return toContainerStats({ containerId: status.containerId, owner, nodeId }, sample, clock);
+    if (sample !== undefined)
+      return toContainerStats({ containerId: status.containerId, owner, nodeId }, sample, clock);
     const short = status.containerId.slice(0, MIN_PREFIX);
-    const why = status.phase === 'running' ? 'its process is not to be seen' : (status.reason ?? 'it has ended');
-    throw new CloudlessError('precondition', `container "${short}…" has no statistics on node ${nodeId}: ${why}`);
+    const why =
+      status.phase === 'running'
+        ? 'its process is not to be seen'
+        : (status.reason ?? 'it has ended');
+    throw new CloudlessError(
+      'precondition',
+      `container "${short}…" has no statistics on node ${nodeId}: ${why}`,
+    );
   }
 
   /** The newest rates of the running containers of this node. */
-  async listContainerStats(request: ListContainerStatsRequest): Promise<ListContainerStatsResponse> {
+  async listContainerStats(
+    request: ListContainerStatsRequest,
+  ): Promise<ListContainerStatsResponse> {
     const { nodeId, clock, replicas } = this.options;
     const wanted = (await this.statsOr('containers').containers()).filter(({ owner }) => {
-      if (request.name !== '') return owner.workload === request.name && namespaceOf(owner) === namespaceOf(request);
+      if (request.name !== '')
+        return owner.workload === request.name && namespaceOf(owner) === namespaceOf(request);
       return request.namespace === '' || namespaceOf(owner) === request.namespace;
     });
     const containers = wanted.map((figures) => {
       const order = replicas.find(figures.owner.replicaId)?.startOrder?.order;
-      return toContainerUse(figures, nodeId, order?.case === 'start' ? order.value.spec?.resources : undefined, clock);
+      return toContainerUse(
+        figures,
+        nodeId,
+        order?.case === 'start' ? order.value.spec?.resources : undefined,
+        clock,
+      );
     });
     containers.sort((a, b) => (a.replicaId < b.replicaId ? -1 : 1));
     const here = request.nodeId === '' || request.nodeId === nodeId;
@@ -204,7 +272,11 @@ export class ContainerService {
 
   private statsOr(whose: string): StatsSampler {
     const { stats, nodeId } = this.options;
-    if (stats === undefined) throw new CloudlessError('unimplemented', `statistics of ${whose}: node ${nodeId} cannot read them`);
+    if (stats === undefined)
+      throw new CloudlessError(
+        'unimplemented',
+        `statistics of ${whose}: node ${nodeId} cannot read them`,
+      );
     return stats;
   }
 
@@ -212,23 +284,40 @@ export class ContainerService {
    * Entries in lists, as handing one item from generator to generator costs as much as reading a
    * line.
    */
-  private async entriesOf(request: StreamLogsRequest, signal: AbortSignal): Promise<AsyncIterable<readonly LogEntry[]>> {
+  private async entriesOf(
+    request: StreamLogsRequest,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<readonly LogEntry[]>> {
     const wanted = toLogRequest(request);
-    const after = new Map(request.after.map(({ containerId, sequence }) => [containerId, sequence]));
+    const after = new Map(
+      request.after.map(({ containerId, sequence }) => [containerId, sequence]),
+    );
     const { maxBatchBytes } = request;
     if (request.containerId !== '') {
       const { status, owner } = await this.findContainer(request.containerId);
       const from = resumed(wanted, after.get(status.containerId));
-      return this.containerEntries(status.containerId, owner.replicaId, from, maxBatchBytes, signal);
+      return this.containerEntries(
+        status.containerId,
+        owner.replicaId,
+        from,
+        maxBatchBytes,
+        signal,
+      );
     }
-    if (request.afterSequence > 0n) throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id' }]);
-    const replicaIds = request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
+    if (request.afterSequence > 0n)
+      throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id' }]);
+    const replicaIds =
+      request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
     const isSorted = replicaIds.length > 1 && !wanted.follow;
     const batchBytes = isSorted ? 0 : maxBatchBytes;
-    const sources = replicaIds.map((replicaId) => this.replicaEntries(replicaId, wanted, after, batchBytes, signal));
+    const sources = replicaIds.map((replicaId) =>
+      this.replicaEntries(replicaId, wanted, after, batchBytes, signal),
+    );
     const [only] = sources;
     if (sources.length === 1 && only !== undefined) return only;
-    return isSorted ? eachAlone(mergeSorted(sources.map(oneByOne), byTime)) : mergeByArrival(sources);
+    return isSorted
+      ? eachAlone(mergeSorted(sources.map(oneByOne), byTime))
+      : mergeByArrival(sources);
   }
 
   private async *containerEntries(
@@ -254,7 +343,13 @@ export class ContainerService {
     if (replicas.find(replicaId) === undefined)
       throw new CloudlessError('notFound', `replica "${replicaId}" is not on node ${nodeId}`);
     const sources = { runtime, replicas };
-    for await (const { containerId, batch, position } of followReplica(replicaId, wanted, after, sources, signal)) {
+    for await (const { containerId, batch, position } of followReplica(
+      replicaId,
+      wanted,
+      after,
+      sources,
+      signal,
+    )) {
       const owner = { containerId, replicaId };
       if (batch === undefined) yield [aPosition(owner, position, clock.wallTime())];
       else yield toLogEntries(batch, owner, maxBatchBytes, clock.wallTime());
@@ -268,56 +363,99 @@ export class ContainerService {
     const { replicas, nodeId } = this.options;
     if (request.containerId !== '') return this.findContainer(request.containerId);
     if (request.replicaId !== '' && replicas.find(request.replicaId) === undefined) {
-      throw new CloudlessError('notFound', `replica "${request.replicaId}" is not on node ${nodeId}`);
+      throw new CloudlessError(
+        'notFound',
+        `replica "${request.replicaId}" is not on node ${nodeId}`,
+      );
     }
-    const replicaIds = request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
+    const replicaIds =
+      request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
     const running = (await this.owned())
-      .filter(({ status, owner }) => status.phase === 'running' && replicaIds.includes(owner.replicaId))
+      .filter(
+        ({ status, owner }) => status.phase === 'running' && replicaIds.includes(owner.replicaId),
+      )
       .sort((a, b) => {
-        const preference = Number(preferred(b.owner.replicaId)) - Number(preferred(a.owner.replicaId));
+        const preference =
+          Number(preferred(b.owner.replicaId)) - Number(preferred(a.owner.replicaId));
         return preference || a.owner.slot - b.owner.slot;
       });
     const [first] = running;
     if (first !== undefined) return first;
-    const target = request.replicaId === '' ? `workload ${namespaceOf(request)}/${request.name}` : `replica ${request.replicaId}`;
-    throw new CloudlessError('precondition', `${target} has no running container on node ${nodeId}`);
+    const target =
+      request.replicaId === ''
+        ? `workload ${namespaceOf(request)}/${request.name}`
+        : `replica ${request.replicaId}`;
+    throw new CloudlessError(
+      'precondition',
+      `${target} has no running container on node ${nodeId}`,
+    );
   }
 
-  /** @throws kind `invalid` when the request has no target, `notFound` when no replica of the workload is here. */
-  private async replicasOf(request: { readonly namespace: string; readonly name: string }): Promise<readonly string[]> {
+  /**
+   * @throws kind `invalid` when the request has no target, `notFound` when no replica of the
+   * workload is here.
+   */
+  private async replicasOf(request: {
+    readonly namespace: string;
+    readonly name: string;
+  }): Promise<readonly string[]> {
     if (request.name === '') {
-      throw new InvalidInputError([{ field: 'container_id', message: 'is required, or replica_id, or the name of a workload' }]);
+      throw new InvalidInputError([
+        { field: 'container_id', message: 'is required, or replica_id, or the name of a workload' },
+      ]);
     }
     const namespace = namespaceOf(request);
     const { replicas, nodeId } = this.options;
     const ids = new Set<string>();
     for (const runner of replicas.all()) {
       const start = runner.startOrder?.order;
-      if (start?.case !== 'start' || start.value.workload !== request.name || namespaceOf(start.value) !== namespace) continue;
+      if (
+        start?.case !== 'start' ||
+        start.value.workload !== request.name ||
+        namespaceOf(start.value) !== namespace
+      )
+        continue;
       ids.add(runner.current.replicaId);
     }
     for (const { owner } of await this.owned()) {
-      if (owner.workload === request.name && namespaceOf(owner) === namespace && replicas.find(owner.replicaId) !== undefined)
+      if (
+        owner.workload === request.name &&
+        namespaceOf(owner) === namespace &&
+        replicas.find(owner.replicaId) !== undefined
+      )
         ids.add(owner.replicaId);
     }
     if (ids.size > 0) return [...ids].sort();
-    throw new CloudlessError('notFound', `workload ${namespace}/${request.name} has no replica on node ${nodeId}`);
+    throw new CloudlessError(
+      'notFound',
+      `workload ${namespace}/${request.name} has no replica on node ${nodeId}`,
+    );
   }
 
   private async findContainer(idOrPrefix: string): Promise<OwnedContainer> {
     const { nodeId } = this.options;
     if (idOrPrefix.length < MIN_PREFIX) {
       throw new InvalidInputError([
-        { field: 'container_id', message: `must be 64 hex digits, or a unique prefix of ${MIN_PREFIX} or more` },
+        {
+          field: 'container_id',
+          message: `must be 64 hex digits, or a unique prefix of ${MIN_PREFIX} or more`,
+        },
       ]);
     }
-    const found = (await this.owned()).filter(({ status }) => status.containerId.startsWith(idOrPrefix));
+    const found = (await this.owned()).filter(({ status }) =>
+      status.containerId.startsWith(idOrPrefix),
+    );
     const [first] = found;
-    const short = idOrPrefix.length > MIN_PREFIX ? `${idOrPrefix.slice(0, MIN_PREFIX)}…` : idOrPrefix;
-    if (first === undefined) throw new CloudlessError('notFound', `container "${short}" is not on node ${nodeId}`);
+    const short =
+      idOrPrefix.length > MIN_PREFIX ? `${idOrPrefix.slice(0, MIN_PREFIX)}…` : idOrPrefix;
+    if (first === undefined)
+      throw new CloudlessError('notFound', `container "${short}" is not on node ${nodeId}`);
     if (found.length === 1) return first;
     throw new InvalidInputError([
-      { field: 'container_id', message: `"${short}" is the beginning of ${found.length} containers; give more digits` },
+      {
+        field: 'container_id',
+        message: `"${short}" is the beginning of ${found.length} containers; give more digits`,
+      },
     ]);
   }
 
@@ -338,10 +476,13 @@ export class ContainerService {
       namespace: owner.namespace,
       workload: owner.workload,
       nodeId: this.options.nodeId,
-      state: status.phase === 'running' ? ContainerStatus_State.RUNNING : ContainerStatus_State.EXITED,
+      state:
+        status.phase === 'running' ? ContainerStatus_State.RUNNING : ContainerStatus_State.EXITED,
       pid: status.pid ?? 0,
       startedAt: timestampFromMs(status.startedAtMs),
-      ...(status.finishedAtMs === undefined ? {} : { finishedAt: timestampFromMs(status.finishedAtMs) }),
+      ...(status.finishedAtMs === undefined
+        ? {}
+        : { finishedAt: timestampFromMs(status.finishedAtMs) }),
       ...(status.exitCode === undefined ? {} : { exitCode: status.exitCode }),
       reason: status.reason ?? '',
       runtime: status.runtime ?? this.options.runtime.name,
@@ -350,7 +491,10 @@ export class ContainerService {
       imageDigest: status.imageDigest ?? '',
       image: spec?.image ?? '',
       command: [...(spec?.command ?? []), ...(spec?.args ?? [])],
-      endpoints: status.phase === 'running' ? status.endpoints.map((endpoint) => create(EndpointSchema, endpoint)) : [],
+      endpoints:
+        status.phase === 'running'
+          ? status.endpoints.map((endpoint) => create(EndpointSchema, endpoint))
+          : [],
     });
   }
 }
@@ -360,7 +504,9 @@ function startMissing(): InvalidInputError {
 }
 
 function toLogRequest(request: StreamLogsRequest): LogRequest {
-  const streams = request.streams.map((stream) => (stream === OutputStream.STDERR ? ('stderr' as const) : ('stdout' as const)));
+  const streams = request.streams.map((stream) =>
+    stream === OutputStream.STDERR ? ('stderr' as const) : ('stdout' as const),
+  );
   return {
     follow: request.follow,
     ...(request.tailLines === undefined ? {} : { tailLines: request.tailLines }),
@@ -371,5 +517,8 @@ function toLogRequest(request: StreamLogsRequest): LogRequest {
 }
 
 function byTime(a: LogEntry, b: LogEntry): number {
-  return (a.time === undefined ? 0 : timestampMs(a.time)) - (b.time === undefined ? 0 : timestampMs(b.time));
+  return (
+    (a.time === undefined ? 0 : timestampMs(a.time)) -
+    (b.time === undefined ? 0 : timestampMs(b.time))
+  );
 }

@@ -1,7 +1,13 @@
 import { create } from '@bufbuild/protobuf';
 import { durationMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, InvalidInputError, type Clock } from '@cloudless/base';
-import { ExecResponseSchema, ExecStartedSchema, type ExecRequest, type ExecResponse, type ExecStart } from '@cloudless/api';
+import {
+  ExecResponseSchema,
+  ExecStartedSchema,
+  type ExecRequest,
+  type ExecResponse,
+  type ExecStart,
+} from '@cloudless/api';
 import type { ContainerRuntime, ContainerStatus, ExecEvent, ExecInput } from '@cloudless/runtime';
 import { fillSilence } from './streams.js';
 
@@ -23,11 +29,14 @@ export async function* runExec(
   signal: AbortSignal,
 ): AsyncGenerator<ExecResponse> {
   const { command, tty, timeout, env } = start;
-  if (command.length === 0) throw new InvalidInputError([{ field: 'start.command', message: 'must not be empty' }]);
+  if (command.length === 0)
+    throw new InvalidInputError([{ field: 'start.command', message: 'must not be empty' }]);
   if (tty !== undefined && !runtime.capabilities().includes('exec.tty')) {
     throw new CloudlessError('unimplemented', `tty: node ${nodeId} lacks the capability exec.tty`);
   }
-  yield create(ExecResponseSchema, { response: { case: 'started', value: create(ExecStartedSchema, { ...target, nodeId }) } });
+  yield create(ExecResponseSchema, {
+    response: { case: 'started', value: create(ExecStartedSchema, { ...target, nodeId }) },
+  });
   const request = {
     command,
     input: toInput(requests, tty !== undefined),
@@ -42,16 +51,23 @@ export async function* runExec(
 async function* toResponses(events: AsyncIterable<ExecEvent>): AsyncGenerator<ExecResponse> {
   for await (const event of events) {
     if (event.kind === 'exited') {
-      yield create(ExecResponseSchema, { response: { case: 'exit', value: { exitCode: event.exitCode } } });
+      yield create(ExecResponseSchema, {
+        response: { case: 'exit', value: { exitCode: event.exitCode } },
+      });
       return;
     }
-    yield create(ExecResponseSchema, { response: { case: event.stream, value: new Uint8Array(event.data) } });
+    yield create(ExecResponseSchema, {
+      response: { case: event.stream, value: new Uint8Array(event.data) },
+    });
   }
   throw new CloudlessError('unavailable', 'the command was ended before it was done');
 }
 
 /** What comes after the first message. @throws kind `invalid` for what makes no sense there. */
-async function* toInput(requests: AsyncIterable<ExecRequest>, hasTerminal: boolean): AsyncGenerator<ExecInput> {
+async function* toInput(
+  requests: AsyncIterable<ExecRequest>,
+  hasTerminal: boolean,
+): AsyncGenerator<ExecInput> {
   for await (const { request } of requests) {
     switch (request.case) {
       case 'stdin':
@@ -61,11 +77,16 @@ async function* toInput(requests: AsyncIterable<ExecRequest>, hasTerminal: boole
         yield { kind: 'end' };
         break;
       case 'resize':
-        if (!hasTerminal) throw new InvalidInputError([{ field: 'resize', message: 'the command has no terminal' }]);
+        if (!hasTerminal)
+          throw new InvalidInputError([
+            { field: 'resize', message: 'the command has no terminal' },
+          ]);
         yield { kind: 'resize', columns: request.value.columns, rows: request.value.rows };
         break;
       case 'start':
-        throw new InvalidInputError([{ field: 'start', message: 'must come once, as the first message' }]);
+        throw new InvalidInputError([
+          { field: 'start', message: 'must come once, as the first message' },
+        ]);
       case undefined: // says nothing
         break;
     }

@@ -16,17 +16,22 @@ export type ReplicaLines =
   | { readonly containerId: ContainerId; readonly batch: LogBatch; readonly position?: never }
   | { readonly containerId: ContainerId; readonly batch?: never; readonly position: bigint };
 
-/** Where a stream of a replica begins: after a line of a container; its earlier containers are left out. */
+/**
+ * Where a stream of a replica begins: after a line of a container; its earlier containers are left
+ * out.
+ */
 interface Beginning {
   readonly containerId: ContainerId;
   readonly sequence: bigint;
 }
 
 /**
- * The lines of all kept containers of a replica, oldest first. With `follow` it goes on with the next container after each restart in
- * place, until the replica has ended for good or was forgotten; with a tail it says first where it begins, so that a reader that comes
- * back after a break can go on from there also when there was no line.
- * @param after - What the reader has seen, by container: it goes on after the newest of those that are kept.
+ * The lines of all kept containers of a replica, oldest first. With `follow` it goes on with the
+ * next container after each restart in place, until the replica has ended for good or was
+ * forgotten; with a tail it says first where it begins, so that a reader that comes back after a
+ * break can go on from there also when there was no line.
+ * @param after - What the reader has seen, by container: it goes on after the newest of those that
+ *   are kept.
  */
 export async function* followReplica(
   replicaId: string,
@@ -40,23 +45,28 @@ export async function* followReplica(
   let beginning = seenOf(now, after);
   if (beginning === undefined && tailLines !== undefined) {
     beginning = await tailOf(now, tailLines, rest, runtime, signal);
-    if (beginning !== undefined && wanted.follow) yield { containerId: beginning.containerId, position: beginning.sequence };
+    if (beginning !== undefined && wanted.follow)
+      yield { containerId: beginning.containerId, position: beginning.sequence };
   }
   let last: ContainerId | undefined;
   for (;;) {
     const kept = containersOf(replicas.find(replicaId)?.current);
-    const containerId = last === undefined && beginning !== undefined ? beginning.containerId : nextOf(kept, last);
+    const containerId =
+      last === undefined && beginning !== undefined ? beginning.containerId : nextOf(kept, last);
     if (containerId === undefined) {
       if (!wanted.follow || signal.aborted || !mayGoOn(replicas.find(replicaId)?.current)) return;
       await changeOf(replicaId, replicas, signal);
       continue;
     }
     last = containerId;
-    const request = containerId === beginning?.containerId ? resumed(rest, beginning.sequence) : rest;
+    const request =
+      containerId === beginning?.containerId ? resumed(rest, beginning.sequence) : rest;
     try {
-      for await (const batch of runtime.logBatches(containerId, request, signal)) yield { containerId, batch };
+      for await (const batch of runtime.logBatches(containerId, request, signal))
+        yield { containerId, batch };
     } catch (reason) {
-      if (errorKindOf(reason) !== 'notFound') throw reason; // an old container was removed meanwhile
+      // an old container was removed meanwhile
+      if (errorKindOf(reason) !== 'notFound') throw reason;
     }
   }
 }
@@ -76,7 +86,10 @@ export function containersOf(state: ReplicaState | undefined): readonly Containe
 }
 
 /** The container after the one read last; the oldest when that one is not kept any more. */
-function nextOf(containers: readonly ContainerId[], last: ContainerId | undefined): ContainerId | undefined {
+function nextOf(
+  containers: readonly ContainerId[],
+  last: ContainerId | undefined,
+): ContainerId | undefined {
   return containers[last === undefined ? 0 : containers.indexOf(last) + 1];
 }
 
@@ -85,12 +98,20 @@ function mayGoOn(state: ReplicaState | undefined): boolean {
 }
 
 /** The newest container of which something was seen. */
-function seenOf(containers: readonly ContainerId[], after: ReadonlyMap<string, bigint>): Beginning | undefined {
+function seenOf(
+  containers: readonly ContainerId[],
+  after: ReadonlyMap<string, bigint>,
+): Beginning | undefined {
   const containerId = containers.findLast((id) => after.has(id));
-  return containerId === undefined ? undefined : { containerId, sequence: after.get(containerId) ?? 0n };
+  return containerId === undefined
+    ? undefined
+    : { containerId, sequence: after.get(containerId) ?? 0n };
 }
 
-/** Where the last so many lines begin: counted from the newest container back. Undefined when nothing was written yet. */
+/**
+ * Where the last so many lines begin: counted from the newest container back. Undefined when
+ * nothing was written yet.
+ */
 async function tailOf(
   containers: readonly ContainerId[],
   tailLines: number,
@@ -98,7 +119,11 @@ async function tailOf(
   runtime: Pick<ContainerRuntime, 'logBatches'>,
   signal: AbortSignal,
 ): Promise<Beginning | undefined> {
-  const lastLines = (containerId: ContainerId, count: number, request: LogRequest): AsyncIterable<LogBatch> =>
+  const lastLines = (
+    containerId: ContainerId,
+    count: number,
+    request: LogRequest,
+  ): AsyncIterable<LogBatch> =>
     runtime.logBatches(containerId, { ...request, follow: false, tailLines: count }, signal);
   let beginning: Beginning | undefined;
   let left = tailLines;
@@ -106,7 +131,10 @@ async function tailOf(
     if (left === 0 && beginning !== undefined) break;
     let first: bigint | undefined;
     // Asked before the lines are counted: what is written meanwhile comes after it.
-    const end = beginning === undefined ? await endOf(lastLines(containerId, 1, { follow: false })) : undefined;
+    const end =
+      beginning === undefined
+        ? await endOf(lastLines(containerId, 1, { follow: false }))
+        : undefined;
     if (left > 0) {
       for await (const { lines } of lastLines(containerId, left, wanted)) {
         first ??= lines[0]?.sequence;
@@ -114,7 +142,8 @@ async function tailOf(
       }
     }
     first ??= end;
-    if (first !== undefined || beginning === undefined) beginning = { containerId, sequence: (first ?? 1n) - 1n };
+    if (first !== undefined || beginning === undefined)
+      beginning = { containerId, sequence: (first ?? 1n) - 1n };
   }
   return beginning;
 }

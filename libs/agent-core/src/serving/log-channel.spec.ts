@@ -16,7 +16,9 @@ const ENTRY = create(LogEntrySchema, { sequence: 1n, line: 'x'.repeat(1_000) });
 const COST = logCostOf(ENTRY);
 
 /** A channel whose logs are named by their replica, and what it has sent. */
-function aChannel(streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>) {
+function aChannel(
+  streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>,
+) {
   const toError = (reason: unknown) => ({ code: 5, message: (reason as Error).message });
   const channel = new LogChannel({ streamLogs, toError });
   const sent: LogChannelFrame[] = [];
@@ -27,8 +29,10 @@ function aChannel(streamLogs: (request: StreamLogsRequest, signal: AbortSignal) 
     sent,
     open: (logId: number, replicaId = 'web-1'): void =>
       say(logId, { case: 'open', value: create(StreamLogsRequestSchema, { replicaId }) }),
-    grant: (logId: number, bytes: number): void => say(logId, { case: 'window', value: BigInt(bytes) }),
-    close: (logId: number): void => say(logId, { case: 'close', value: { $typeName: 'cloudless.api.TunnelEnd' } }),
+    grant: (logId: number, bytes: number): void =>
+      say(logId, { case: 'window', value: BigInt(bytes) }),
+    close: (logId: number): void =>
+      say(logId, { case: 'close', value: { $typeName: 'cloudless.api.TunnelEnd' } }),
     read: async (): Promise<void> => {
       for await (const frames of channel.frames()) sent.push(...frames);
     },
@@ -37,7 +41,10 @@ function aChannel(streamLogs: (request: StreamLogsRequest, signal: AbortSignal) 
   };
 }
 
-async function* endless(_request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+async function* endless(
+  _request: StreamLogsRequest,
+  signal: AbortSignal,
+): AsyncGenerator<LogEntry> {
   while (!signal.aborted) yield ENTRY;
 }
 
@@ -60,10 +67,14 @@ describe('a channel of logs', () => {
 
   it('ends one log at its end, at its failure or when it is closed, and no other log', async () => {
     const stopped: string[] = [];
-    const { channel, open, grant, close, kindsOf, read, sent } = aChannel(async function* ({ replicaId }, signal) {
+    const { channel, open, grant, close, kindsOf, read, sent } = aChannel(async function* (
+      { replicaId },
+      signal,
+    ) {
       try {
         if (replicaId === 'ends') yield ENTRY;
-        else if (replicaId === 'fails') throw new CloudlessError('notFound', 'replica "fails" is not on node node-1');
+        else if (replicaId === 'fails')
+          throw new CloudlessError('notFound', 'replica "fails" is not on node node-1');
         else yield* endless(create(StreamLogsRequestSchema), signal);
       } finally {
         if (signal.aborted) stopped.push(replicaId);

@@ -93,7 +93,11 @@ export class LogChannel {
   private takeWaiting(): readonly LogChannelFrame[] {
     let bytes = 0;
     let count = 0;
-    for (; count < this.waiting.length && count < MAX_FRAMES_TOGETHER && bytes < MAX_BYTES_TOGETHER; count += 1) {
+    for (
+      ;
+      count < this.waiting.length && count < MAX_FRAMES_TOGETHER && bytes < MAX_BYTES_TOGETHER;
+      count += 1
+    ) {
       const frame = this.waiting[count];
       if (frame !== undefined) bytes += costOf(frame);
     }
@@ -102,9 +106,13 @@ export class LogChannel {
   }
 
   private open(logId: bigint, request: StreamLogsRequest): void {
-    if (this.logs.has(logId)) throw new CloudlessError('invalid', `log_id: ${logId} is open already`);
+    if (this.logs.has(logId))
+      throw new CloudlessError('invalid', `log_id: ${logId} is open already`);
     if (this.logs.size >= MAX_CHANNEL_LOGS)
-      throw new CloudlessError('invalid', `open: the channel has ${MAX_CHANNEL_LOGS} open logs, the most it allows`);
+      throw new CloudlessError(
+        'invalid',
+        `open: the channel has ${MAX_CHANNEL_LOGS} open logs, the most it allows`,
+      );
     const log: OpenLog = { stop: new AbortController(), window: 0, wake: () => undefined };
     this.logs.set(logId, log);
     void this.run(logId, log, request);
@@ -120,7 +128,12 @@ export class LogChannel {
         this.push(create(LogChannelFrameSchema, { logId, frame: { case: 'entry', value: entry } }));
       }
       if (signal.aborted) return;
-      this.push(create(LogChannelFrameSchema, { logId, frame: { case: 'end', value: create(TunnelEndSchema) } }));
+      this.push(
+        create(LogChannelFrameSchema, {
+          logId,
+          frame: { case: 'end', value: create(TunnelEndSchema) },
+        }),
+      );
     } catch (reason) {
       if (signal.aborted) return;
       const value = create(TunnelErrorSchema, this.deps.toError(reason));
@@ -139,7 +152,8 @@ export class LogChannel {
 
   private async roomFor(log: OpenLog): Promise<void> {
     const { signal } = log.stop;
-    while (log.window <= 0 && !signal.aborted) await new Promise<void>((resolve) => (log.wake = resolve));
+    while (log.window <= 0 && !signal.aborted)
+      await new Promise<void>((resolve) => (log.wake = resolve));
     while (this.waitingBytes >= MAX_WAITING_BYTES && !signal.aborted)
       await new Promise<void>((resolve) => this.held.add(resolve));
   }

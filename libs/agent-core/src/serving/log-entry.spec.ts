@@ -3,8 +3,17 @@ import type { LogLine } from '@cloudless/runtime';
 import { toLogEntries, toLogEntry } from './log-entry.js';
 
 const owner = { containerId: 'c1', replicaId: 'web-1' };
-const aLine = (sequence: number, text: string | Uint8Array, fields: Partial<LogLine> = {}): LogLine => ({
-  ...{ sequence: BigInt(sequence), stream: 'stdout', timeMs: 1_700_000_000_000 + sequence, partial: false },
+const aLine = (
+  sequence: number,
+  text: string | Uint8Array,
+  fields: Partial<LogLine> = {},
+): LogLine => ({
+  ...{
+    sequence: BigInt(sequence),
+    stream: 'stdout',
+    timeMs: 1_700_000_000_000 + sequence,
+    partial: false,
+  },
   text: typeof text === 'string' ? new TextEncoder().encode(text) : text,
   ...fields,
 });
@@ -18,7 +27,9 @@ const LINES = [
 
 describe('lines that were read together', () => {
   it('are one entry each without batches', () => {
-    expect(toLogEntries({ lines: LINES }, owner, 0, 0)).toEqual(LINES.map((line) => toLogEntry(line, owner)));
+    expect(toLogEntries({ lines: LINES }, owner, 0, 0)).toEqual(
+      LINES.map((line) => toLogEntry(line, owner)),
+    );
   });
 
   it.each([10, 60, 100_000])('are the same in batches of %d bytes', (maxBatchBytes) => {
@@ -39,17 +50,33 @@ describe('lines that were read together', () => {
   });
 
   it('keep the exact bytes of what is not UTF-8', () => {
-    const [entry] = toLogEntries({ lines: LINES }, owner, 100_000, 0).flatMap(linesOfEntry).slice(3);
-    expect(entry).toMatchObject({ line: 'h\ufffdi', raw: Uint8Array.of(104, 0xff, 105), stream: OutputStream.STDOUT });
+    const [entry] = toLogEntries({ lines: LINES }, owner, 100_000, 0)
+      .flatMap(linesOfEntry)
+      .slice(3);
+    expect(entry).toMatchObject({
+      line: 'h\ufffdi',
+      raw: Uint8Array.of(104, 0xff, 105),
+      stream: OutputStream.STDOUT,
+    });
   });
 
   it('come after a marker of those that are missing', () => {
     const skipped = { firstSequence: 5n, lastSequence: 9n, bytes: 70 };
     const [marker, line] = toLogEntries({ lines: [aLine(10, 'a')], skipped }, owner, 0, 1_000);
-    expect(marker).toMatchObject({ ...owner, sequence: 0n, skipped: { firstSequence: 5n, lastSequence: 9n, bytes: 70n } });
+    expect(marker).toMatchObject({
+      ...owner,
+      sequence: 0n,
+      skipped: { firstSequence: 5n, lastSequence: 9n, bytes: 70n },
+    });
     expect(line).toMatchObject({ sequence: 10n, line: 'a' });
-    expect(marker?.time).toEqual(line?.time); // where lines are sorted by time, the marker stays before its line
-    const [unknown] = toLogEntries({ lines: [], skipped: { firstSequence: 5n, lastSequence: 9n } }, owner, 0, 1_000);
+    // where lines are sorted by time, the marker stays before its line
+    expect(marker?.time).toEqual(line?.time);
+    const [unknown] = toLogEntries(
+      { lines: [], skipped: { firstSequence: 5n, lastSequence: 9n } },
+      owner,
+      0,
+      1_000,
+    );
     expect(unknown?.skipped?.bytes).toBeUndefined();
   });
 });

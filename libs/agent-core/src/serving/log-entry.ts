@@ -1,13 +1,23 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { encodeLogBatch, LogEntrySchema, OutputStream, SkippedLinesSchema, type BatchLine, type LogEntry } from '@cloudless/api';
+import {
+  encodeLogBatch,
+  LogEntrySchema,
+  OutputStream,
+  SkippedLinesSchema,
+  type BatchLine,
+  type LogEntry,
+} from '@cloudless/api';
 import type { LogBatch, LogLine } from '@cloudless/runtime';
 
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const lenient = new TextDecoder('utf-8', { ignoreBOM: true });
 
 /** Bytes as text; `raw` only when some had to be replaced by U+FFFD. */
-export function decodeOutput(bytes: Uint8Array): { readonly text: string; readonly raw?: Uint8Array } {
+export function decodeOutput(bytes: Uint8Array): {
+  readonly text: string;
+  readonly raw?: Uint8Array;
+} {
   try {
     return { text: strict.decode(bytes) };
   } catch {
@@ -37,7 +47,9 @@ export function toLogEntries(
     // With the time of the next line, so that lines of several replicas stay in order of their
     // time.
     const marker = aBookmark(owner, lines[0]?.timeMs ?? nowMs);
-    entries.push(Object.assign(marker, { skipped: create(SkippedLinesSchema, toSkipped(skipped)) }));
+    entries.push(
+      Object.assign(marker, { skipped: create(SkippedLinesSchema, toSkipped(skipped)) }),
+    );
   }
   for (let from = 0; from < lines.length;) {
     const to = batchEnd(lines, from, maxBatchBytes);
@@ -75,10 +87,17 @@ function toBatchEntry(lines: readonly LogLine[], owner: LogOwner): LogEntry {
 }
 
 function toBatchLine({ sequence, timeMs, stream, text, partial }: LogLine): BatchLine {
-  const fields = { sequence, timeMs, partial, stream: stream === 'stdout' ? OutputStream.STDOUT : OutputStream.STDERR };
+  const fields = {
+    sequence,
+    timeMs,
+    partial,
+    stream: stream === 'stdout' ? OutputStream.STDOUT : OutputStream.STDERR,
+  };
   if (isAscii(text)) return { ...fields, text };
   const { text: decoded, raw } = decodeOutput(text);
-  return raw === undefined ? { ...fields, text } : { ...fields, text: encoder.encode(decoded), raw };
+  return raw === undefined
+    ? { ...fields, text }
+    : { ...fields, text: encoder.encode(decoded), raw };
 }
 
 /**
@@ -86,7 +105,8 @@ function toBatchLine({ sequence, timeMs, stream, text, partial }: LogLine): Batc
  * line.
  */
 function isAscii(bytes: Uint8Array): boolean {
-  for (let index = 0; index < bytes.length; index += 1) if ((bytes[index] ?? 0) > 0x7f) return false;
+  for (let index = 0; index < bytes.length; index += 1)
+    if ((bytes[index] ?? 0) > 0x7f) return false;
   return true;
 }
 

@@ -4,7 +4,10 @@ import { decodeOutput } from './log-entry.js';
 /** Most that is kept of each stream of a command, bytes. */
 export const MAX_OUTPUT_BYTES = 1024 * 1024;
 
-/** Collects what a command writes, up to {@link MAX_OUTPUT_BYTES} per stream; the rest is read and dropped. */
+/**
+ * Collects what a command writes, up to {@link MAX_OUTPUT_BYTES} per stream; the rest is read and
+ * dropped.
+ */
 export class OutputCollector {
   private readonly chunks: Record<LogStream, Uint8Array[]> = { stdout: [], stderr: [] };
   private readonly sizes: Record<LogStream, number> = { stdout: 0, stderr: 0 };

@@ -29,7 +29,10 @@ export interface ForwardDeps {
   readonly silenceMs: number;
 }
 
-/** Carries one TCP connection to a declared port, until both sides have ended or `signal` is aborted. */
+/**
+ * Carries one TCP connection to a declared port, until both sides have ended or `signal` is
+ * aborted.
+ */
 export async function* forwardPort(
   port: string,
   target: ForwardTarget,
@@ -47,7 +50,9 @@ export async function* forwardPort(
     const { portName, ip, port: number } = endpoint;
     const value = { containerId, replicaId, nodeId, portName, ip, port: number };
     yield create(PortForwardResponseSchema, { response: { case: 'started', value } });
-    yield* fillSilence(carry(stream, requests, signal), silenceMs, clock, () => create(PortForwardResponseSchema));
+    yield* fillSilence(carry(stream, requests, signal), silenceMs, clock, () =>
+      create(PortForwardResponseSchema),
+    );
   } finally {
     signal.removeEventListener('abort', close);
     close();
@@ -55,9 +60,15 @@ export async function* forwardPort(
 }
 
 /** @throws kind `invalid` naming the ports that there are, when the wanted one is none of them. */
-function endpointFor(port: string, { replicaId, endpoints, declared }: ForwardTarget): ContainerEndpoint {
+function endpointFor(
+  port: string,
+  { replicaId, endpoints, declared }: ForwardTarget,
+): ContainerEndpoint {
   const ports = declared.filter(({ protocol }) => protocol === Port_Protocol.TCP);
-  const wanted = port === '' ? ports[0] : ports.find((each) => portNameOf(each) === port || String(each.containerPort) === port);
+  const wanted =
+    port === ''
+      ? ports[0]
+      : ports.find((each) => portNameOf(each) === port || String(each.containerPort) === port);
   if (wanted === undefined) {
     const known = ports.map((each) => `${portNameOf(each)} (${each.containerPort})`).join(', ');
     const asked = port === '' ? '' : ` ${port}`;
@@ -71,7 +82,10 @@ function endpointFor(port: string, { replicaId, endpoints, declared }: ForwardTa
   const name = portNameOf(wanted);
   const endpoint = endpoints.find(({ portName }) => portName === name);
   if (endpoint !== undefined) return endpoint;
-  throw new CloudlessError('precondition', `port ${name} of replica ${replicaId} has no address yet`);
+  throw new CloudlessError(
+    'precondition',
+    `port ${name} of replica ${replicaId} has no address yet`,
+  );
 }
 
 /** What the replica sends, while what the caller sends is written. */
@@ -87,7 +101,9 @@ async function* carry(
   });
   try {
     for await (const data of stream.data) {
-      yield create(PortForwardResponseSchema, { response: { case: 'data', value: new Uint8Array(data) } });
+      yield create(PortForwardResponseSchema, {
+        response: { case: 'data', value: new Uint8Array(data) },
+      });
     }
     yield create(PortForwardResponseSchema, { response: { case: 'end', value: {} } });
     await untilAborted(sent, signal);
@@ -102,7 +118,9 @@ async function send(stream: TcpStream, requests: AsyncIterable<PortForwardReques
     if (request.case === 'data') await stream.write(request.value);
     else if (request.case === 'end') break;
     else if (request.case === 'start') {
-      throw new InvalidInputError([{ field: 'start', message: 'must come once, as the first message' }]);
+      throw new InvalidInputError([
+        { field: 'start', message: 'must come once, as the first message' },
+      ]);
     }
   }
   stream.end();

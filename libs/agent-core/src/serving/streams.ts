@@ -1,10 +1,12 @@
 import type { Clock, Timer } from '@cloudless/base';
 
 /**
- * Several sources as one, in the order their items arrive. At most one item per source waits here. Leaving the loop leaves all of
- * them; the first that fails ends all.
+ * Several sources as one, in the order their items arrive. At most one item per source waits here.
+ * Leaving the loop leaves all of them; the first that fails ends all.
  */
-export async function* mergeByArrival<Item>(sources: readonly AsyncIterable<Item>[]): AsyncGenerator<Item> {
+export async function* mergeByArrival<Item>(
+  sources: readonly AsyncIterable<Item>[],
+): AsyncGenerator<Item> {
   const iterators = sources.map((source) => source[Symbol.asyncIterator]());
   const inbox = new Inbox<Head<Item>>();
   const ask = (index: number): void => inbox.await(headOf(iterators, index));
@@ -25,7 +27,10 @@ export async function* mergeByArrival<Item>(sources: readonly AsyncIterable<Item
   }
 }
 
-/** Several sorted sources as one, sorted: smallest first. Waits until every source has gone on or ended. */
+/**
+ * Several sorted sources as one, sorted: smallest first. Waits until every source has gone on or
+ * ended.
+ */
 export async function* mergeSorted<Item>(
   sources: readonly AsyncIterable<Item>[],
   compare: (a: Item, b: Item) => number,
@@ -35,7 +40,9 @@ export async function* mergeSorted<Item>(
     const first = await Promise.all(iterators.map((_iterator, index) => headOf(iterators, index)));
     const heads = first.filter(({ result }) => result.done !== true);
     while (heads.length > 0) {
-      const smallest = heads.reduce((best, head) => (compare(head.result.value, best.result.value) < 0 ? head : best));
+      const smallest = heads.reduce((best, head) =>
+        compare(head.result.value, best.result.value) < 0 ? head : best,
+      );
       yield smallest.result.value;
       const next = await headOf(iterators, smallest.index);
       heads.splice(heads.indexOf(smallest), 1, ...(next.result.done === true ? [] : [next]));
@@ -82,7 +89,9 @@ export async function* oneByOne<Item>(lists: AsyncIterable<readonly Item[]>): As
 }
 
 /** Each item as a list of its own. */
-export async function* eachAlone<Item>(items: AsyncIterable<Item>): AsyncGenerator<readonly Item[]> {
+export async function* eachAlone<Item>(
+  items: AsyncIterable<Item>,
+): AsyncGenerator<readonly Item[]> {
   for await (const item of items) yield [item];
 }
 
@@ -91,7 +100,10 @@ interface Head<Item> {
   readonly result: IteratorResult<Item>;
 }
 
-/** What has arrived and was not taken. Unlike `Promise.race`, it leaves nothing behind on a promise that stays pending. */
+/**
+ * What has arrived and was not taken. Unlike `Promise.race`, it leaves nothing behind on a promise
+ * that stays pending.
+ */
 class Inbox<Item> {
   private readonly items: (() => Item)[] = [];
   private wake: (() => void) | undefined;
@@ -125,12 +137,18 @@ class Inbox<Item> {
   }
 }
 
-async function headOf<Item>(iterators: readonly AsyncIterator<Item>[], index: number): Promise<Head<Item>> {
+async function headOf<Item>(
+  iterators: readonly AsyncIterator<Item>[],
+  index: number,
+): Promise<Head<Item>> {
   const result = await iterators[index]?.next();
   return { index, result: result ?? { done: true, value: undefined } };
 }
 
-/** Not awaited: a generator that waits inside for something silent ends only when its own signal is aborted. */
+/**
+ * Not awaited: a generator that waits inside for something silent ends only when its own signal is
+ * aborted.
+ */
 function leave(iterators: readonly AsyncIterator<unknown>[]): void {
   for (const iterator of iterators) iterator.return?.().catch(() => undefined);
 }

@@ -1,6 +1,9 @@
 /** One open TCP connection. */
 export interface TcpStream {
-  /** What the other side sends; ends when it has ended its side, throws when the connection breaks. Read it once. */
+  /**
+   * What the other side sends; ends when it has ended its side, throws when the connection breaks.
+   * Read it once.
+   */
   readonly data: AsyncIterable<Uint8Array>;
   /** Resolves when more may be written. @throws kind `unavailable` when the connection broke. */
   write(bytes: Uint8Array): Promise<void>;

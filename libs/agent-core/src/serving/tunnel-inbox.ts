@@ -7,8 +7,9 @@ const WINDOW_BYTES = 256 * 1024;
 const GRANT_BYTES = WINDOW_BYTES / 8;
 
 /**
- * What the coordinator sends through one tunnel, for the command or connection it is meant for. The tunnel itself is always read,
- * as else its end would not be seen: a window bounds what waits here instead. The first room is granted to who begins to read.
+ * What the coordinator sends through one tunnel, for the command or connection it is meant for. The
+ * tunnel itself is always read, as else its end would not be seen: a window bounds what waits here
+ * instead. The first room is granted to who begins to read.
  */
 export class TunnelInbox {
   private readonly frames: TunnelFrame[] = [];
@@ -22,7 +23,8 @@ export class TunnelInbox {
   /** Takes a frame. @throws kind `invalid` for more than was granted. */
   put(frame: TunnelFrame): void {
     if (this.over) return;
-    if (this.granted <= 0) throw new CloudlessError('invalid', 'frame: more was sent than fits the window');
+    if (this.granted <= 0)
+      throw new CloudlessError('invalid', 'frame: more was sent than fits the window');
     this.granted -= windowCostOf(frame);
     this.frames.push(frame);
     this.wakeReader?.();

@@ -1,6 +1,14 @@
 import { create } from '@bufbuild/protobuf';
 import { durationMs } from '@bufbuild/protobuf/wkt';
-import { CloudlessError, errorFields, errorKindOf, errorMessageOf, type Clock, type Log, type Timer } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  errorMessageOf,
+  type Clock,
+  type Log,
+  type Timer,
+} from '@cloudless/base';
 import {
   codeOfKind,
   LogChannelFramesSchema,
@@ -16,20 +24,27 @@ import {
   type TunnelFrame,
   type TunnelRefused,
 } from '@cloudless/api';
-import type { CoordinatorConnection, CoordinatorTransport } from '../session/coordinator-transport.js';
+import type {
+  CoordinatorConnection,
+  CoordinatorTransport,
+} from '../session/coordinator-transport.js';
 import type { ContainerService } from './container-service.js';
 import { LogChannel } from './log-channel.js';
 import { mergeByArrival } from './streams.js';
 import { TunnelInbox } from './tunnel-inbox.js';
 
 /**
- * Tunnels of one node at a time. A coordinator keeps to 32, which bounds what callers can make the node serve; a few more are taken
- * here, as those that it has just ended may not have ended on this side.
+ * Tunnels of one node at a time. A coordinator keeps to 32, which bounds what callers can make the
+ * node serve; a few more are taken here, as those that it has just ended may not have ended on this
+ * side.
  */
 export const MAX_TUNNELS = 40;
 /** When the coordinator does not say how soon to dial. */
 const DIAL_WITHIN_MS = 10_000;
-/** A coordinator that has gone without a word is noticed within twice this: what its callers had started must end within 10 s. */
+/**
+ * A coordinator that has gone without a word is noticed within twice this: what its callers had
+ * started must end within 10 s.
+ */
 const PING_MS = 3_000;
 
 /** Needs of {@link Tunnels}. */
@@ -41,8 +56,8 @@ export interface TunnelsOptions {
 }
 
 /**
- * Serves what a coordinator asks for by OpenTunnel. Each tunnel has a connection of its own, so that a reader that has stopped
- * reading holds up neither the session nor another tunnel.
+ * Serves what a coordinator asks for by OpenTunnel. Each tunnel has a connection of its own, so
+ * that a reader that has stopped reading holds up neither the session nor another tunnel.
  */
 export class Tunnels {
   private readonly open = new Map<string, AbortController>();
@@ -81,9 +96,14 @@ export class Tunnels {
     await Promise.all(this.serving);
   }
 
-  private async serve(request: OpenTunnel, address: string, controller: AbortController): Promise<void> {
+  private async serve(
+    request: OpenTunnel,
+    address: string,
+    controller: AbortController,
+  ): Promise<void> {
     const { transport, clock, log } = this.options;
-    const withinMs = request.dialWithin === undefined ? DIAL_WITHIN_MS : durationMs(request.dialWithin);
+    const withinMs =
+      request.dialWithin === undefined ? DIAL_WITHIN_MS : durationMs(request.dialWithin);
     const late = clock.setTimer(withinMs, () =>
       controller.abort(new CloudlessError('deadline', `not connected within ${withinMs} ms`)),
     );
@@ -100,9 +120,13 @@ export class Tunnels {
         controller.abort(new CloudlessError('unavailable', 'no answer to a ping')),
       );
       // That the coordinator ends the call is what tells us to end.
-      for await (const frame of connection.openTunnel(this.frames(request, inbox, controller.signal))) inbox.put(frame);
+      for await (const frame of connection.openTunnel(
+        this.frames(request, inbox, controller.signal),
+      ))
+        inbox.put(frame);
     } catch (reason) {
-      if (!controller.signal.aborted) log.debug('tunnel broke', { tunnelId: request.tunnelId, ...errorFields(reason) });
+      if (!controller.signal.aborted)
+        log.debug('tunnel broke', { tunnelId: request.tunnelId, ...errorFields(reason) });
     } finally {
       late.cancel();
       watch?.end();
@@ -112,29 +136,43 @@ export class Tunnels {
     }
   }
 
-  private async *frames(request: OpenTunnel, inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+  private async *frames(
+    request: OpenTunnel,
+    inbox: TunnelInbox,
+    signal: AbortSignal,
+  ): AsyncGenerator<TunnelFrame> {
     yield aFrame({ case: 'tunnelId', value: request.tunnelId });
     yield* mergeByArrival([this.results(request, inbox, signal), windows(inbox)]);
   }
 
   /** What is asked for, then the end or the failure. */
-  private async *results(request: OpenTunnel, inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+  private async *results(
+    request: OpenTunnel,
+    inbox: TunnelInbox,
+    signal: AbortSignal,
+  ): AsyncGenerator<TunnelFrame> {
     try {
       yield* this.resultsOf(request, inbox, signal);
       if (!signal.aborted) yield aFrame({ case: 'end', value: create(TunnelEndSchema) });
     } catch (reason) {
-      if (!signal.aborted) yield aFrame({ case: 'error', value: create(TunnelErrorSchema, this.toError(reason)) });
+      if (!signal.aborted)
+        yield aFrame({ case: 'error', value: create(TunnelErrorSchema, this.toError(reason)) });
     } finally {
       inbox.close();
     }
   }
 
-  private async *resultsOf(request: OpenTunnel, inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+  private async *resultsOf(
+    request: OpenTunnel,
+    inbox: TunnelInbox,
+    signal: AbortSignal,
+  ): AsyncGenerator<TunnelFrame> {
     const { service } = this.options;
     const { target } = request;
     switch (target.case) {
       case 'logs':
-        for await (const value of service.streamLogs(target.value, signal)) yield aFrame({ case: 'log', value });
+        for await (const value of service.streamLogs(target.value, signal))
+          yield aFrame({ case: 'log', value });
         return;
       case 'exec':
         yield* execFrames(await service.execCommand(target.value, signal), request.execInPieces);
@@ -179,7 +217,10 @@ export class Tunnels {
     try {
       if (signal.aborted) return;
       for await (const frames of channel.frames())
-        yield aFrame({ case: 'logChannel', value: create(LogChannelFramesSchema, { frames: [...frames] }) });
+        yield aFrame({
+          case: 'logChannel',
+          value: create(LogChannelFramesSchema, { frames: [...frames] }),
+        });
       if (failures.length > 0) throw failures[0];
     } finally {
       signal.removeEventListener('abort', end);
@@ -190,7 +231,10 @@ export class Tunnels {
   private toError(reason: unknown): { readonly code: number; readonly message: string } {
     const kind = errorKindOf(reason);
     if (kind === 'internal') this.options.log.error('tunnel failed', errorFields(reason));
-    return { code: codeOfKind(kind), message: kind === 'internal' ? 'internal error' : errorMessageOf(reason) };
+    return {
+      code: codeOfKind(kind),
+      message: kind === 'internal' ? 'internal error' : errorMessageOf(reason),
+    };
   }
 }
 
@@ -228,7 +272,11 @@ async function* forwardInput(inbox: TunnelInbox): AsyncGenerator<PortForwardRequ
 }
 
 /** Pings until it is ended; calls `onGone` when one is not answered before the next is due. */
-function watchConnection(connection: CoordinatorConnection, clock: Clock, onGone: () => void): { end(): void } {
+function watchConnection(
+  connection: CoordinatorConnection,
+  clock: Clock,
+  onGone: () => void,
+): { end(): void } {
   let answered = true;
   let timer: Timer;
   const beat = (): void => {

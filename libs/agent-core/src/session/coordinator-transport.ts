@@ -1,6 +1,15 @@
-import type { AgentMessage, CoordinatorMessage, EnrollNodeRequest, EnrollNodeResponse, TunnelFrame } from '@cloudless/api';
+import type {
+  AgentMessage,
+  CoordinatorMessage,
+  EnrollNodeRequest,
+  EnrollNodeResponse,
+  TunnelFrame,
+} from '@cloudless/api';
 
-/** How an agent reaches coordinators. Failures are `CloudlessError`s; `unavailable` when nobody answers. */
+/**
+ * How an agent reaches coordinators. Failures are `CloudlessError`s; `unavailable` when nobody
+ * answers.
+ */
 export interface CoordinatorTransport {
   /**
    * Opens a connection of its own.
@@ -13,8 +22,10 @@ export interface CoordinatorTransport {
 export interface CoordinatorConnection {
   enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse>;
   /**
-   * The Session call. `outgoing` is read only as fast as the other side takes it; when it ends, so does our half.
-   * @returns What the coordinator sends; ends, or throws, with the call. Leaving the loop ends the call.
+   * The Session call. `outgoing` is read only as fast as the other side takes it; when it ends, so
+   * does our half.
+   * @returns What the coordinator sends; ends, or throws, with the call. Leaving the loop ends the
+   *   call.
    */
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage>;
   /** The Tunnel call; as {@link CoordinatorConnection.openSession}. */

@@ -1,12 +1,20 @@
 import { create, toBinary } from '@bufbuild/protobuf';
-import { InventorySchema, ReplicaReportSchema, type Inventory, type ReplicaReport } from '@cloudless/api';
+import {
+  InventorySchema,
+  ReplicaReportSchema,
+  type Inventory,
+  type ReplicaReport,
+} from '@cloudless/api';
 
 /** Largest inventory message, bytes. */
 export const MAX_INVENTORY_BYTES = 256 * 1024;
 /** Room for the field number and length before each report. */
 const REPORT_OVERHEAD_BYTES = 8;
 
-/** All reports in chunks of at most {@link MAX_INVENTORY_BYTES}; the final one says so, also when there is nothing to report. */
+/**
+ * All reports in chunks of at most {@link MAX_INVENTORY_BYTES}; the final one says so, also when
+ * there is nothing to report.
+ */
 export function* toInventory(reports: readonly ReplicaReport[]): Generator<Inventory> {
   let chunk: ReplicaReport[] = [];
   let bytes = 0;

@@ -8,8 +8,8 @@ export interface LivenessTimes {
 }
 
 /**
- * Pings over a connection by a timer of its own, and drops it when no ping was answered within the lease.
- * The first goes out at once.
+ * Pings over a connection by a timer of its own, and drops it when no ping was answered within the
+ * lease. The first goes out at once.
  */
 export class Liveness {
   private readonly timer: { current: Timer | undefined } = { current: undefined };
@@ -17,8 +17,10 @@ export class Liveness {
   private stopped = false;
 
   /**
-   * @param onDead - Told once, when the other side has not answered for the lease, or the connection broke.
-   * @param onAnswer - Told when a ping was answered, with the time at which it was sent: the other side was there then or later.
+   * @param onDead - Told once, when the other side has not answered for the lease, or the
+   *   connection broke.
+   * @param onAnswer - Told when a ping was answered, with the time at which it was sent: the other
+   *   side was there then or later.
    */
   constructor(
     private readonly connection: Pick<CoordinatorConnection, 'ping'>,
@@ -54,7 +56,10 @@ export class Liveness {
     if (this.stopped) return;
     if (this.clock.now() - this.lastAnswer >= this.times.leaseMs) {
       return this.die(
-        new CloudlessError('unavailable', `the coordinator answered no ping for ${Math.round(this.times.leaseMs)} ms`),
+        new CloudlessError(
+          'unavailable',
+          `the coordinator answered no ping for ${Math.round(this.times.leaseMs)} ms`,
+        ),
       );
     }
     const sentAt = this.clock.now();
@@ -63,14 +68,19 @@ export class Liveness {
         this.lastAnswer = this.clock.now();
         if (!this.stopped) this.onAnswer(sentAt);
       },
-      (cause: unknown) => this.die(new CloudlessError('unavailable', 'the connection to the coordinator broke', { cause })),
+      (cause: unknown) =>
+        this.die(
+          new CloudlessError('unavailable', 'the connection to the coordinator broke', { cause }),
+        ),
     );
     this.schedule();
   }
 
   private schedule(): void {
     const untilDead = Math.max(0, this.lastAnswer + this.times.leaseMs - this.clock.now());
-    this.timer.current = this.clock.setTimer(Math.min(this.times.pingIntervalMs, untilDead), () => this.beat());
+    this.timer.current = this.clock.setTimer(Math.min(this.times.pingIntervalMs, untilDead), () =>
+      this.beat(),
+    );
   }
 
   private die(reason: CloudlessError): void {

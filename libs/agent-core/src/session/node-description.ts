@@ -1,5 +1,12 @@
 import { create } from '@bufbuild/protobuf';
-import { HelloSchema, NodeCapacitySchema, TaintSchema, type Condition, type Hello, type Taint_Effect } from '@cloudless/api';
+import {
+  HelloSchema,
+  NodeCapacitySchema,
+  TaintSchema,
+  type Condition,
+  type Hello,
+  type Taint_Effect,
+} from '@cloudless/api';
 import type { AgentIdentity } from '../agent-store.js';
 
 /**
@@ -13,8 +20,16 @@ export interface NodeDescription {
   readonly region: string;
   readonly zone: string;
   readonly labels: Readonly<Record<string, string>>;
-  readonly taints: readonly { readonly key: string; readonly value: string; readonly effect: Taint_Effect }[];
-  readonly capacity: { readonly cpuMillis: number; readonly memoryBytes: number; readonly storageBytes: number };
+  readonly taints: readonly {
+    readonly key: string;
+    readonly value: string;
+    readonly effect: Taint_Effect;
+  }[];
+  readonly capacity: {
+    readonly cpuMillis: number;
+    readonly memoryBytes: number;
+    readonly storageBytes: number;
+  };
   /** Kept for the system. */
   readonly reserved: { readonly cpuMillis: number; readonly memoryBytes: number };
   readonly maxReplicas: number;
@@ -29,7 +44,11 @@ export interface NodeDescription {
 export function toHello(
   node: NodeDescription,
   identity: AgentIdentity,
-  now: { readonly bootId: string; readonly capabilities: readonly string[]; readonly conditions: readonly Condition[] },
+  now: {
+    readonly bootId: string;
+    readonly capabilities: readonly string[];
+    readonly conditions: readonly Condition[];
+  },
 ): Hello {
   return create(HelloSchema, {
     protocolMin: PROTOCOL_MIN,

@@ -5,7 +5,10 @@ import { createSeededRandom } from '@cloudless/base';
 import { ReconnectPause } from './reconnect-pause.js';
 
 const welcome = (spreadMs: number, maxMs: number) =>
-  create(WelcomeSchema, { reconnectSpread: durationFromMs(spreadMs), reconnectPauseMax: durationFromMs(maxMs) });
+  create(WelcomeSchema, {
+    reconnectSpread: durationFromMs(spreadMs),
+    reconnectPauseMax: durationFromMs(maxMs),
+  });
 
 describe('ReconnectPause', () => {
   it('dials again within 50 ms after a session, until a coordinator says otherwise', () => {
@@ -29,7 +32,9 @@ describe('ReconnectPause', () => {
   it('waits ever longer when nobody answers, no longer than asked for, and begins anew after a session', () => {
     const pause = new ReconnectPause({ ...createSeededRandom(1), next: () => 0 });
     pause.use(welcome(100, 500));
-    expect(Array.from({ length: 6 }, () => pause.afterFailure())).toEqual([50, 100, 200, 400, 500, 500]);
+    expect(Array.from({ length: 6 }, () => pause.afterFailure())).toEqual([
+      50, 100, 200, 400, 500, 500,
+    ]);
     pause.afterSession();
     expect(pause.afterFailure()).toBe(100);
   });

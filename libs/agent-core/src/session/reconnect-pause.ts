@@ -8,7 +8,10 @@ const FIRST_MS = 50;
 const DEFAULT_MAX_MS = 1_000;
 const JITTER = 0.5;
 
-/** How long an agent waits before it dials again. The coordinator sets the spans, as it knows how many agents there are. */
+/**
+ * How long an agent waits before it dials again. The coordinator sets the spans, as it knows how
+ * many agents there are.
+ */
 export class ReconnectPause {
   private spreadMs = FIRST_MS;
   private maxMs = DEFAULT_MAX_MS;
@@ -17,12 +20,18 @@ export class ReconnectPause {
   constructor(private readonly random: Random) {}
 
   /** Takes the spans of a Welcome; what it does not say stays as it was. */
-  use({ reconnectSpread, reconnectPauseMax }: Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'>): void {
+  use({
+    reconnectSpread,
+    reconnectPauseMax,
+  }: Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'>): void {
     this.spreadMs = Math.max(FIRST_MS, msOf(reconnectSpread) ?? this.spreadMs);
     this.maxMs = Math.max(FIRST_MS, msOf(reconnectPauseMax) ?? this.maxMs);
   }
 
-  /** A session that had been welcomed has ended: a time within the spread, at random, as all others may dial now too. */
+  /**
+   * A session that had been welcomed has ended: a time within the spread, at random, as all others
+   * may dial now too.
+   */
   afterSession(): number {
     this.failures = 1;
     return this.spreadMs * (1 - this.random.next());

@@ -47,7 +47,10 @@ export interface SessionClientOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** What an operator runs to make this agent forget its cluster; part of the message that refuses another one. */
+  /**
+   * What an operator runs to make this agent forget its cluster; part of the message that refuses
+   * another one.
+   */
   readonly resetCommand: string;
   /** Awaited when this node has joined a cluster, before it says Hello. */
   readonly onEnrolled: (clusterId: string) => Promise<void>;
@@ -56,8 +59,9 @@ export interface SessionClientOptions {
 }
 
 /**
- * A coordinator that accepts a connection and then does not answer is left after this. An only one is given as long as it takes
- * to admit thousands that come at once: who dials again meanwhile only adds to the work.
+ * A coordinator that accepts a connection and then does not answer is left after this. An only one
+ * is given as long as it takes to admit thousands that come at once: who dials again meanwhile only
+ * adds to the work.
  */
 const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
 /** What a Welcome that leaves them out means. */
@@ -68,7 +72,14 @@ const GOODBYE_TIMEOUT_MS = 500;
 /** Orders that are being written to disk at a time; reading goes on when one is done. */
 const MAX_ORDERS_IN_FLIGHT = 32;
 /** Failures that time does not heal. */
-const NEEDS_SOMEONE: readonly ErrorKind[] = ['invalid', 'denied', 'precondition', 'unauthenticated', 'unimplemented', 'exists'];
+const NEEDS_SOMEONE: readonly ErrorKind[] = [
+  'invalid',
+  'denied',
+  'precondition',
+  'unauthenticated',
+  'unimplemented',
+  'exists',
+];
 
 /** Keeps a session with one of the coordinators, for ever. Losing it stops no work. */
 export class SessionClient {
@@ -93,7 +104,12 @@ export class SessionClient {
   /** Sends the usage now, if there is a session. One whose Hello has become wrong is renewed. */
   sendUsage(): void {
     if (this.outbox !== undefined && this.capabilities() !== this.saidCapabilities) {
-      this.endSession(new CloudlessError('unavailable', 'what this node can do has changed: the session is renewed to say so'));
+      this.endSession(
+        new CloudlessError(
+          'unavailable',
+          'what this node can do has changed: the session is renewed to say so',
+        ),
+      );
     }
     const usage = this.options.watch.usage;
     if (usage !== undefined) this.outbox?.sendUsage(usage);
@@ -108,16 +124,28 @@ export class SessionClient {
       const attempt = { welcomed: false, admitted: false };
       try {
         await this.session(address, attempt, signal);
-        if (!signal.aborted) this.failed(address, new CloudlessError('unavailable', 'the coordinator ended the session'));
+        if (!signal.aborted)
+          this.failed(
+            address,
+            new CloudlessError('unavailable', 'the coordinator ended the session'),
+          );
       } catch (reason) {
         if (!signal.aborted) this.failed(address, reason);
       }
       if (!attempt.welcomed) turn += 1;
-      await sleep(clock, attempt.welcomed ? this.pause.afterSession() : this.pause.afterFailure(), signal).catch(() => undefined);
+      await sleep(
+        clock,
+        attempt.welcomed ? this.pause.afterSession() : this.pause.afterFailure(),
+        signal,
+      ).catch(() => undefined);
     }
   }
 
-  private async session(address: string, attempt: { welcomed: boolean; admitted: boolean }, signal: AbortSignal): Promise<void> {
+  private async session(
+    address: string,
+    attempt: { welcomed: boolean; admitted: boolean },
+    signal: AbortSignal,
+  ): Promise<void> {
     const { transport, clock, replicas, identity, addresses } = this.options;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
@@ -126,8 +154,11 @@ export class SessionClient {
       dialing.abort(reason);
     };
     this.endSession = give;
-    const answerMs = addresses.length === 1 ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
-    const answer = clock.setTimer(answerMs, () => give(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)));
+    const answerMs =
+      addresses.length === 1 ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
+    const answer = clock.setTimer(answerMs, () =>
+      give(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)),
+    );
     const stopDialing = (): void => give(new CloudlessError('unavailable', 'the agent stops'));
     signal.addEventListener('abort', stopDialing, { once: true });
     let connection: CoordinatorConnection | undefined;
@@ -150,9 +181,15 @@ export class SessionClient {
       connection = open;
       if (failure !== undefined) throw failure;
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
-      liveness = new Liveness(open, clock, { ...DEFAULT_TIMES, leaseMs: answerMs }, give, (sentAtMs) => {
-        if (attempt.admitted) this.options.contact.confirmed(sentAtMs);
-      });
+      liveness = new Liveness(
+        open,
+        clock,
+        { ...DEFAULT_TIMES, leaseMs: answerMs },
+        give,
+        (sentAtMs) => {
+          if (attempt.admitted) this.options.contact.confirmed(sentAtMs);
+        },
+      );
       if (identity.current.clusterId === undefined || this.unknownThere) await this.enroll(open);
       for await (const message of open.openSession(outbox)) {
         if (message.message.case === 'welcome') {
@@ -166,7 +203,8 @@ export class SessionClient {
           attempt.admitted = true;
           liveness.hurry();
         } else {
-          if (!attempt.welcomed) throw new CloudlessError('invalid', 'the coordinator did not begin with a Welcome');
+          if (!attempt.welcomed)
+            throw new CloudlessError('invalid', 'the coordinator did not begin with a Welcome');
           await this.take(message, address, outbox);
         }
       }
@@ -191,7 +229,11 @@ export class SessionClient {
     this.saidCapabilities = this.capabilities();
     yield {
       case: 'hello',
-      value: toHello(node(), identity.current, { bootId, capabilities: capabilities(), conditions: watch.conditions }),
+      value: toHello(node(), identity.current, {
+        bootId,
+        capabilities: capabilities(),
+        conditions: watch.conditions,
+      }),
     };
     for (const value of toInventory(replicas.reports())) yield { case: 'inventory', value };
   }
@@ -203,7 +245,9 @@ export class SessionClient {
   private async enroll(connection: CoordinatorConnection): Promise<void> {
     const { identity, log } = this.options;
     const { nodeId, instanceId } = identity.current;
-    const { clusterId } = await connection.enroll(create(EnrollNodeRequestSchema, { nodeId, instanceId }));
+    const { clusterId } = await connection.enroll(
+      create(EnrollNodeRequestSchema, { nodeId, instanceId }),
+    );
     if (clusterId === '') throw new CloudlessError('invalid', 'the coordinator names no cluster');
     this.requireOwnCluster(clusterId);
     if (identity.current.clusterId === undefined) {
@@ -214,7 +258,12 @@ export class SessionClient {
     log.info('node enrolled', { clusterId });
   }
 
-  private async welcome(welcome: Welcome, address: string, outbox: SessionOutbox, liveness: Liveness): Promise<void> {
+  private async welcome(
+    welcome: Welcome,
+    address: string,
+    outbox: SessionOutbox,
+    liveness: Liveness,
+  ): Promise<void> {
     const { identity, log } = this.options;
     const { clusterId, epoch, protocol } = welcome;
     this.requireOwnCluster(clusterId);
@@ -225,7 +274,10 @@ export class SessionClient {
       );
     }
     if (epoch < identity.current.highestEpoch) {
-      log.warn('coordinator is of an older epoch: its orders are refused', { epoch, heldEpoch: identity.current.highestEpoch });
+      log.warn('coordinator is of an older epoch: its orders are refused', {
+        epoch,
+        heldEpoch: identity.current.highestEpoch,
+      });
     }
     await identity.raiseEpoch(epoch);
     liveness.use({
@@ -250,7 +302,11 @@ export class SessionClient {
 
   private readonly inFlight = new Set<Promise<void>>();
 
-  private async take({ message }: CoordinatorMessage, address: string, outbox: SessionOutbox): Promise<void> {
+  private async take(
+    { message }: CoordinatorMessage,
+    address: string,
+    outbox: SessionOutbox,
+  ): Promise<void> {
     if (message.case === 'order') {
       this.begin(message.value);
       if (this.inFlight.size >= MAX_ORDERS_IN_FLIGHT) await Promise.race(this.inFlight);
@@ -294,7 +350,8 @@ export class SessionClient {
     const fields = { coordinator: address, ...errorFields(reason) };
     if (this.lastFailure.get(address) === text) return log.debug('still no session', fields);
     this.lastFailure.set(address, text);
-    if (NEEDS_SOMEONE.includes(errorKindOf(reason))) log.error('no session: the coordinator and this agent do not fit', fields);
+    if (NEEDS_SOMEONE.includes(errorKindOf(reason)))
+      log.error('no session: the coordinator and this agent do not fit', fields);
     else log.warn('no session; what runs goes on', fields);
   }
 }

@@ -9,12 +9,15 @@ import {
   type Usage,
 } from '@cloudless/api';
 
-/** Refusals that wait for a slow connection; older ones are dropped, as every refused order is repeated. */
+/**
+ * Refusals that wait for a slow connection; older ones are dropped, as every refused order is
+ * repeated.
+ */
 const MAX_WAITING_REFUSALS = 256;
 
 /**
- * What waits to be sent in one session. Bounded whatever happens: of each replica only the newest report waits, and it is
- * made when it is sent.
+ * What waits to be sent in one session. Bounded whatever happens: of each replica only the newest
+ * report waits, and it is made when it is sent.
  */
 export class SessionOutbox implements AsyncIterable<AgentMessage> {
   private readonly changed = new Set<string>();
@@ -49,7 +52,8 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
   refuseOrder(refusal: OrderRefused): void {
     this.refused.delete(refusal.replicaId);
     this.refused.set(refusal.replicaId, refusal);
-    if (this.refused.size > MAX_WAITING_REFUSALS) this.refused.delete([...this.refused.keys()][0] ?? '');
+    if (this.refused.size > MAX_WAITING_REFUSALS)
+      this.refused.delete([...this.refused.keys()][0] ?? '');
     this.signal();
   }
 

@@ -17,22 +17,34 @@ const resources = {
   limits: { memoryBytes: 2_000n },
 };
 
-async function aWorld(...replicaIds: readonly string[]): Promise<AgentWorld & { readonly stats: FakeStats }> {
+async function aWorld(
+  ...replicaIds: readonly string[]
+): Promise<AgentWorld & { readonly stats: FakeStats }> {
   const world = new AgentWorld();
   const stats = new FakeStats(world.clock);
   world.stats = stats;
   await world.start();
   for (const [slot, replicaId] of replicaIds.entries())
-    world.coordinator.order(aStartOrder({ replicaId, slot, workload: replicaId.split('-')[0] ?? '', spec: { resources } }));
+    world.coordinator.order(
+      aStartOrder({
+        replicaId,
+        slot,
+        workload: replicaId.split('-')[0] ?? '',
+        spec: { resources },
+      }),
+    );
   await settle();
   return Object.assign(world, { stats });
 }
 
-const idOf = (world: AgentWorld, replicaId = 'web-1') => toContainerId(world.report(replicaId).containerId);
+const idOf = (world: AgentWorld, replicaId = 'web-1') =>
+  toContainerId(world.report(replicaId).containerId);
 const get = (world: AgentWorld, init: { containerId?: string; replicaId?: string }) =>
   world.agent.containers.getContainerStats(create(GetContainerStatsRequestSchema, init));
-const list = (world: AgentWorld, init: { namespace?: string; name?: string; nodeId?: string } = {}) =>
-  world.agent.containers.listContainerStats(create(ListContainerStatsRequestSchema, init));
+const list = (
+  world: AgentWorld,
+  init: { namespace?: string; name?: string; nodeId?: string } = {},
+) => world.agent.containers.listContainerStats(create(ListContainerStatsRequestSchema, init));
 
 describe('getContainerStats', () => {
   it('reads anew, by container and by replica', async () => {
@@ -52,11 +64,19 @@ describe('getContainerStats', () => {
     }
     // The ones that rates are made of are not disturbed.
     await world.clock.advance(2_500);
-    expect((await list(world)).containers[0]).toMatchObject({ cpuMillis: 500n, interval: { seconds: 7n } });
+    expect((await list(world)).containers[0]).toMatchObject({
+      cpuMillis: 500n,
+      interval: { seconds: 7n },
+    });
   });
 
   it.each([
-    { name: 'nothing', target: {}, kind: 'invalid', message: 'container_id: name either a container_id or a replica_id' },
+    {
+      name: 'nothing',
+      target: {},
+      kind: 'invalid',
+      message: 'container_id: name either a container_id or a replica_id',
+    },
     {
       name: 'two things',
       target: { containerId: 'a'.repeat(12), replicaId: 'web-1' },
@@ -146,8 +166,15 @@ describe('listContainerStats', () => {
     expect([fresh?.sampledAt, fresh?.memoryWorkingSetBytes]).toEqual([undefined, undefined]);
     await world.clock.advance(1_000);
     const [sampled] = (await list(world)).containers;
-    expect([sampled?.interval, sampled?.cpuMillis, sampled?.ioReadBytesPerSecond]).toEqual([undefined, undefined, undefined]);
-    expect([sampled?.sampledAt, sampled?.memoryWorkingSetBytes]).toEqual([expect.anything(), 8_000n]);
+    expect([sampled?.interval, sampled?.cpuMillis, sampled?.ioReadBytesPerSecond]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    expect([sampled?.sampledAt, sampled?.memoryWorkingSetBytes]).toEqual([
+      expect.anything(),
+      8_000n,
+    ]);
   });
 
   it.each([
@@ -161,7 +188,9 @@ describe('listContainerStats', () => {
   ])('shows $replicas of $request', async ({ request, replicas }) => {
     const world = await aWorld('web-1', 'db-1');
     await world.clock.advance(1_000);
-    expect((await list(world, request)).containers.map(({ replicaId }) => replicaId)).toEqual(replicas);
+    expect((await list(world, request)).containers.map(({ replicaId }) => replicaId)).toEqual(
+      replicas,
+    );
   });
 });
 
@@ -169,8 +198,14 @@ describe('tunnels', () => {
   it('carry both', async () => {
     const world = await aWorld('web-1');
     await world.clock.advance(1_000);
-    world.coordinator.openTunnel('t1', { case: 'stats', value: create(GetContainerStatsRequestSchema, { replicaId: 'web-1' }) });
-    world.coordinator.openTunnel('t2', { case: 'statsList', value: create(ListContainerStatsRequestSchema) });
+    world.coordinator.openTunnel('t1', {
+      case: 'stats',
+      value: create(GetContainerStatsRequestSchema, { replicaId: 'web-1' }),
+    });
+    world.coordinator.openTunnel('t2', {
+      case: 'statsList',
+      value: create(ListContainerStatsRequestSchema),
+    });
     await settle();
     expect(world.coordinator.tunnels.get('t1')).toMatchObject([
       {},
@@ -186,15 +221,33 @@ describe('tunnels', () => {
 });
 
 describe('toContainerStats', () => {
-  const subject = { containerId: 'c1', owner: { replicaId: 'web-1', namespace: 'default', workload: 'web' }, nodeId: 'node-1' };
-  const clock = { now: () => 9_000, wallTime: () => 1_000_000, setTimer: () => ({ cancel: () => undefined }) };
+  const subject = {
+    containerId: 'c1',
+    owner: { replicaId: 'web-1', namespace: 'default', workload: 'web' },
+    nodeId: 'node-1',
+  };
+  const clock = {
+    now: () => 9_000,
+    wallTime: () => 1_000_000,
+    setTimer: () => ({ cancel: () => undefined }),
+  };
   const show = (sample: Partial<ContainerSample>): ContainerStats =>
-    toContainerStats(subject, { sample: { source: 's', atMs: 8_000.4, ...sample }, problems: [] }, clock);
+    toContainerStats(
+      subject,
+      { sample: { source: 's', atMs: 8_000.4, ...sample }, problems: [] },
+      clock,
+    );
 
   it('has every figure of a sample, in the units of the names', () => {
     const stall = { avg10Percent: 1, avg60Percent: 1, avg300Percent: 1, totalNanos: 10_000_000n };
     expect(show({ origin: 'v2', ...fakeFigures(10) })).toMatchObject({
-      ...{ containerId: 'c1', replicaId: 'web-1', namespace: 'default', workload: 'web', nodeId: 'node-1' },
+      ...{
+        containerId: 'c1',
+        replicaId: 'web-1',
+        namespace: 'default',
+        workload: 'web',
+        nodeId: 'node-1',
+      },
       sampledAt: { seconds: 999n, nanos: 0 },
       source: Source.CGROUP_V2,
       cpu: {
@@ -227,7 +280,11 @@ describe('toContainerStats', () => {
         networkSentDropped: 10n,
       },
       pids: { pidsCurrent: 10n, pidsLimit: 20n },
-      pressure: { cpu: { some: stall, full: stall }, memory: { some: stall, full: stall }, io: { some: stall, full: stall } },
+      pressure: {
+        cpu: { some: stall, full: stall },
+        memory: { some: stall, full: stall },
+        io: { some: stall, full: stall },
+      },
     });
   });
 
@@ -235,17 +292,30 @@ describe('toContainerStats', () => {
     { origin: 'v1', source: Source.CGROUP_V1 },
     { origin: 'hybrid', source: Source.CGROUP_HYBRID },
     { origin: 'processes', source: Source.PROCESSES },
-  ] as const)('says that it is of $origin', ({ origin, source }) => expect(show({ origin }).source).toBe(source));
+  ] as const)('says that it is of $origin', ({ origin, source }) =>
+    expect(show({ origin }).source).toBe(source),
+  );
 
   it('leaves out what is not known, and shows 0 for what is', () => {
-    const { cpu, memory, io, network, pids, pressure, source } = show({ memory: { usageBytes: 5, swapBytes: 0 } });
-    expect([cpu, io, network, pids, pressure, source]).toEqual([undefined, undefined, undefined, undefined, undefined, 0]);
+    const { cpu, memory, io, network, pids, pressure, source } = show({
+      memory: { usageBytes: 5, swapBytes: 0 },
+    });
+    expect([cpu, io, network, pids, pressure, source]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+      0,
+    ]);
     expect([memory?.memorySwapBytes, memory?.memoryLimitBytes]).toEqual([0n, undefined]);
   });
 
   it('names what could not be read', () => {
     const problems = [new MalformedCgroupFileError('io.stat', 1, 'no device')];
     const sample = { source: 's', atMs: 0, pids: { current: 1 } };
-    expect(toContainerStats(subject, { sample, problems }, clock).problems).toEqual(['io.stat:1: no device']);
+    expect(toContainerStats(subject, { sample, problems }, clock).problems).toEqual([
+      'io.stat:1: no device',
+    ]);
   });
 });

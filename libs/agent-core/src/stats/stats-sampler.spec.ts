@@ -45,7 +45,11 @@ class World {
 
   constructor(...containers: readonly ContainerStatus[]) {
     this.containers = containers;
-    const log: Log = { ...silentLog, warn: (message) => void this.warnings.push(message), child: () => log };
+    const log: Log = {
+      ...silentLog,
+      warn: (message) => void this.warnings.push(message),
+      child: () => log,
+    };
     const replicas: StatsSamplerOptions['replicas'] = {
       ownerOf: ({ labels }) => (labels['foreign'] === undefined ? owner : undefined),
       listen: (listener) => {
@@ -54,9 +58,19 @@ class World {
         return () => this.changed.delete(tell);
       },
     };
-    const list = async (): Promise<readonly ContainerStatus[]> => ((this.lists += 1), this.containers);
+    const list = async (): Promise<readonly ContainerStatus[]> => (
+      (this.lists += 1),
+      this.containers
+    );
     const { clock, stats: reader } = this;
-    this.sampler = new StatsSampler({ reader, runtime: { list }, replicas, clock, log, observer: meterContainers(this.meter) });
+    this.sampler = new StatsSampler({
+      reader,
+      runtime: { list },
+      replicas,
+      clock,
+      log,
+      observer: meterContainers(this.meter),
+    });
   }
 
   async run(forMs = 0): Promise<this> {
@@ -87,7 +101,11 @@ describe('the sampler', () => {
     expect(world.figures).toMatchObject([{ sample: { atMs: 0 } }]);
     expect(world.figures[0]).not.toHaveProperty('rates');
     await world.clock.advance(2_000);
-    expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 2_000, cpuMillis: 500, readBytesPerSecond: 1_000 });
+    expect(world.figures[0]?.rates).toMatchObject({
+      intervalMs: 2_000,
+      cpuMillis: 500,
+      readBytesPerSecond: 1_000,
+    });
     await world.clock.advance(28_000);
     expect(world.stats.reads.map(({ atMs }) => atMs)).toEqual([0, 2_000, 10_000, 20_000, 30_000]);
     expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 10_000, cpuMillis: 500 });
@@ -98,9 +116,13 @@ describe('the sampler', () => {
     const processes = [status(101), status(102)];
     const world = await new World(...groups, ...processes).run(60_000);
     const late = world.stats.reads.filter(({ atMs }) => atMs > 50_000);
-    expect(late.filter(({ group }) => group).map(({ pids }) => pids.length)).toEqual(groups.map(() => 1));
+    expect(late.filter(({ group }) => group).map(({ pids }) => pids.length)).toEqual(
+      groups.map(() => 1),
+    );
     expect(new Set(late.map(({ atMs }) => atMs)).size).toBe(10);
-    expect(late.filter(({ group }) => !group)).toEqual([{ atMs: 60_000, pids: [101, 102], group: false }]);
+    expect(late.filter(({ group }) => !group)).toEqual([
+      { atMs: 60_000, pids: [101, 102], group: false },
+    ]);
     await world.stop();
   });
 
@@ -118,7 +140,10 @@ describe('the sampler', () => {
   it('shows a container that it has only just heard of to who asks', async () => {
     const world = await new World(status(1)).run(3_000);
     world.become([status(1), status(2)]);
-    expect((await world.sampler.containers()).map(({ sample }) => sample?.source)).toEqual(['1@1', undefined]);
+    expect((await world.sampler.containers()).map(({ sample }) => sample?.source)).toEqual([
+      '1@1',
+      undefined,
+    ]);
     await world.sampler.containers();
     expect(world.lists).toBe(2);
   });
@@ -224,7 +249,10 @@ describe('the sampler', () => {
 
 describe('counters of a container', () => {
   it('add up to what it has used, whatever fails in between, and never go back', async () => {
-    const arbSteps = fc.array(fc.record({ grows: fc.nat(100), fails: fc.boolean(), back: fc.boolean() }), { maxLength: 12 });
+    const arbSteps = fc.array(
+      fc.record({ grows: fc.nat(100), fails: fc.boolean(), back: fc.boolean() }),
+      { maxLength: 12 },
+    );
     await fc.assert(
       fc.asyncProperty(arbSteps, async (steps) => {
         let usageNsec = 5_000_000_000n;
@@ -249,7 +277,11 @@ describe('counters of a container', () => {
         }
         world.stats.failure = undefined;
         await world.clock.advance(2 * SAMPLE_INTERVAL_MS);
-        if (!low) expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBeCloseTo(used, 6);
+        if (!low)
+          expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBeCloseTo(
+            used,
+            6,
+          );
         await world.stop();
       }),
       { numRuns: 50 },

@@ -1,9 +1,20 @@
 import { errorFields, sleep, type Clock, type Log } from '@cloudless/base';
-import { ratesBetween, type ContainerRates, type ContainerSample, type SampleResult } from '@cloudless/cgroup-stats';
+import {
+  ratesBetween,
+  type ContainerRates,
+  type ContainerSample,
+  type SampleResult,
+} from '@cloudless/cgroup-stats';
 import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
 import type { ContainerOwner } from '../replica/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
-import { nextSampleMs, phaseOf, SAMPLE_INTERVAL_MS, SECOND_SAMPLE_MS, TICK_MS } from './sample-times.js';
+import {
+  nextSampleMs,
+  phaseOf,
+  SAMPLE_INTERVAL_MS,
+  SECOND_SAMPLE_MS,
+  TICK_MS,
+} from './sample-times.js';
 import type { StatsReader } from './stats-reader.js';
 
 /** A running container, and what was last seen of its use. */
@@ -59,11 +70,15 @@ export class StatsSampler {
     return [...this.tracked.values()].map(({ figures }) => figures);
   }
 
-  /** A sample made now; the ones kept stay as they are. @returns Undefined when the container has ended, or has no process to be seen. */
+  /**
+   * A sample made now; the ones kept stay as they are. @returns Undefined when the container has
+   * ended, or has no process to be seen.
+   */
   async fresh({ pid, ownCgroup, ownNetwork }: ContainerStatus): Promise<SampleResult | undefined> {
     const { reader } = this.options;
     if (pid === undefined) return undefined;
-    if (ownCgroup === true) return reader.readGroup({ pid, ...(ownNetwork === undefined ? {} : { ownNetwork }) });
+    if (ownCgroup === true)
+      return reader.readGroup({ pid, ...(ownNetwork === undefined ? {} : { ownNetwork }) });
     return (await reader.readProcesses([pid])).get(pid);
   }
 
@@ -71,7 +86,11 @@ export class StatsSampler {
   async run(signal: AbortSignal): Promise<void> {
     const { replicas, clock } = this.options;
     const lookSoon = (): void => void (this.listAtMs = Number.NEGATIVE_INFINITY);
-    const unlisten = replicas.listen({ changed: lookSoon, refused: () => undefined, gone: lookSoon });
+    const unlisten = replicas.listen({
+      changed: lookSoon,
+      refused: () => undefined,
+      gone: lookSoon,
+    });
     while (!signal.aborted) {
       await this.sampleDue();
       await sleep(clock, TICK_MS, signal).catch(() => undefined);
@@ -84,19 +103,24 @@ export class StatsSampler {
     const { clock } = this.options;
     await this.listIfDue();
     const due = [...this.tracked.values()].filter(({ nextMs }) => nextMs <= clock.now());
-    for (const tracked of due.filter(hasGroup)) await this.take(tracked, () => this.fresh(tracked.figures.status));
+    for (const tracked of due.filter(hasGroup))
+      await this.take(tracked, () => this.fresh(tracked.figures.status));
     const processes = due.filter((tracked) => !hasGroup(tracked));
     if (processes.length === 0) return;
-    const pids = processes.flatMap(({ figures: { status } }) => (status.pid === undefined ? [] : [status.pid]));
+    const pids = processes.flatMap(({ figures: { status } }) =>
+      status.pid === undefined ? [] : [status.pid],
+    );
     const read = this.options.reader.readProcesses(pids);
-    for (const tracked of processes) await this.take(tracked, async () => (await read).get(tracked.figures.status.pid ?? 0));
+    for (const tracked of processes)
+      await this.take(tracked, async () => (await read).get(tracked.figures.status.pid ?? 0));
   }
 
   /** Follows what runs: from time to time, and when there was a change. */
   private async listIfDue(): Promise<void> {
     const { runtime, clock, log } = this.options;
     if (clock.now() < this.listAtMs) return;
-    this.listAtMs = clock.now() + SAMPLE_INTERVAL_MS; // before the list, as a change may come while it is made
+    // before the list, as a change may come while it is made
+    this.listAtMs = clock.now() + SAMPLE_INTERVAL_MS;
     try {
       this.follow(await runtime.list());
       this.failing = false;
@@ -112,7 +136,8 @@ export class StatsSampler {
     const { replicas, clock } = this.options;
     const running = containers.filter(({ phase, pid }) => phase === 'running' && pid !== undefined);
     const ids = new Set<string>(running.map(({ containerId }) => containerId));
-    for (const containerId of this.tracked.keys()) if (!ids.has(containerId)) this.forget(containerId);
+    for (const containerId of this.tracked.keys())
+      if (!ids.has(containerId)) this.forget(containerId);
     for (const status of running) {
       const owner = replicas.ownerOf(status);
       if (owner === undefined) continue;
@@ -120,26 +145,47 @@ export class StatsSampler {
       if (known !== undefined) known.figures = { ...known.figures, status };
       else {
         const phaseMs = phaseOf(status.containerId, status.ownCgroup === true);
-        this.tracked.set(status.containerId, { figures: { owner, status }, phaseMs, nextMs: clock.now(), failing: false });
+        this.tracked.set(status.containerId, {
+          figures: { owner, status },
+          phaseMs,
+          nextMs: clock.now(),
+          failing: false,
+        });
       }
     }
   }
 
-  private async take(tracked: Tracked, read: () => Promise<SampleResult | undefined>): Promise<void> {
+  private async take(
+    tracked: Tracked,
+    read: () => Promise<SampleResult | undefined>,
+  ): Promise<void> {
     const { clock, log, observer } = this.options;
     const { owner, status, sample: before } = tracked.figures;
     try {
       const result = await read();
-      if (this.tracked.get(status.containerId) !== tracked) return; // gone meanwhile: nobody would take its series away again
-      if (result === undefined) return this.forget(status.containerId); // it has just ended, as the next list will say
+      // gone meanwhile: nobody would take its series away again
+      if (this.tracked.get(status.containerId) !== tracked) return;
+      // it has just ended, as the next list will say
+      if (result === undefined) return this.forget(status.containerId);
       const first = before === undefined;
-      tracked.nextMs = first ? clock.now() + SECOND_SAMPLE_MS : nextSampleMs(clock.now(), tracked.phaseMs);
-      const figures = { owner, status, sample: result.sample, ...ratesSince(before, result.sample) };
+      tracked.nextMs = first
+        ? clock.now() + SECOND_SAMPLE_MS
+        : nextSampleMs(clock.now(), tracked.phaseMs);
+      const figures = {
+        owner,
+        status,
+        sample: result.sample,
+        ...ratesSince(before, result.sample),
+      };
       tracked.figures = figures;
       tracked.failing = false;
       observer?.sampled(figures);
     } catch (reason) {
-      if (!tracked.failing) log.warn('container not sampled', { containerId: status.containerId, ...errorFields(reason) });
+      if (!tracked.failing)
+        log.warn('container not sampled', {
+          containerId: status.containerId,
+          ...errorFields(reason),
+        });
       tracked.failing = true;
       tracked.nextMs = nextSampleMs(clock.now(), tracked.phaseMs);
       tracked.figures = { owner, status }; // what it used then is not what it uses now
@@ -156,7 +202,10 @@ export class StatsSampler {
 
 const hasGroup = ({ figures }: Tracked): boolean => figures.status.ownCgroup === true;
 
-function ratesSince(before: ContainerSample | undefined, after: ContainerSample): Pick<ContainerFigures, 'rates'> {
+function ratesSince(
+  before: ContainerSample | undefined,
+  after: ContainerSample,
+): Pick<ContainerFigures, 'rates'> {
   const rates = before === undefined ? {} : ratesBetween(before, after);
   if (before === undefined || Object.keys(rates).length === 0) return {};
   return { rates: { ...rates, intervalMs: after.atMs - before.atMs } };

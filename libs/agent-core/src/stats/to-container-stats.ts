@@ -9,7 +9,15 @@ import {
   type ContainerUse,
   type Resources,
 } from '@cloudless/api';
-import type { ContainerSample, CpuUse, IoUse, MemoryUse, NetworkUse, PressureUse, SampleResult } from '@cloudless/cgroup-stats';
+import type {
+  ContainerSample,
+  CpuUse,
+  IoUse,
+  MemoryUse,
+  NetworkUse,
+  PressureUse,
+  SampleResult,
+} from '@cloudless/cgroup-stats';
 import type { ContainerOwner } from '../replica/container-labels.js';
 import type { ContainerFigures } from './stats-sampler.js';
 
@@ -28,7 +36,11 @@ const SOURCES = {
 } as const satisfies Readonly<Record<NonNullable<ContainerSample['origin']>, Source>>;
 
 /** A sample as the API shows it, with every figure it has. */
-export function toContainerStats(subject: StatsSubject, { sample, problems }: SampleResult, clock: Clock): ContainerStats {
+export function toContainerStats(
+  subject: StatsSubject,
+  { sample, problems }: SampleResult,
+  clock: Clock,
+): ContainerStats {
   const { cpu, memory, io, network, pids, pressure } = sample;
   return create(ContainerStatsSchema, {
     ...whose(subject),
@@ -38,13 +50,17 @@ export function toContainerStats(subject: StatsSubject, { sample, problems }: Sa
     ...(memory === undefined ? {} : { memory: toMemoryStats(memory) }),
     ...(io === undefined ? {} : { io: toIoStats(io) }),
     ...(network === undefined ? {} : { network: toNetworkStats(network) }),
-    ...(pids === undefined ? {} : { pids: { pidsCurrent: BigInt(pids.current), ...amounts({ pidsLimit: pids.limit }) } }),
+    ...(pids === undefined
+      ? {}
+      : { pids: { pidsCurrent: BigInt(pids.current), ...amounts({ pidsLimit: pids.limit }) } }),
     ...(pressure === undefined ? {} : { pressure: toPressureStats(pressure) }),
     problems: problems.map(({ message }) => message),
   });
 }
 
-/** The newest rates of a container as the API shows them, beside what its spec reserves and allows. */
+/**
+ * The newest rates of a container as the API shows them, beside what its spec reserves and allows.
+ */
 export function toContainerUse(
   { owner, status, sample, rates }: ContainerFigures,
   nodeId: string,
@@ -75,7 +91,11 @@ export function toContainerUse(
   });
 }
 
-const whose = ({ containerId, owner: { replicaId, namespace, workload }, nodeId }: StatsSubject) => ({
+const whose = ({
+  containerId,
+  owner: { replicaId, namespace, workload },
+  nodeId,
+}: StatsSubject) => ({
   containerId,
   replicaId,
   namespace,
@@ -144,21 +164,30 @@ function toPressureStats(pressure: PressureUse) {
   return Object.fromEntries(shown);
 }
 
-const toStall = ({ totalNsec, ...averages }: NonNullable<NonNullable<PressureUse['cpu']>['some']>) => ({
+const toStall = ({
+  totalNsec,
+  ...averages
+}: NonNullable<NonNullable<PressureUse['cpu']>['some']>) => ({
   ...averages,
   totalNanos: totalNsec,
 });
 
 /** The fields that are known, whole. */
-function amounts<Key extends string>(fields: Readonly<Record<Key, number | undefined>>): Partial<Record<Key, bigint>> {
+function amounts<Key extends string>(
+  fields: Readonly<Record<Key, number | undefined>>,
+): Partial<Record<Key, bigint>> {
   const entries = Object.entries<number | undefined>(fields);
   return Object.fromEntries(
-    entries.flatMap(([key, value]) => (value === undefined ? [] : [[key, BigInt(Math.round(value))]])),
+    entries.flatMap(([key, value]) =>
+      value === undefined ? [] : [[key, BigInt(Math.round(value))]],
+    ),
   ) as Partial<Record<Key, bigint>>;
 }
 
 /** The fields that are known. */
-function known<Fields extends object>(fields: Fields): { [Key in keyof Fields]?: Exclude<Fields[Key], undefined> } {
+function known<Fields extends object>(
+  fields: Fields,
+): { [Key in keyof Fields]?: Exclude<Fields[Key], undefined> } {
   const entries = Object.entries(fields).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as { [Key in keyof Fields]?: Exclude<Fields[Key], undefined> };
 }

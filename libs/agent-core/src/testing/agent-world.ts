@@ -8,7 +8,10 @@ import { FakeCoordinator } from './fake-coordinator.js';
 import type { StatsReader } from '../stats/stats-reader.js';
 import { MemoryAgentStore } from './memory-agent-store.js';
 
-/** One machine with an agent, a coordinator and virtual time. The machine and the agent's memory outlive the agent. */
+/**
+ * One machine with an agent, a coordinator and virtual time. The machine and the agent's memory
+ * outlive the agent.
+ */
 export class AgentWorld {
   readonly clock = new ManualClock();
   readonly coordinator = new FakeCoordinator();
@@ -75,7 +78,10 @@ export class AgentWorld {
       probeClients: {
         http: async ({ ip, port, path, headers }) => {
           const sent = Object.entries(headers).map(([name, value]) => ` ${name}: ${value}`);
-          this.probed.push({ atMs: this.clock.now(), text: `GET ${ip}:${port}${path}${sent.join('')}` });
+          this.probed.push({
+            atMs: this.clock.now(),
+            text: `GET ${ip}:${port}${path}${sent.join('')}`,
+          });
           return this.http(path);
         },
         grpc: async ({ ip, port, service }) => {
@@ -121,11 +127,18 @@ export class AgentWorld {
   }
 
   /** What the coordinator heard last of a replica, in short. */
-  seen(replicaId = 'web-1'): { phase: string; ready: boolean; restarts: number; reason: string } | undefined {
+  seen(
+    replicaId = 'web-1',
+  ): { phase: string; ready: boolean; restarts: number; reason: string } | undefined {
     const report = this.coordinator.reports.get(replicaId);
     return report === undefined
       ? undefined
-      : { phase: phaseOf(report), ready: report.ready, restarts: report.restarts, reason: report.reason };
+      : {
+          phase: phaseOf(report),
+          ready: report.ready,
+          restarts: report.restarts,
+          reason: report.reason,
+        };
   }
 
   report(replicaId = 'web-1'): ReplicaReport {

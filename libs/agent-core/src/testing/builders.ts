@@ -1,6 +1,13 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { OrderSchema, StartOrderSchema, StopOrderSchema, WorkloadSpecSchema, withDefaults, type Order } from '@cloudless/api';
+import {
+  OrderSchema,
+  StartOrderSchema,
+  StopOrderSchema,
+  WorkloadSpecSchema,
+  withDefaults,
+  type Order,
+} from '@cloudless/api';
 
 /** A start order for a replica of workload `web`; the spec runs `server` unless overridden. */
 export function aStartOrder(
@@ -15,7 +22,15 @@ export function aStartOrder(
     readonly stopAfterMs?: number;
   } = {},
 ): Order {
-  const { replicaId = 'web-1', revision = 10n, epoch = 1n, slot = 0, workload = 'web', spec = {}, stopAfterMs } = options;
+  const {
+    replicaId = 'web-1',
+    revision = 10n,
+    epoch = 1n,
+    slot = 0,
+    workload = 'web',
+    spec = {},
+    stopAfterMs,
+  } = options;
   return create(OrderSchema, {
     epoch,
     orderRevision: revision,
@@ -63,7 +78,11 @@ export function aStopOrder(
 }
 
 export function aForgetOrder(
-  options: { readonly replicaId?: string; readonly revision?: bigint; readonly epoch?: bigint } = {},
+  options: {
+    readonly replicaId?: string;
+    readonly revision?: bigint;
+    readonly epoch?: bigint;
+  } = {},
 ): Order {
   const { replicaId = 'web-1', revision = 30n, epoch = 1n } = options;
   return create(OrderSchema, {

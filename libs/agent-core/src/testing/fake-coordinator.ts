@@ -18,11 +18,16 @@ import {
   type TunnelFrame,
 } from '@cloudless/api';
 import { PushQueue } from '@cloudless/runtime';
-import type { CoordinatorConnection, CoordinatorTransport } from '../session/coordinator-transport.js';
+import type {
+  CoordinatorConnection,
+  CoordinatorTransport,
+} from '../session/coordinator-transport.js';
 
 const QUEUE_LIMIT = 100_000;
 
-/** A coordinator in memory, with the network between: answers as told, and keeps what agents say. */
+/**
+ * A coordinator in memory, with the network between: answers as told, and keeps what agents say.
+ */
 export class FakeCoordinator implements CoordinatorTransport {
   clusterId = 'cluster-1';
   epoch = 1n;
@@ -58,7 +63,8 @@ export class FakeCoordinator implements CoordinatorTransport {
 
   async connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection> {
     this.dials.push(address);
-    if (!this.reachable || signal.aborted) throw new CloudlessError('unavailable', 'connection refused');
+    if (!this.reachable || signal.aborted)
+      throw new CloudlessError('unavailable', 'connection refused');
     const connection = new FakeConnection(this, () => this.connections.delete(connection));
     this.connections.add(connection);
     return connection;
@@ -71,7 +77,8 @@ export class FakeCoordinator implements CoordinatorTransport {
 
   /** Sends a message in every open session. */
   send(message: CoordinatorMessage['message']): void {
-    for (const { session } of this.connections) session?.push(create(CoordinatorMessageSchema, { message }));
+    for (const { session } of this.connections)
+      session?.push(create(CoordinatorMessageSchema, { message }));
   }
 
   order(order: Order): void {
@@ -79,13 +86,21 @@ export class FakeCoordinator implements CoordinatorTransport {
   }
 
   /** @param more - What else the request says. */
-  openTunnel(tunnelId: string, target: OpenTunnel['target'], more: { readonly execInPieces?: boolean } = {}): void {
-    this.send({ case: 'openTunnel', value: create(OpenTunnelSchema, { tunnelId, target, ...more }) });
+  openTunnel(
+    tunnelId: string,
+    target: OpenTunnel['target'],
+    more: { readonly execInPieces?: boolean } = {},
+  ): void {
+    this.send({
+      case: 'openTunnel',
+      value: create(OpenTunnelSchema, { tunnelId, target, ...more }),
+    });
   }
 
   /** Sends a frame in every tunnel. */
   sayInTunnels(frame: TunnelFrame['frame']): void {
-    for (const connection of this.connections) connection.sayInTunnels(create(TunnelFrameSchema, { frame }));
+    for (const connection of this.connections)
+      connection.sayInTunnels(create(TunnelFrameSchema, { frame }));
   }
 
   /** Ends the calls of tunnels, as a caller does that has gone away. */
@@ -104,12 +119,16 @@ export class FakeCoordinator implements CoordinatorTransport {
     if (message.case === 'hello') {
       this.hellos.push(message.value);
       if (this.welcomes)
-        connection.session?.push(create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } }));
+        connection.session?.push(
+          create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } }),
+        );
     }
     if (message.case === 'inventory') {
       message.value.replicas.forEach((report) => this.keep(report));
       if (message.value.last && this.admits)
-        connection.session?.push(create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }));
+        connection.session?.push(
+          create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }),
+        );
     }
     if (message.case === 'report') this.keep(message.value);
   }
@@ -146,7 +165,10 @@ class FakeConnection implements CoordinatorConnection {
     this.assertOpen();
     this.coordinator.enrolments.push(request);
     if (this.coordinator.failure !== undefined) throw this.coordinator.failure;
-    return create(EnrollNodeResponseSchema, { nodeId: request.nodeId, clusterId: this.coordinator.clusterId });
+    return create(EnrollNodeResponseSchema, {
+      nodeId: request.nodeId,
+      clusterId: this.coordinator.clusterId,
+    });
   }
 
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
@@ -196,7 +218,10 @@ class FakeConnection implements CoordinatorConnection {
     for (const reject of this.waitingPings) reject(broken());
   }
 
-  private async read(outgoing: AsyncIterable<AgentMessage>, session: PushQueue<CoordinatorMessage>): Promise<void> {
+  private async read(
+    outgoing: AsyncIterable<AgentMessage>,
+    session: PushQueue<CoordinatorMessage>,
+  ): Promise<void> {
     for await (const message of outgoing) {
       if (this.closed) return;
       this.coordinator.take(message, this);
@@ -204,7 +229,10 @@ class FakeConnection implements CoordinatorConnection {
     session.end();
   }
 
-  private async readTunnel(outgoing: AsyncIterable<TunnelFrame>, tunnel: PushQueue<TunnelFrame>): Promise<void> {
+  private async readTunnel(
+    outgoing: AsyncIterable<TunnelFrame>,
+    tunnel: PushQueue<TunnelFrame>,
+  ): Promise<void> {
     const frames: TunnelFrame['frame'][] = [];
     for await (const { frame } of outgoing) {
       if (this.closed) return;

@@ -50,7 +50,11 @@ export class FakeStats implements StatsReader {
   /** While set, nothing can be read. */
   failure: Error | undefined;
   /** What was read, in order. */
-  readonly reads: { readonly atMs: number; readonly pids: readonly number[]; readonly group: boolean }[] = [];
+  readonly reads: {
+    readonly atMs: number;
+    readonly pids: readonly number[];
+    readonly group: boolean;
+  }[] = [];
 
   constructor(private readonly clock: Clock) {}
 
@@ -67,6 +71,11 @@ export class FakeStats implements StatsReader {
     this.reads.push({ atMs, pids, group });
     if (this.failure !== undefined) throw this.failure;
     const there = pids.filter((pid) => !this.gone.has(pid));
-    return new Map(there.map((pid) => [pid, { sample: { source: `${pid}@1`, atMs, ...this.figures(atMs, pid) }, problems: [] }]));
+    return new Map(
+      there.map((pid) => [
+        pid,
+        { sample: { source: `${pid}@1`, atMs, ...this.figures(atMs, pid) }, problems: [] },
+      ]),
+    );
   }
 }

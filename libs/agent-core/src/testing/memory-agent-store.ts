@@ -10,7 +10,10 @@ export class MemoryAgentStore implements AgentStore {
   readonly writes: string[] = [];
 
   async load(): Promise<StoredAgent> {
-    return { ...(this.identity === undefined ? {} : { identity: this.identity }), replicas: [...this.replicas.values()] };
+    return {
+      ...(this.identity === undefined ? {} : { identity: this.identity }),
+      replicas: [...this.replicas.values()],
+    };
   }
 
   async saveIdentity(identity: AgentIdentity): Promise<void> {

@@ -1,20 +1,37 @@
-import { create, ScalarType, type DescEnum, type DescField, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
+import {
+  create,
+  ScalarType,
+  type DescEnum,
+  type DescField,
+  type DescMessage,
+  type MessageShape,
+} from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 
-/** Any message of a schema: each field set or not, at every depth. Drawn from its descriptor, so a new field is drawn too. */
-export function arbMessage<Desc extends DescMessage>(schema: Desc): fc.Arbitrary<MessageShape<Desc>> {
+/**
+ * Any message of a schema: each field set or not, at every depth. Drawn from its descriptor, so a
+ * new field is drawn too.
+ */
+export function arbMessage<Desc extends DescMessage>(
+  schema: Desc,
+): fc.Arbitrary<MessageShape<Desc>> {
   return arbOf(schema).map((init) => create(schema, init as never));
 }
 
 function arbOf(schema: DescMessage): fc.Arbitrary<object> {
   if (schema.typeName === 'google.protobuf.Duration') return fc.nat(900_000).map(durationFromMs);
-  if (schema.typeName === 'google.protobuf.Timestamp') return fc.nat(4_000_000_000_000).map(timestampFromMs);
+  if (schema.typeName === 'google.protobuf.Timestamp')
+    return fc.nat(4_000_000_000_000).map(timestampFromMs);
   const members = schema.members.map((member) => {
     const value =
       member.kind === 'field'
         ? arbField(member)
-        : fc.oneof(...member.fields.map((field) => arbField(field).map((given) => ({ case: field.localName, value: given }))));
+        : fc.oneof(
+            ...member.fields.map((field) =>
+              arbField(field).map((given) => ({ case: field.localName, value: given })),
+            ),
+          );
     return [member.localName, fc.option(value, { nil: undefined, freq: 2 })] as const;
   });
   return fc.record(Object.fromEntries(members));
@@ -24,12 +41,17 @@ function arbField(field: DescField): fc.Arbitrary<unknown> {
   const item = arbItem(field);
   if (field.fieldKind === 'list') return fc.array(item, { minLength: 1, maxLength: 2 });
   if (field.fieldKind !== 'map') return item;
-  return fc.dictionary(fc.constantFrom('a', 'b', 'c"d', 'e.f'), item, { minKeys: 1, maxKeys: 2, noNullPrototype: true });
+  return fc.dictionary(fc.constantFrom('a', 'b', 'c"d', 'e.f'), item, {
+    minKeys: 1,
+    maxKeys: 2,
+    noNullPrototype: true,
+  });
 }
 
 function arbItem({ message, enum: values, scalar }: DescField): fc.Arbitrary<unknown> {
   if (message !== undefined) return arbOf(message);
-  if (values !== undefined) return fc.constantFrom(...(values as DescEnum).values.map(({ number }) => number));
+  if (values !== undefined)
+    return fc.constantFrom(...(values as DescEnum).values.map(({ number }) => number));
   switch (scalar) {
     case ScalarType.BOOL:
       return fc.boolean();

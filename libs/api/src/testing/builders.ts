@@ -3,16 +3,31 @@ import { WorkloadSchema, WorkloadSpecSchema, type Workload, type WorkloadSpec } 
 
 /** A spec that is accepted: a command for the process runtime. Override what the test is about. */
 export function aSpec(changes: MessageInitShape<typeof WorkloadSpecSchema> = {}): WorkloadSpec {
-  return Object.assign(create(WorkloadSpecSchema, { command: ['serve'] }), namedIn(create(WorkloadSpecSchema, changes), changes));
+  return Object.assign(
+    create(WorkloadSpecSchema, { command: ['serve'] }),
+    namedIn(create(WorkloadSpecSchema, changes), changes),
+  );
 }
 
 /** A workload as a fresh cluster shows it. */
 export function aWorkload(changes: MessageInitShape<typeof WorkloadSchema> = {}): Workload {
-  const base = { namespace: 'default', name: 'web', uid: '00000000000000a1', spec: aSpec(), status: {}, generation: 1n };
-  return Object.assign(create(WorkloadSchema, base), namedIn(create(WorkloadSchema, changes), changes));
+  const base = {
+    namespace: 'default',
+    name: 'web',
+    uid: '00000000000000a1',
+    spec: aSpec(),
+    status: {},
+    generation: 1n,
+  };
+  return Object.assign(
+    create(WorkloadSchema, base),
+    namedIn(create(WorkloadSchema, changes), changes),
+  );
 }
 
 /** Of a made message only what the changes name. */
 function namedIn<Made extends object>(made: Made, changes: object): Partial<Made> {
-  return Object.fromEntries(Object.entries(made).filter(([key]) => Object.hasOwn(changes, key))) as Partial<Made>;
+  return Object.fromEntries(
+    Object.entries(made).filter(([key]) => Object.hasOwn(changes, key)),
+  ) as Partial<Made>;
 }

@@ -10,7 +10,9 @@ export interface SpecLeaf {
   readonly spec: WorkloadSpec;
 }
 
-/** Every leaf of a spec, from the descriptor: a test over them meets each field that is added later. */
+/**
+ * Every leaf of a spec, from the descriptor: a test over them meets each field that is added later.
+ */
 export function specLeaves(): readonly SpecLeaf[] {
   return leavesOf(WorkloadSpecSchema, '', (init) => init);
 }
@@ -20,7 +22,9 @@ function leavesOf(schema: DescMessage, prefix: string, wrap: (init: object) => o
     const path = `${prefix}${field.name}`;
     const put = (value: unknown): object =>
       wrap(
-        field.oneof === undefined ? { [field.localName]: value } : { [field.oneof.localName]: { case: field.localName, value } },
+        field.oneof === undefined
+          ? { [field.localName]: value }
+          : { [field.oneof.localName]: { case: field.localName, value } },
       );
     const list = (value: unknown): unknown => (field.fieldKind === 'list' ? [value] : value);
     if (field.message?.typeName.startsWith('cloudless.') && field.message.fields.length > 0) {
@@ -32,12 +36,22 @@ function leavesOf(schema: DescMessage, prefix: string, wrap: (init: object) => o
 
 function valueOf(field: DescField): unknown {
   if (field.fieldKind === 'map') return { key: 'value' };
-  const value = field.message !== undefined ? durationFromMs(7_000) : field.enum !== undefined ? 1 : scalarOf(field);
+  const value =
+    field.message !== undefined
+      ? durationFromMs(7_000)
+      : field.enum !== undefined
+        ? 1
+        : scalarOf(field);
   return field.fieldKind === 'list' ? [value] : value;
 }
 
 function scalarOf({ proto, name }: DescField): unknown {
-  const samples: Record<number, unknown> = { 3: 5n, 5: name === 'priority' ? 500 : 5, 8: true, 9: 'text' };
+  const samples: Record<number, unknown> = {
+    3: 5n,
+    5: name === 'priority' ? 500 : 5,
+    8: true,
+    9: 'text',
+  };
   if (!(proto.type in samples)) throw new Error(`no sample for ${name}: say here what one is`);
   return samples[proto.type];
 }

@@ -12,15 +12,26 @@ describe('ManualClock', () => {
 
   it('fires by deadline, then by creation, and stands at the deadline meanwhile', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(fc.integer({ min: -2, max: 20 }), { maxLength: 30 }), fc.nat(25), async (delays, until) => {
-        const clock = new ManualClock();
-        const fired: [number, number][] = [];
-        delays.forEach((delayMs, index) => clock.setTimer(delayMs, () => fired.push([clock.now(), index])));
-        await clock.advance(until);
-        const due = delays.map((delayMs, index): [number, number] => [Math.max(0, delayMs), index]).filter(([at]) => at <= until);
-        expect(fired).toEqual(due.sort((a, b) => a[0] - b[0] || a[1] - b[1]));
-        expect({ now: clock.now(), pending: clock.pendingTimers }).toEqual({ now: until, pending: delays.length - due.length });
-      }),
+      fc.asyncProperty(
+        fc.array(fc.integer({ min: -2, max: 20 }), { maxLength: 30 }),
+        fc.nat(25),
+        async (delays, until) => {
+          const clock = new ManualClock();
+          const fired: [number, number][] = [];
+          delays.forEach((delayMs, index) =>
+            clock.setTimer(delayMs, () => fired.push([clock.now(), index])),
+          );
+          await clock.advance(until);
+          const due = delays
+            .map((delayMs, index): [number, number] => [Math.max(0, delayMs), index])
+            .filter(([at]) => at <= until);
+          expect(fired).toEqual(due.sort((a, b) => a[0] - b[0] || a[1] - b[1]));
+          expect({ now: clock.now(), pending: clock.pendingTimers }).toEqual({
+            now: until,
+            pending: delays.length - due.length,
+          });
+        },
+      ),
       { numRuns: 50 },
     );
   });

@@ -2,8 +2,8 @@ import type { Clock, Timer } from '../clock.js';
 import { TimerHeap, type HeapTimer } from './timer-heap.js';
 
 /**
- * Virtual time: nothing happens until the test moves it. Timers fire by (deadline, creation), and every promise that can
- * run does so between two of them.
+ * Virtual time: nothing happens until the test moves it. Timers fire by (deadline, creation), and
+ * every promise that can run does so between two of them.
  */
 export class ManualClock implements Clock {
   private time = 0;
@@ -34,8 +34,8 @@ export class ManualClock implements Clock {
   }
 
   /**
-   * Moves time by `durationMs` (0 or more), firing what falls due on the way. Two that overlap end where the farther one ends:
-   * time never goes back.
+   * Moves time by `durationMs` (0 or more), firing what falls due on the way. Two that overlap end
+   * where the farther one ends: time never goes back.
    */
   async advance(durationMs: number): Promise<void> {
     const until = this.time + Math.max(0, durationMs);
@@ -63,6 +63,7 @@ declare const process: { nextTick(action: () => void): void };
 
 /** Lets every promise run that can run without time passing, however deep their chains. */
 export function settle(): Promise<void> {
-  // From within a promise's continuation, Node.js runs a tick only once the queue of all others is empty.
+  // From within a promise's continuation, Node.js runs a tick only once the queue of all others is
+  // empty.
   return Promise.resolve().then(() => new Promise((resolve) => process.nextTick(resolve)));
 }

@@ -26,7 +26,10 @@ export class RecordingMeter implements Meter {
   /** Of a histogram it keeps how many values there were. */
   histogram(spec: HistogramSpec) {
     const series = this.seriesOf(spec);
-    return { observe: (_value: number, labels: Labels = {}) => change(series, labels, (before) => before + 1) };
+    return {
+      observe: (_value: number, labels: Labels = {}) =>
+        change(series, labels, (before) => before + 1),
+    };
   }
 
   onExpose(collect: () => void | Promise<void>): () => void {
@@ -35,7 +38,10 @@ export class RecordingMeter implements Meter {
     return () => void this.collectors.delete(own);
   }
 
-  /** Asks the collectors, then gives the value of a metric with these labels; with fewer, the sum over the others. */
+  /**
+   * Asks the collectors, then gives the value of a metric with these labels; with fewer, the sum
+   * over the others.
+   */
   async read(name: string, labels: Labels = {}): Promise<number> {
     await Promise.all([...this.collectors].map((collect) => collect()));
     let sum = 0;
@@ -63,7 +69,11 @@ function keyOf(labels: Labels): string {
   return JSON.stringify(labels);
 }
 
-function change(series: Map<string, number>, labels: Labels, next: (before: number) => number): void {
+function change(
+  series: Map<string, number>,
+  labels: Labels,
+  next: (before: number) => number,
+): void {
   const key = keyOf(labels);
   series.set(key, next(series.get(key) ?? 0));
 }

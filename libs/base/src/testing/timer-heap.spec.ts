@@ -28,7 +28,9 @@ describe('TimerHeap', () => {
             heap.cancel(timer);
             waiting = waiting.filter((other) => other !== timer);
           } else {
-            const [first] = waiting.filter((timer) => timer.at <= at).sort((a, b) => a.at - b.at || a.order - b.order);
+            const [first] = waiting
+              .filter((timer) => timer.at <= at)
+              .sort((a, b) => a.at - b.at || a.order - b.order);
             const expected = first?.order;
             heap.takeDue(at)?.action();
             expect(fired.pop()).toBe(expected);
@@ -42,7 +44,11 @@ describe('TimerHeap', () => {
 
   it('forgets what was cancelled once that is more than the rest', () => {
     const heap = new TimerHeap();
-    const timers = Array.from({ length: 200 }, (_, order): HeapTimer => ({ at: 1, order, action: () => undefined }));
+    const timers = Array.from({ length: 200 }, (_, order): HeapTimer => ({
+      at: 1,
+      order,
+      action: () => undefined,
+    }));
     for (const timer of timers) heap.add(timer);
     for (const timer of timers.slice(0, 199)) heap.cancel(timer);
     expect({ size: heap.size, first: heap.takeDue(1)?.at, then: heap.takeDue(1) }).toEqual({

@@ -13,7 +13,10 @@ export interface DueTimer {
   readonly action: () => void;
 }
 
-/** Timers by (deadline, creation): a binary heap. Cancelled ones stay in it until they are due or outnumber the others. */
+/**
+ * Timers by (deadline, creation): a binary heap. Cancelled ones stay in it until they are due or
+ * outnumber the others.
+ */
 export class TimerHeap {
   private heap: HeapTimer[] = [];
   private cancelled = 0;
@@ -38,7 +41,11 @@ export class TimerHeap {
 
   /** Takes out the first that is due by `untilMs`. */
   takeDue(untilMs: number): DueTimer | undefined {
-    for (let first = this.heap[0]; first !== undefined && first.at <= untilMs; first = this.heap[0]) {
+    for (
+      let first = this.heap[0];
+      first !== undefined && first.at <= untilMs;
+      first = this.heap[0]
+    ) {
       this.removeFirst();
       const { at, action } = first;
       if (action !== undefined) {
@@ -51,7 +58,9 @@ export class TimerHeap {
   }
 
   private sweep(): void {
-    this.heap = this.heap.filter(({ action }) => action !== undefined).sort((a, b) => (isBefore(a, b) ? -1 : 1));
+    this.heap = this.heap
+      .filter(({ action }) => action !== undefined)
+      .sort((a, b) => (isBefore(a, b) ? -1 : 1));
     this.cancelled = 0;
   }
 
@@ -82,7 +91,11 @@ export class TimerHeap {
     for (;;) {
       let child = 2 * index + 1;
       if (child >= heap.length) break;
-      if (child + 1 < heap.length && isBefore(heap[child + 1] as HeapTimer, heap[child] as HeapTimer)) child += 1;
+      if (
+        child + 1 < heap.length &&
+        isBefore(heap[child + 1] as HeapTimer, heap[child] as HeapTimer)
+      )
+        child += 1;
       if (!isBefore(heap[child] as HeapTimer, timer)) break;
       heap[index] = heap[child] as HeapTimer;
       index = child;

@@ -26,7 +26,9 @@ export function makeOwnGroup(name: string, limits: OwnLimits): OwnGroup | string
   const limited = new Set<string>();
   const remove = (): void => directories.splice(0).forEach((directory) => rmdirSync(directory));
   try {
-    for (const mount of parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8')).filter(isUsed)) {
+    for (const mount of parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8')).filter(
+      isUsed,
+    )) {
       const directory = join(mount.mountPoint, name);
       mkdirSync(directory);
       directories.push(directory);
@@ -44,21 +46,31 @@ export function makeOwnGroup(name: string, limits: OwnLimits): OwnGroup | string
     remove();
     return `needs the cgroup controllers ${missing.join(', ')} below the top`;
   }
-  const add = (pid: number): void => directories.forEach((directory) => writeFileSync(join(directory, 'cgroup.procs'), `${pid}`));
+  const add = (pid: number): void =>
+    directories.forEach((directory) => writeFileSync(join(directory, 'cgroup.procs'), `${pid}`));
   return { path: `/${name}`, add, remove };
 }
 
 const CONTROLLERS = ['cpu', 'cpuacct', 'memory', 'blkio', 'pids'];
 
 const isUsed = ({ version, root, controllers }: CgroupMount): boolean =>
-  root === '/' && (version === 2 || controllers.some((controller) => CONTROLLERS.includes(controller)));
+  root === '/' &&
+  (version === 2 || controllers.some((controller) => CONTROLLERS.includes(controller)));
 
 const PERIOD_USEC = 100_000;
 
-/** Controller, file and value. Of v2 only the controllers that are enabled below the top: beside v1 there are none. */
-function limitFiles({ version, mountPoint, controllers }: CgroupMount, limits: OwnLimits): readonly LimitFile[] {
+/**
+ * Controller, file and value. Of v2 only the controllers that are enabled below the top: beside v1
+ * there are none.
+ */
+function limitFiles(
+  { version, mountPoint, controllers }: CgroupMount,
+  limits: OwnLimits,
+): readonly LimitFile[] {
   const enabled =
-    version === 1 ? controllers : readFileSync(join(mountPoint, 'cgroup.subtree_control'), 'utf8').trim().split(' ');
+    version === 1
+      ? controllers
+      : readFileSync(join(mountPoint, 'cgroup.subtree_control'), 'utf8').trim().split(' ');
   const quotaUsec = (limits.cpuMillis * PERIOD_USEC) / 1_000;
   const files: readonly LimitFile[] =
     version === 1

@@ -15,6 +15,8 @@ export function recorded(about: Omit<RecordedGroup, 'files'>, tree: string): Rec
   const files = tree
     .split(/^== /m)
     .slice(1)
-    .map((part) => [part.slice(0, part.indexOf('\n')), part.slice(part.indexOf('\n') + 1)] as const);
+    .map(
+      (part) => [part.slice(0, part.indexOf('\n')), part.slice(part.indexOf('\n') + 1)] as const,
+    );
   return { ...about, files: Object.fromEntries(files) };
 }

@@ -1,10 +1,22 @@
 import fc from 'fast-check';
-import { resolveLimits, type RolloutLimitsSpec, type RolloutObserved, type RolloutStrategy } from '../index.js';
+import {
+  resolveLimits,
+  type RolloutLimitsSpec,
+  type RolloutObserved,
+  type RolloutStrategy,
+} from '../index.js';
 import { aReplica } from './builders.js';
 import type { World } from './world.js';
 
 /** Ways to roll out that worlds are made for. */
-export const KINDS = ['rolling update', 'canary', 'recreate', 'blue/green', 'one per node', 'recreate one per node'] as const;
+export const KINDS = [
+  'rolling update',
+  'canary',
+  'recreate',
+  'blue/green',
+  'one per node',
+  'recreate one per node',
+] as const;
 export type Kind = (typeof KINDS)[number];
 
 const seldom = fc.nat(5).map((value) => value === 0);
@@ -56,15 +68,26 @@ const arbChoices = fc.record({
   keepVersion: fc.option(arbVersion, { nil: undefined }),
 });
 
-function strategyOf(kind: Kind, choices: typeof arbChoices extends fc.Arbitrary<infer T> ? T : never): RolloutStrategy {
+function strategyOf(
+  kind: Kind,
+  choices: typeof arbChoices extends fc.Arbitrary<infer T> ? T : never,
+): RolloutStrategy {
   const { updated, activeVersion, maySwitch, keepVersion } = choices;
   if (kind === 'blue/green')
-    return { kind: 'blueGreen', activeVersion, maySwitch, ...(keepVersion === undefined ? {} : { keepVersion }) };
+    return {
+      kind: 'blueGreen',
+      activeVersion,
+      maySwitch,
+      ...(keepVersion === undefined ? {} : { keepVersion }),
+    };
   if (kind === 'canary') return { kind: 'rollingUpdate', updated };
   return { kind: kind.startsWith('recreate') ? 'recreate' : 'rollingUpdate' };
 }
 
-/** Any world: replicas of three versions, unready, lost, draining, forced, silent and leaving in any combination. */
+/**
+ * Any world: replicas of three versions, unready, lost, draining, forced, silent and leaving in any
+ * combination.
+ */
 export function arbObserved(kind: Kind): fc.Arbitrary<RolloutObserved> {
   return fc
     .record({
@@ -124,7 +147,8 @@ function ask(world: World, { count, version }: Event): void {
   else if (count === 2) world.wants({ paused: paused !== true });
   else if (count === 3) world.wants({ baseVersion: version });
   else if (count === 4) world.permit();
-  else if (strategy?.kind === 'blueGreen') world.wants({ strategy: { ...strategy, keepVersion: version } });
+  else if (strategy?.kind === 'blueGreen')
+    world.wants({ strategy: { ...strategy, keepVersion: version } });
   else if (strategy?.kind === 'rollingUpdate' && world.view().seats === undefined)
     world.wants({ strategy: { kind: 'rollingUpdate', updated: version } });
 }

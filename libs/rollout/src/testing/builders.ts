@@ -17,7 +17,11 @@ export function aReplica(sequence: number, changes: Partial<RolloutReplica> = {}
 }
 
 /** `count` replicas alike but for their ids, which count up from `from` (default 1). */
-export function someReplicas(count: number, changes: Partial<RolloutReplica> = {}, from = 1): RolloutReplica[] {
+export function someReplicas(
+  count: number,
+  changes: Partial<RolloutReplica> = {},
+  from = 1,
+): RolloutReplica[] {
   return Array.from({ length: count }, (_, index) => aReplica(from + index, changes));
 }
 

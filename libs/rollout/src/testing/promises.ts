@@ -11,11 +11,14 @@ interface Group {
   readonly most: number;
 }
 
-const count = (observed: RolloutObserved, is: Is): number => observed.replicas.reduce((sum, one) => sum + (is(one) ? 1 : 0), 0);
+const count = (observed: RolloutObserved, is: Is): number =>
+  observed.replicas.reduce((sum, one) => sum + (is(one) ? 1 : 0), 0);
 const isLive: Is = ({ lost }) => !lost;
 const isStaying: Is = ({ lost, desired }) => !lost && desired === 'running';
 
-/** Whether a replica has to leave its node: also when that is no seat, or the seat of a better one. */
+/**
+ * Whether a replica has to leave its node: also when that is no seat, or the seat of a better one.
+ */
 export function isMoving(observed: RolloutObserved): Is {
   const { seats, want, paused, version } = observed;
   const hasToGo: Is = ({ draining, forced }) => draining || forced === true;
@@ -23,8 +26,11 @@ export function isMoving(observed: RolloutObserved): Is {
   const seated: Is = ({ nodeId }) => want > 0 && nodeId !== undefined && seats.includes(nodeId);
   const isSitting: Is = (replica) => isStaying(replica) && seated(replica) && !hasToGo(replica);
   const hasBetter = (replica: RolloutReplica): boolean =>
-    observed.replicas.some((other) => other.nodeId === replica.nodeId && isSitting(other) && isBetter(other, replica));
-  const isCrowd: Is = (replica) => isSitting(replica) && (paused === true || replica.version === version) && hasBetter(replica);
+    observed.replicas.some(
+      (other) => other.nodeId === replica.nodeId && isSitting(other) && isBetter(other, replica),
+    );
+  const isCrowd: Is = (replica) =>
+    isSitting(replica) && (paused === true || replica.version === version) && hasBetter(replica);
   const isBetter = (one: RolloutReplica, other: RolloutReplica): boolean =>
     (paused === true || one.version === other.version) && worth(one) > worth(other);
   return (replica) => hasToGo(replica) || !seated(replica) || isCrowd(replica);
@@ -36,26 +42,37 @@ const worth = ({ ready, unproven, createdSequence }: RolloutReplica): number =>
 
 /** Whether the floor is about a replica, if it is ready. */
 function isServing({ strategy, paused, version }: RolloutObserved): Is {
-  if (strategy?.kind === 'blueGreen') return (replica) => replica.version === strategy.activeVersion;
-  return strategy?.kind === 'recreate' && paused !== true ? (replica) => replica.version === version : () => true;
+  if (strategy?.kind === 'blueGreen')
+    return (replica) => replica.version === strategy.activeVersion;
+  return strategy?.kind === 'recreate' && paused !== true
+    ? (replica) => replica.version === version
+    : () => true;
 }
 
 /** The freshly ready replicas that the floor is about. */
 export function readyCount(observed: RolloutObserved): number {
   const serves = isServing(observed);
-  return count(observed, (replica) => isStaying(replica) && replica.ready && replica.forced !== true && serves(replica));
+  return count(
+    observed,
+    (replica) => isStaying(replica) && replica.ready && replica.forced !== true && serves(replica),
+  );
 }
 
 /** The most live replicas, as far as no more are there already. */
 export function ceilingOf(observed: RolloutObserved): number {
   const { want, maxSurge, strategy } = observed;
   const moving = isMoving(observed);
-  const beside = strategy?.kind === 'blueGreen' ? want : strategy?.kind === 'recreate' ? 0 : maxSurge;
+  const beside =
+    strategy?.kind === 'blueGreen' ? want : strategy?.kind === 'recreate' ? 0 : maxSurge;
   return want + beside + count(observed, (replica) => isLive(replica) && moving(replica));
 }
 
 /** Checks one step, whatever came before it in its decision. */
-export function checkStep(before: RolloutObserved, step: RolloutStep, after: RolloutObserved): void {
+export function checkStep(
+  before: RolloutObserved,
+  step: RolloutStep,
+  after: RolloutObserved,
+): void {
   if (step.kind === 'stopReplica') checkStop(before, step.replicaId, after);
   if (step.kind === 'createReplica') checkCreate(before, step.version, step.nodeId);
 }
@@ -63,7 +80,10 @@ export function checkStep(before: RolloutObserved, step: RolloutStep, after: Rol
 function checkStop(before: RolloutObserved, replicaId: string, after: RolloutObserved): void {
   const replica = before.replicas.find(({ id }) => id === replicaId);
   assert(replica !== undefined && isStaying(replica), 'only a live replica that runs is stopped');
-  const mayServe = (replica.ready || replica.unproven === true) && replica.forced !== true && isServing(before)(replica);
+  const mayServe =
+    (replica.ready || replica.unproven === true) &&
+    replica.forced !== true &&
+    isServing(before)(replica);
   const ready = readyCount(after);
   assert(!mayServe || ready >= before.minAvailable, `${ready} ready, floor ${before.minAvailable}`);
 }
@@ -74,12 +94,19 @@ function checkCreate(before: RolloutObserved, version: number, nodeId: string | 
   assert(nodeId === undefined || seats?.includes(nodeId) === true, 'only a seat gets a replica');
   if (strategy?.kind !== 'recreate') return;
   const others = count(before, (replica) => isLive(replica) && replica.version !== before.version);
-  if (paused !== true) assert(version === before.version && others === 0, 'versions of a recreate meet');
+  if (paused !== true)
+    assert(version === before.version && others === 0, 'versions of a recreate meet');
   else
-    assert(version === (others > 0 ? (before.baseVersion ?? before.version) : before.version), 'the wrong version while paused');
+    assert(
+      version === (others > 0 ? (before.baseVersion ?? before.version) : before.version),
+      'the wrong version while paused',
+    );
 }
 
-/** Checks what some steps of one decision have led to. @param whole - Whether these are all of its steps. */
+/**
+ * Checks what some steps of one decision have led to. @param whole - Whether these are all of its
+ * steps.
+ */
 export function checkDecision(
   before: RolloutObserved,
   steps: readonly RolloutStep[],
@@ -102,10 +129,16 @@ export function checkDecision(
 function checkSwitch(before: RolloutObserved, steps: readonly RolloutStep[]): void {
   const { strategy, version, want, paused, minAvailable } = before;
   assert(steps.length === 1, 'a switch comes alone');
-  assert(strategy?.kind === 'blueGreen' && strategy.maySwitch && paused !== true, 'a switch nobody has allowed');
+  assert(
+    strategy?.kind === 'blueGreen' && strategy.maySwitch && paused !== true,
+    'a switch nobody has allowed',
+  );
   assert(strategy.activeVersion !== version, 'a switch to what is active');
   const moving = isMoving(before);
-  const fresh = count(before, (one) => isStaying(one) && one.ready && one.version === version && !moving(one));
+  const fresh = count(
+    before,
+    (one) => isStaying(one) && one.ready && one.version === version && !moving(one),
+  );
   assert(fresh >= want && fresh >= minAvailable, `a switch to ${fresh} of ${want}`);
 }
 
@@ -115,7 +148,9 @@ function checkNewSet(before: RolloutObserved, steps: readonly RolloutStep[]): vo
   if (strategy?.kind !== 'blueGreen' || strategy.activeVersion === version) return;
   const moving = isMoving(before);
   const had = count(before, (one) => isStaying(one) && one.version === version && !moving(one));
-  const made = steps.filter((step) => step.kind === 'createReplica' && step.version === version).length;
+  const made = steps.filter(
+    (step) => step.kind === 'createReplica' && step.version === version,
+  ).length;
   assert(made === 0 || had + made === want, `${made} added to a new set of ${had}`);
 }
 
@@ -130,7 +165,10 @@ function checkGroups(before: RolloutObserved, after: RolloutObserved): void {
     const had = count(before, (replica) => stays(replica) && is(replica));
     const kept = count(after, (replica) => stays(replica) && is(replica) && known.has(replica.id));
     assert(kept >= Math.min(most, had), `${had - kept} of ${had} that shall stay were stopped`);
-    assert(made.filter(is).length <= Math.max(0, most + roomWhilePaused(before) - had), 'more is made than is missing');
+    assert(
+      made.filter(is).length <= Math.max(0, most + roomWhilePaused(before) - had),
+      'more is made than is missing',
+    );
   }
   assert(
     made.every((replica) => groups.some(({ is }) => is(replica))),
@@ -140,7 +178,9 @@ function checkGroups(before: RolloutObserved, after: RolloutObserved): void {
 
 /** One that is not ready while paused may have to be worked around. */
 const roomWhilePaused = ({ paused, strategy, seats, maxSurge, want }: RolloutObserved): number =>
-  paused === true && want > 0 && seats === undefined && strategy?.kind === 'rollingUpdate' ? maxSurge : 0;
+  paused === true && want > 0 && seats === undefined && strategy?.kind === 'rollingUpdate'
+    ? maxSurge
+    : 0;
 
 function groupsOf(observed: RolloutObserved): readonly Group[] {
   const { want, version, baseVersion = version, seats, paused, strategy } = observed;
@@ -153,13 +193,19 @@ function groupsOf(observed: RolloutObserved): readonly Group[] {
     const active = { is: isOf(activeVersion), most: want };
     if (paused === true) return [active, { is: (one) => !active.is(one), most: want }];
     const beside = activeVersion === version ? keepVersion : version;
-    return beside === undefined || beside === activeVersion ? [active] : [active, { is: isOf(beside), most: want }];
+    return beside === undefined || beside === activeVersion
+      ? [active]
+      : [active, { is: isOf(beside), most: want }];
   }
   const isWanted: Is = paused === true ? () => true : isOf(version);
   if (seats !== undefined)
-    return (want === 0 ? [] : seats).map((seat) => ({ is: (one) => one.nodeId === seat && isWanted(one), most: 1 }));
+    return (want === 0 ? [] : seats).map((seat) => ({
+      is: (one) => one.nodeId === seat && isWanted(one),
+      most: 1,
+    }));
   const updated = strategy?.kind === 'rollingUpdate' ? (strategy.updated ?? want) : want;
-  if (paused === true || updated >= want || version === baseVersion) return [{ is: isWanted, most: want }];
+  if (paused === true || updated >= want || version === baseVersion)
+    return [{ is: isWanted, most: want }];
   return [
     { is: isWanted, most: updated },
     { is: isOf(baseVersion), most: want - updated },

@@ -2,8 +2,8 @@ import { nextSteps, type RolloutDecision, type RolloutObserved } from '../index.
 import { anObserved } from './builders.js';
 
 /**
- * A decision in short: `+2` makes a replica of version 2 (`+2@n1` on node n1), `-3` stops replica w-3, `=2` switches to version 2;
- * otherwise what it waits for, or `converged`.
+ * A decision in short: `+2` makes a replica of version 2 (`+2@n1` on node n1), `-3` stops replica
+ * w-3, `=2` switches to version 2; otherwise what it waits for, or `converged`.
  */
 export function shapeOf(decision: RolloutDecision): string {
   if (decision.kind === 'converged') return decision.kind;
@@ -17,4 +17,5 @@ export function shapeOf(decision: RolloutDecision): string {
 }
 
 /** Decides about a workload that rolls to version 2. */
-export const shapeFor = (changes: Partial<RolloutObserved>): string => shapeOf(nextSteps(anObserved(changes)));
+export const shapeFor = (changes: Partial<RolloutObserved>): string =>
+  shapeOf(nextSteps(anObserved(changes)));

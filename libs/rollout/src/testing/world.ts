@@ -11,7 +11,10 @@ import {
 import { aReplica } from './builders.js';
 import { checkDecision, checkStep } from './promises.js';
 
-/** A workload whose replicas live, fail and come back as a test wants; every step taken is checked against the promises. */
+/**
+ * A workload whose replicas live, fail and come back as a test wants; every step taken is checked
+ * against the promises.
+ */
 export class World {
   steps = 0;
   private sequence = 1_000;
@@ -35,7 +38,8 @@ export class World {
 
   /** Other nodes become the seats. */
   seat(seats: readonly string[], spec: RolloutLimitsSpec): void {
-    if (this.observed.seats !== undefined) this.wants({ seats, ...resolveLimits({ ...spec, desired: seats.length }) });
+    if (this.observed.seats !== undefined)
+      this.wants({ seats, ...resolveLimits({ ...spec, desired: seats.length }) });
   }
 
   /** The user or the caller asks for something else. */
@@ -45,7 +49,9 @@ export class World {
 
   change(index: number, changes: Partial<RolloutReplica>): void {
     const at = index % Math.max(1, this.replicas.length);
-    this.replicas = this.replicas.map((replica, each) => (each === at ? { ...replica, ...changes } : replica));
+    this.replicas = this.replicas.map((replica, each) =>
+      each === at ? { ...replica, ...changes } : replica,
+    );
   }
 
   /** The replica fails for good, or its stop is confirmed. */
@@ -54,14 +60,19 @@ export class World {
     this.replicas = this.replicas.filter((_, each) => each !== at);
   }
 
-  /** Time without failures: what stays becomes ready, what leaves is gone, who is silent is heard again. */
+  /**
+   * Time without failures: what stays becomes ready, what leaves is gone, who is silent is heard
+   * again.
+   */
   settle(): void {
     this.replicas = this.replicas
       .filter((replica) => replica.lost || replica.desired === 'running')
       .map((replica) => ({ ...replica, ready: true, unproven: false }));
   }
 
-  /** Whatever waits for a permission has it: the last canary step, the switch, the end of a pause. */
+  /**
+   * Whatever waits for a permission has it: the last canary step, the switch, the end of a pause.
+   */
   permit(): void {
     const { strategy } = this.observed;
     if (strategy?.kind === 'rollingUpdate') this.wants({ strategy: { kind: 'rollingUpdate' } });

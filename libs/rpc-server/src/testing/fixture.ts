@@ -5,18 +5,32 @@ import { startRpcServer } from '../start-rpc-server.js';
 import type { RpcServer, RpcServerOptions } from '../options.js';
 
 /** A log that keeps its lines. */
-export function aLog(): Log & { readonly lines: { level: string; message: string; fields: LogFields }[] } {
+export function aLog(): Log & {
+  readonly lines: { level: string; message: string; fields: LogFields }[];
+} {
   const lines: { level: string; message: string; fields: LogFields }[] = [];
   const at =
     (level: string) =>
     (message: string, fields: LogFields = {}) =>
       void lines.push({ level, message, fields });
-  const log = { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug'), child: () => log, lines };
+  const log = {
+    error: at('error'),
+    warn: at('warn'),
+    info: at('info'),
+    debug: at('debug'),
+    child: () => log,
+    lines,
+  };
   return log;
 }
 
-/** A server on a port of the system's choice that answers `GetWorkload` with the name asked for; override what the test is about. */
-export async function aServer(options: Partial<RpcServerOptions> = {}): Promise<RpcServer & { readonly clock: ManualClock }> {
+/**
+ * A server on a port of the system's choice that answers `GetWorkload` with the name asked for;
+ * override what the test is about.
+ */
+export async function aServer(
+  options: Partial<RpcServerOptions> = {},
+): Promise<RpcServer & { readonly clock: ManualClock }> {
   const clock = new ManualClock();
   const server = await startRpcServer({
     host: '127.0.0.1',
@@ -25,7 +39,11 @@ export async function aServer(options: Partial<RpcServerOptions> = {}): Promise<
     routes: (router) => {
       router.service(CoordinatorService, {
         getWorkload: ({ namespace, name }) => ({ namespace, name }),
-        createWorkload: ({ namespace, name, spec }) => ({ namespace, name, ...(spec === undefined ? {} : { spec }) }),
+        createWorkload: ({ namespace, name, spec }) => ({
+          namespace,
+          name,
+          ...(spec === undefined ? {} : { spec }),
+        }),
       });
     },
     reflectedServices: [CoordinatorService, AgentService],

@@ -21,13 +21,20 @@ export interface RawRequest {
 export const CREATE = '/cloudless.api.CoordinatorService/CreateWorkload';
 export const JSON_TYPE = { 'content-type': 'application/json' };
 
-/** Over HTTP/1.1, on a connection of its own unless `agent` keeps one. The body is sent in chunks, without saying its length first. */
+/**
+ * Over HTTP/1.1, on a connection of its own unless `agent` keeps one. The body is sent in chunks,
+ * without saying its length first.
+ */
 export async function http1(
   url: string,
   { path = CREATE, method = 'POST', headers = JSON_TYPE, body = '' }: RawRequest,
   agent?: http.Agent,
 ): Promise<RawAnswer> {
-  const request = http.request(url + path, { method, headers, ...(agent === undefined ? { agent: false } : { agent }) });
+  const request = http.request(url + path, {
+    method,
+    headers,
+    ...(agent === undefined ? { agent: false } : { agent }),
+  });
   request.flushHeaders();
   request.end(body);
   const [response] = (await once(request, 'response')) as [http.IncomingMessage];
@@ -57,7 +64,12 @@ export async function http2Request(
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));
     stream.end(body);
     await once(stream, 'close');
-    return { status: Number(head[':status'] ?? 0), headers: head, body: Buffer.concat(chunks), trailers };
+    return {
+      status: Number(head[':status'] ?? 0),
+      headers: head,
+      body: Buffer.concat(chunks),
+      trailers,
+    };
   } finally {
     session.destroy();
   }

@@ -22,7 +22,9 @@ describe('the silence of a runtime', () => {
     await client.version();
     await clock.advance(60_000);
     expect(client.silentMs).toBe(0);
-    const refused = client.quick('Status', (calls, signal) => calls.containerStatus({ containerId: 'x' }, { signal }));
+    const refused = client.quick('Status', (calls, signal) =>
+      calls.containerStatus({ containerId: 'x' }, { signal }),
+    );
     await expect(refused).rejects.toMatchObject({ kind: 'notFound' });
     await clock.advance(1_000);
     expect(client.silentMs).toBe(0);
@@ -67,10 +69,15 @@ describe('CriClient', () => {
     const client = new CriClient({ socketPath: server.socketPath, clock: realClock });
     await client.version();
     const reached = new Promise<void>((resolve) => (asked = resolve));
-    const pending = client.quick('ListContainers', (calls, signal) => calls.listContainers({}, { signal }));
+    const pending = client.quick('ListContainers', (calls, signal) =>
+      calls.listContainers({}, { signal }),
+    );
     await reached;
     client.close();
-    await expect(pending).rejects.toMatchObject({ kind: 'unavailable', message: 'this runtime is closed' });
+    await expect(pending).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'this runtime is closed',
+    });
     await server.left();
     const events = client.events(new AbortController().signal);
     await expect(events.next()).rejects.toMatchObject({ kind: 'unavailable' });

@@ -37,7 +37,10 @@ export interface CriVersion {
   readonly runtimeVersion: string;
 }
 
-/** Calls of one container runtime over its socket, each with a deadline and failures of our kinds. Reconnects by itself. */
+/**
+ * Calls of one container runtime over its socket, each with a deadline and failures of our kinds.
+ * Reconnects by itself.
+ */
 export class CriClient {
   private readonly closing = new AbortController();
   private away = false;
@@ -51,8 +54,16 @@ export class CriClient {
   private readonly imageCalls: ImageClient;
 
   constructor(private readonly options: CriClientOptions) {
-    this.sessions = new Http2SessionManager(BASE_URL, {}, { createConnection: () => connect(options.socketPath) });
-    const transport = createGrpcTransport({ baseUrl: BASE_URL, readMaxBytes: READ_MAX_BYTES, sessionManager: this.sessions });
+    this.sessions = new Http2SessionManager(
+      BASE_URL,
+      {},
+      { createConnection: () => connect(options.socketPath) },
+    );
+    const transport = createGrpcTransport({
+      baseUrl: BASE_URL,
+      readMaxBytes: READ_MAX_BYTES,
+      sessionManager: this.sessions,
+    });
     this.runtimeCalls = createClient(RuntimeService, transport);
     this.imageCalls = createClient(ImageService, transport);
   }
@@ -72,9 +83,14 @@ export class CriClient {
   }
 
   /** A call that is answered soon or never. */
-  quick<Result>(name: string, call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>): Promise<Result> {
+  quick<Result>(
+    name: string,
+    call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
     this.silentSince ??= this.options.clock.now();
-    return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) => call(this.runtimeCalls, signal));
+    return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) =>
+      call(this.runtimeCalls, signal),
+    );
   }
 
   /** A call that does work. `extraMs`: what it is to wait for beside. */
@@ -87,30 +103,48 @@ export class CriClient {
   }
 
   /** A call about images that is answered soon or never. */
-  quickImage<Result>(name: string, call: (client: ImageClient, signal: AbortSignal) => Promise<Result>): Promise<Result> {
-    return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) => call(this.imageCalls, signal));
+  quickImage<Result>(
+    name: string,
+    call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
+    return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) =>
+      call(this.imageCalls, signal),
+    );
   }
 
   /** A call about images. */
-  image<Result>(name: string, call: (client: ImageClient, signal: AbortSignal) => Promise<Result>): Promise<Result> {
+  image<Result>(
+    name: string,
+    call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
     return this.within(PULL_MS, name, (signal) => call(this.imageCalls, signal));
   }
 
-  /** Ids of containers as something happens to them, until `signal` is aborted. @throws kind `unimplemented` for older runtimes. */
+  /**
+   * Ids of containers as something happens to them, until `signal` is aborted. @throws kind
+   * `unimplemented` for older runtimes.
+   */
   async *events(signal: AbortSignal): AsyncGenerator<string> {
     if (this.closing.signal.aborted) throw closedError();
     try {
-      for await (const { containerId } of this.runtimeCalls.getContainerEvents({}, { signal })) yield containerId;
+      for await (const { containerId } of this.runtimeCalls.getContainerEvents({}, { signal }))
+        yield containerId;
     } catch (reason) {
-      if (!signal.aborted) throw fromCriError(reason, { call: 'GetContainerEvents', socketPath: this.socketPath });
+      if (!signal.aborted)
+        throw fromCriError(reason, { call: 'GetContainerEvents', socketPath: this.socketPath });
     }
   }
 
-  /** @throws kind `unavailable` when nobody answers, `unimplemented` when it speaks another version of the interface. */
+  /**
+   * @throws kind `unavailable` when nobody answers, `unimplemented` when it speaks another version
+   * of the interface.
+   */
   async version(): Promise<CriVersion> {
     let version: CriVersion & { readonly runtimeApiVersion: string };
     try {
-      version = await this.quick('Version', (client, signal) => client.version({ version: API_VERSION }, { signal }));
+      version = await this.quick('Version', (client, signal) =>
+        client.version({ version: API_VERSION }, { signal }),
+      );
     } catch (reason) {
       if (!(reason instanceof CloudlessError) || reason.kind !== 'unimplemented') throw reason;
       throw this.wrongVersion('no runtime.v1', reason);
@@ -121,7 +155,10 @@ export class CriClient {
     );
   }
 
-  /** Ends all calls and the connection, which would keep the process alive; later calls fail with kind `unavailable`. */
+  /**
+   * Ends all calls and the connection, which would keep the process alive; later calls fail with
+   * kind `unavailable`.
+   */
   close(): void {
     this.closing.abort();
     this.sessions.abort();
@@ -135,7 +172,11 @@ export class CriClient {
     );
   }
 
-  private async within<Result>(limitMs: number, name: string, call: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
+  private async within<Result>(
+    limitMs: number,
+    name: string,
+    call: (signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
     if (this.closing.signal.aborted) throw closedError();
     const limit = new AbortController();
     const end = (): void => limit.abort();

@@ -25,13 +25,15 @@ describe('a failed call', () => {
       code: Code.DeadlineExceeded,
       text: 'late',
       kind: 'unavailable',
-      message: 'the container runtime at /run/cri.sock did not answer ListContainers in time: see its log',
+      message:
+        'the container runtime at /run/cri.sock did not answer ListContainers in time: see its log',
     },
     {
       code: Code.Unimplemented,
       text: 'unknown method',
       kind: 'unimplemented',
-      message: 'the container runtime at /run/cri.sock does not know ListContainers: unknown method',
+      message:
+        'the container runtime at /run/cri.sock does not know ListContainers: unknown method',
     },
   ])('$code $text: $kind', ({ code, text, kind, message }) => {
     expect(fromCriError(new ConnectError(text, code), where)).toMatchObject({ kind, message });
@@ -40,7 +42,10 @@ describe('a failed call', () => {
   it.each(['ERR_HTTP2_STREAM_ERROR', 'ERR_HTTP2_INVALID_SESSION', 'ECONNRESET', 'EPIPE'])(
     'of a connection that broke: %s',
     (code) => {
-      const broken = Object.assign(new Error('Stream closed with error code NGHTTP2_REFUSED_STREAM'), { code });
+      const broken = Object.assign(
+        new Error('Stream closed with error code NGHTTP2_REFUSED_STREAM'),
+        { code },
+      );
       const error = new ConnectError('stream closed', Code.Internal, undefined, undefined, broken);
       expect(fromCriError(error, where)).toMatchObject({
         kind: 'unavailable',
@@ -51,7 +56,13 @@ describe('a failed call', () => {
 
   it('of a socket that nobody listens at names it, however deep that is told', () => {
     const refused = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
-    const error = new ConnectError('broken', Code.Internal, undefined, undefined, new Error('outer', { cause: refused }));
+    const error = new ConnectError(
+      'broken',
+      Code.Internal,
+      undefined,
+      undefined,
+      new Error('outer', { cause: refused }),
+    );
     expect(fromCriError(error, where)).toMatchObject({
       kind: 'unavailable',
       message: expect.stringContaining('/run/cri.sock (ECONNREFUSED)'),

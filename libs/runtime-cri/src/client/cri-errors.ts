@@ -17,12 +17,18 @@ const kinds = new Map<Code, ErrorKind>([
   [Code.Aborted, 'unavailable'],
 ]);
 
-/** What a failed call to a container runtime means: the runtime's own text, and a kind to act on. */
-export function fromCriError(reason: unknown, where: { readonly call: string; readonly socketPath: string }): CloudlessError {
+/**
+ * What a failed call to a container runtime means: the runtime's own text, and a kind to act on.
+ */
+export function fromCriError(
+  reason: unknown,
+  where: { readonly call: string; readonly socketPath: string },
+): CloudlessError {
   if (reason instanceof CloudlessError) return reason;
   const error = ConnectError.from(reason);
   const { call, socketPath } = where;
-  const failed = (kind: ErrorKind, message: string): CloudlessError => new CloudlessError(kind, message, { cause: reason });
+  const failed = (kind: ErrorKind, message: string): CloudlessError =>
+    new CloudlessError(kind, message, { cause: reason });
   const absent = systemCodeOf(reason, (code) => ABSENT.has(code));
   if (absent !== undefined) {
     return failed(
@@ -31,16 +37,26 @@ export function fromCriError(reason: unknown, where: { readonly call: string; re
     );
   }
   if (error.code === Code.DeadlineExceeded) {
-    return failed('unavailable', `the container runtime at ${socketPath} did not answer ${call} in time: see its log`);
+    return failed(
+      'unavailable',
+      `the container runtime at ${socketPath} did not answer ${call} in time: see its log`,
+    );
   }
   if (error.code === Code.Unimplemented) {
-    return failed('unimplemented', `the container runtime at ${socketPath} does not know ${call}: ${error.rawMessage}`);
+    return failed(
+      'unimplemented',
+      `the container runtime at ${socketPath} does not know ${call}: ${error.rawMessage}`,
+    );
   }
-  const gone = STARTING.test(error.rawMessage) || systemCodeOf(reason, (code) => BROKEN.test(code)) !== undefined;
+  const gone =
+    STARTING.test(error.rawMessage) ||
+    systemCodeOf(reason, (code) => BROKEN.test(code)) !== undefined;
   const kind = gone ? 'unavailable' : (kinds.get(error.code) ?? 'internal');
   return failed(
     kind,
-    kind === 'unavailable' ? `the container runtime at ${socketPath} went away: ${error.rawMessage}` : error.rawMessage,
+    kind === 'unavailable'
+      ? `the container runtime at ${socketPath} went away: ${error.rawMessage}`
+      : error.rawMessage,
   );
 }
 
@@ -49,7 +65,11 @@ const STARTING = /server is not initialized yet/;
 
 /** The system's code of a failure, or of one behind it, that fits. */
 function systemCodeOf(reason: unknown, fits: (code: string) => boolean): string | undefined {
-  for (let next: unknown = reason, depth = 0; next !== undefined && depth < MAX_CAUSES; depth += 1) {
+  for (
+    let next: unknown = reason, depth = 0;
+    next !== undefined && depth < MAX_CAUSES;
+    depth += 1
+  ) {
     const { code, cause } = next as { code?: unknown; cause?: unknown };
     if (typeof code === 'string' && fits(code)) return code;
     if (typeof cause !== 'object' || cause === null) return undefined;
@@ -61,5 +81,7 @@ function systemCodeOf(reason: unknown, fits: (code: string) => boolean): string 
 const MAX_CAUSES = 8;
 /** Nobody listens at the socket. */
 const ABSENT = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
-/** Somebody did, and the connection broke: how Node calls it depends on how far the call had come. */
+/**
+ * Somebody did, and the connection broke: how Node calls it depends on how far the call had come.
+ */
 const BROKEN = /^(?:ECONNRESET|EPIPE|ERR_HTTP2_.*|ERR_STREAM_.*)$/;

@@ -1,4 +1,12 @@
-import { CloudlessError, errorFields, errorMessageOf, sleep, type Clock, type ContainerId, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorFields,
+  errorMessageOf,
+  sleep,
+  type Clock,
+  type ContainerId,
+  type Log,
+} from '@cloudless/base';
 import type { Sandboxes } from './sandboxes.js';
 
 /** Needs of {@link endEverything}. */
@@ -16,10 +24,17 @@ const AT_ONCE = 8;
 const RETRY_MS = 500;
 
 /**
- * Ends and removes all that is ours: containers in any state, sandboxes, logs. What fails is tried again until the limit.
+ * Ends and removes all that is ours: containers in any state, sandboxes, logs. What fails is tried
+ * again until the limit.
  * @throws kind `deadline` with what is left, and why.
  */
-export async function endEverything({ sandboxes, starts, clock, log, limitMs }: EndOptions): Promise<void> {
+export async function endEverything({
+  sandboxes,
+  starts,
+  clock,
+  log,
+  limitMs,
+}: EndOptions): Promise<void> {
   let left: readonly ContainerId[] = [];
   let lastFailure: unknown;
   const limit = new AbortController();
@@ -44,9 +59,15 @@ export async function endEverything({ sandboxes, starts, clock, log, limitMs }: 
     }
   };
   const late = sleep(clock, limitMs, limit.signal).then(() => {
-    const why = lastFailure === undefined ? 'the container runtime is slow or stuck: see its log' : errorMessageOf(lastFailure);
-    const what = left.length === 0 ? 'the containers of this node' : `${left.length} containers of this node`;
-    throw new CloudlessError('deadline', `${what} were not ended in ${limitMs} ms: ${why}`, { cause: lastFailure });
+    const why =
+      lastFailure === undefined
+        ? 'the container runtime is slow or stuck: see its log'
+        : errorMessageOf(lastFailure);
+    const what =
+      left.length === 0 ? 'the containers of this node' : `${left.length} containers of this node`;
+    throw new CloudlessError('deadline', `${what} were not ended in ${limitMs} ms: ${why}`, {
+      cause: lastFailure,
+    });
   });
   late.catch(() => undefined);
   try {
@@ -57,7 +78,10 @@ export async function endEverything({ sandboxes, starts, clock, log, limitMs }: 
 }
 
 /** All of them, some at a time. @throws The first failure, when all have been tried. */
-async function forEach<Item>(items: readonly Item[], action: (item: Item) => Promise<void>): Promise<void> {
+async function forEach<Item>(
+  items: readonly Item[],
+  action: (item: Item) => Promise<void>,
+): Promise<void> {
   const rest = items[Symbol.iterator]();
   const failures: unknown[] = [];
   const worker = async (): Promise<void> => {

@@ -12,7 +12,9 @@ const OTHER = toContainerId('cd'.repeat(32));
 const reservations = new PortReservations();
 let taken: Server | Socket | undefined;
 afterEach(async () => {
-  await new Promise<void>((resolve) => (taken === undefined ? resolve() : void taken.close(() => resolve())));
+  await new Promise<void>((resolve) =>
+    taken === undefined ? resolve() : void taken.close(() => resolve()),
+  );
   taken = undefined;
 });
 
@@ -34,7 +36,10 @@ const known = (request: ContainerRequest, phase: 'running' | 'exited'): Known =>
   ({
     sandboxId: 'sandbox-1',
     status: { containerId: OTHER, phase },
-    memory: { ports: request.ports, ...(request.network?.hostNetwork === true ? { hostNetwork: true } : {}) },
+    memory: {
+      ports: request.ports,
+      ...(request.network?.hostNetwork === true ? { hostNetwork: true } : {}),
+    },
   }) as unknown as Known;
 
 /** Claims, and gives the sandboxes whose network was ended. */
@@ -44,7 +49,11 @@ async function claim(
 ): Promise<readonly string[]> {
   const ended: string[] = [];
   const sandboxes = { endNetwork: async (id: string) => void ended.push(id) };
-  const release = await claimHostPorts(request, { known: [], starting: [], reservations, ...others }, sandboxes);
+  const release = await claimHostPorts(
+    request,
+    { known: [], starting: [], reservations, ...others },
+    sandboxes,
+  );
   release();
   return ended;
 }
@@ -61,36 +70,63 @@ describe('ports of the machine', () => {
     }
     await claim(wants(19_999), { processPorts });
     await claim(wants(20_010), { processPorts });
-    await claim(aRequest({ network: { hostNetwork: true }, ports: [{ name: 'p', port: 20_000, protocol: 'tcp' }] }), {
-      processPorts,
-    });
+    await claim(
+      aRequest({
+        network: { hostNetwork: true },
+        ports: [{ name: 'p', port: 20_000, protocol: 'tcp' }],
+      }),
+      {
+        processPorts,
+      },
+    );
   });
 
-  it.each(['tcp', 'udp'] as const)('%s: one that another program has is not taken from it', async (protocol) => {
-    const port = await listening(protocol);
-    await expect(claim(wants(port, protocol))).rejects.toMatchObject({
-      kind: 'exhausted',
-      message: `host port ${port}/${protocol} of this node is in use by another program`,
-    });
-    await claim(wants(port, protocol === 'tcp' ? 'udp' : 'tcp'));
-    const hostNetwork = aRequest({ network: { hostNetwork: true }, ports: [{ name: 'p', port, protocol }] });
-    await expect(claim(hostNetwork)).rejects.toMatchObject({ kind: 'exhausted' });
-  });
+  it.each(['tcp', 'udp'] as const)(
+    '%s: one that another program has is not taken from it',
+    async (protocol) => {
+      const port = await listening(protocol);
+      await expect(claim(wants(port, protocol))).rejects.toMatchObject({
+        kind: 'exhausted',
+        message: `host port ${port}/${protocol} of this node is in use by another program`,
+      });
+      await claim(wants(port, protocol === 'tcp' ? 'udp' : 'tcp'));
+      const hostNetwork = aRequest({
+        network: { hostNetwork: true },
+        ports: [{ name: 'p', port, protocol }],
+      });
+      await expect(claim(hostNetwork)).rejects.toMatchObject({ kind: 'exhausted' });
+    },
+  );
 
   it('one that another container has, or is about to get, is named with it', async () => {
     const message = `host port 8080/tcp of this node is taken by container ${OTHER}`;
     const other = { ...wants(8080), containerId: OTHER };
-    await expect(claim(wants(8080), { known: [known(other, 'running')] })).rejects.toMatchObject({ kind: 'exhausted', message });
-    await expect(claim(wants(8080), { starting: [other] })).rejects.toMatchObject({ kind: 'exhausted', message });
-    const host = aRequest({ network: { hostNetwork: true }, ports: [{ name: 'p', port: 8080, protocol: 'tcp' }] });
-    await expect(claim(wants(8080), { known: [known(host, 'running')] })).rejects.toMatchObject({ kind: 'exhausted' });
+    await expect(claim(wants(8080), { known: [known(other, 'running')] })).rejects.toMatchObject({
+      kind: 'exhausted',
+      message,
+    });
+    await expect(claim(wants(8080), { starting: [other] })).rejects.toMatchObject({
+      kind: 'exhausted',
+      message,
+    });
+    const host = aRequest({
+      network: { hostNetwork: true },
+      ports: [{ name: 'p', port: 8080, protocol: 'tcp' }],
+    });
+    await expect(claim(wants(8080), { known: [known(host, 'running')] })).rejects.toMatchObject({
+      kind: 'exhausted',
+    });
   });
 
   it('one that still leads to a container that has ended is freed', async () => {
     const port = await listening('tcp');
     await new Promise<void>((resolve) => void taken?.close(() => resolve()));
     taken = undefined;
-    expect(await claim(wants(port), { known: [known(wants(port), 'exited'), known(wants(9), 'exited')] })).toEqual(['sandbox-1']);
+    expect(
+      await claim(wants(port), {
+        known: [known(wants(port), 'exited'), known(wants(9), 'exited')],
+      }),
+    ).toEqual(['sandbox-1']);
   });
 
   it('are kept from other agents on this machine until the claim is released, all of them or none', async () => {

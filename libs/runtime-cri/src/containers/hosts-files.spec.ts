@@ -45,7 +45,10 @@ describe('a hosts file', () => {
 
   it('is not made where a volume is mounted at /etc/hosts', async () => {
     const source = { kind: 'hostPath', path: '/srv/hosts' } as const;
-    const own = { ...request, volumes: [{ name: 'hosts', mountPath: '/etc/hosts/', readOnly: true, source }] };
+    const own = {
+      ...request,
+      volumes: [{ name: 'hosts', mountPath: '/etc/hosts/', readOnly: true, source }],
+    };
     expect(await files.make(own)).toBeUndefined();
     await files.fill(own, '10.0.0.7');
     expect(existsSync(directory())).toBe(false);

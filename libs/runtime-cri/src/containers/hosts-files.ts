@@ -75,6 +75,10 @@ async function written(file: string, write: () => Promise<void>): Promise<void> 
   } catch (reason) {
     const { code = '' } = reason as NodeJS.ErrnoException;
     const kind = ['ENOSPC', 'EDQUOT'].includes(code) ? 'exhausted' : 'precondition';
-    throw new CloudlessError(kind, `the hosts file ${file} cannot be written: ${errorMessageOf(reason)}`, { cause: reason });
+    throw new CloudlessError(
+      kind,
+      `the hosts file ${file} cannot be written: ${errorMessageOf(reason)}`,
+      { cause: reason },
+    );
   }
 }

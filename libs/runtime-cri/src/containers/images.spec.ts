@@ -51,7 +51,10 @@ function requestOf(digit: string, imagePull?: PullPolicy): ContainerRequest {
   return { containerId, image: NGINX, ...rest, ...(imagePull === undefined ? {} : { imagePull }) };
 }
 
-async function prepare(request: ContainerRequest, signal: AbortSignal = never): Promise<readonly StartProgress[]> {
+async function prepare(
+  request: ContainerRequest,
+  signal: AbortSignal = never,
+): Promise<readonly StartProgress[]> {
   const steps: StartProgress[] = [];
   await images.prepare(request, (step) => steps.push(step), signal);
   return steps;
@@ -71,7 +74,10 @@ function gate(): { readonly open: () => void; readonly gone: Promise<void> } {
   return { open, gone };
 }
 const away = async (): Promise<void> => {
-  throw new ConnectError('failed to resolve reference: dial tcp 127.0.0.1:5000: connection refused', Code.Unknown);
+  throw new ConnectError(
+    'failed to resolve reference: dial tcp 127.0.0.1:5000: connection refused',
+    Code.Unknown,
+  );
 };
 
 describe('an image that is to be there', () => {
@@ -143,12 +149,17 @@ describe('policies', () => {
 
   it("always: the registry is asked though the image is there; its own words when it is away, and nobody else's start", async () => {
     server.images.add(NGINX);
-    expect(await prepare(requestOf('a', 'always'))).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled' }]);
+    expect(await prepare(requestOf('a', 'always'))).toMatchObject([
+      { kind: 'pulling' },
+      { kind: 'pulled' },
+    ]);
     const steps: StartProgress[] = [];
     registry = away;
     const message =
       'image nginx:alpine cannot be pulled: failed to resolve reference: dial tcp 127.0.0.1:5000: connection refused';
-    await expect(images.prepare(requestOf('b', 'always'), (step) => steps.push(step), never)).rejects.toMatchObject({
+    await expect(
+      images.prepare(requestOf('b', 'always'), (step) => steps.push(step), never),
+    ).rejects.toMatchObject({
       kind: 'precondition',
       message,
     });

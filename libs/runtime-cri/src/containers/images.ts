@@ -1,7 +1,19 @@
-import { CloudlessError, StoppedError, type Clock, type ContainerId, type StopSignal } from '@cloudless/base';
+import {
+  CloudlessError,
+  StoppedError,
+  type Clock,
+  type ContainerId,
+  type StopSignal,
+} from '@cloudless/base';
 import type { ContainerRequest, StartProgress } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
-import { isUnreadable, Pulls, unreadable, type PullRecorder, type PullWaiter } from '../images/pulls.js';
+import {
+  isUnreadable,
+  Pulls,
+  unreadable,
+  type PullRecorder,
+  type PullWaiter,
+} from '../images/pulls.js';
 
 /** Needs of {@link Images}. */
 export interface ImagesOptions {
@@ -37,7 +49,11 @@ export class Images {
   }
 
   /** What {@link ContainerRuntime.prepare} says. */
-  async prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void> {
+  async prepare(
+    request: ContainerRequest,
+    progress: (step: StartProgress) => void,
+    signal: StopSignal,
+  ): Promise<void> {
     const { containerId, image = '' } = request;
     const id = await this.fetch(request, { progress, signal });
     if (signal.aborted) throw new StoppedError(signal.reason);
@@ -45,7 +61,8 @@ export class Images {
   }
 
   /**
-   * The image of a container that is being made: what was prepared, or else fetched now. Held until {@link Images.release}.
+   * The image of a container that is being made: what was prepared, or else fetched now. Held until
+   * {@link Images.release}.
    * @returns What the runtime calls it.
    */
   async resolve(request: ContainerRequest): Promise<string> {
@@ -71,7 +88,10 @@ export class Images {
     return new Set([...this.held.values()].map(({ id }) => id));
   }
 
-  /** For how long nobody has wanted each image, in milliseconds; those that nobody ever wanted are absent. */
+  /**
+   * For how long nobody has wanted each image, in milliseconds; those that nobody ever wanted are
+   * absent.
+   */
   idleMs(): ReadonlyMap<string, number> {
     const now = this.options.clock.now();
     return new Map([...this.wanted].map(([id, atMs]) => [id, now - atMs]));
@@ -104,14 +124,21 @@ export class Images {
     }
   }
 
-  private async fetch({ image = '', imagePull = 'ifNotPresent' }: ContainerRequest, waiter: PullWaiter): Promise<string> {
+  private async fetch(
+    { image = '', imagePull = 'ifNotPresent' }: ContainerRequest,
+    waiter: PullWaiter,
+  ): Promise<string> {
     if (waiter.signal.aborted) throw new StoppedError(waiter.signal.reason);
     if (imagePull === 'always') return this.pull(image, false, waiter);
-    if (imagePull === 'ifNotPresent' && this.pulls.isMissing(image)) return this.pull(image, true, waiter);
+    if (imagePull === 'ifNotPresent' && this.pulls.isMissing(image))
+      return this.pull(image, true, waiter);
     const found = await this.find(image);
     if (found !== undefined) return found;
     if (imagePull === 'never') {
-      throw new CloudlessError('precondition', `image ${image} is not on this node, and image_pull.policy is NEVER`);
+      throw new CloudlessError(
+        'precondition',
+        `image ${image} is not on this node, and image_pull.policy is NEVER`,
+      );
     }
     return this.pull(image, true, waiter);
   }

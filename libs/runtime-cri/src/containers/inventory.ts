@@ -1,6 +1,17 @@
 import { create } from '@bufbuild/protobuf';
-import { CloudlessError, errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
-import { EventReaders, exitReason, type ContainerEvent, type ContainerStatus } from '@cloudless/runtime';
+import {
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  type ContainerId,
+  type Log,
+} from '@cloudless/base';
+import {
+  EventReaders,
+  exitReason,
+  type ContainerEvent,
+  type ContainerStatus,
+} from '@cloudless/runtime';
 import type { StopSignal } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import { closedError } from '../client/cri-client.js';
@@ -10,7 +21,14 @@ import {
   type Container,
   type ContainerStatusResponse,
 } from '../gen/runtime/v1/api_pb.js';
-import { containerIdOf, fromAnnotations, isOwned, ownedBy, type Memory, type Owner } from './labels.js';
+import {
+  containerIdOf,
+  fromAnnotations,
+  isOwned,
+  ownedBy,
+  type Memory,
+  type Owner,
+} from './labels.js';
 import { isThere } from '../system/host-processes.js';
 import { pidOf, toStatus, wasNeverStarted } from './to-status.js';
 
@@ -42,17 +60,23 @@ export interface InventoryOptions {
 }
 
 const NANOS_PER_MS = 1_000_000n;
-/** Of a container that could not be read so far; no list shows it, as {@link Inventory} leaves out those that were never started. */
+/**
+ * Of a container that could not be read so far; no list shows it, as {@link Inventory} leaves out
+ * those that were never started.
+ */
 const UNREAD = ContainerState.CONTAINER_CREATED;
 
 /**
- * What runs here and is ours. Every look asks the runtime; what differs from the look before becomes events. So lists and
- * events are one: what a list shows, the events have told.
+ * What runs here and is ours. Every look asks the runtime; what differs from the look before
+ * becomes events. So lists and events are one: what a list shows, the events have told.
  */
 export class Inventory {
   private known = new Map<string, Known>();
   private readonly readers = new EventReaders();
-  private readonly waiting = new Map<ContainerId, Set<(outcome: ContainerStatus | CloudlessError) => void>>();
+  private readonly waiting = new Map<
+    ContainerId,
+    Set<(outcome: ContainerStatus | CloudlessError) => void>
+  >();
   private looking: Promise<void> | undefined;
   private nextLook: Promise<void> | undefined;
   /** Since the look that runs began, or the one before: it may have read its list already. */
@@ -87,17 +111,22 @@ export class Inventory {
   async lookFor(containerId: ContainerId): Promise<Known> {
     await this.look();
     const found = this.find(containerId);
-    if (found === undefined) throw new CloudlessError('notFound', `container ${containerId} is not on this node`);
+    if (found === undefined)
+      throw new CloudlessError('notFound', `container ${containerId} is not on this node`);
     return found;
   }
 
-  /** Asks the runtime; what it answers is not older than this call. @throws kind `unavailable` when it does not answer. */
+  /**
+   * Asks the runtime; what it answers is not older than this call. @throws kind `unavailable` when
+   * it does not answer.
+   */
   look(): Promise<void> {
     if (this.looking === undefined) {
       this.looking = this.lookNow().finally(() => (this.looking = undefined));
       return this.looking;
     }
-    // The look that runs may have read already what changed since: one more, shared by all who ask meanwhile.
+    // The look that runs may have read already what changed since: one more, shared by all who ask
+    // meanwhile.
     this.nextLook ??= this.looking
       .catch(() => undefined)
       .then(() => {
@@ -107,7 +136,10 @@ export class Inventory {
     return this.nextLook;
   }
 
-  /** What {@link Inventory.learn} needs: the runtime's word on one container, and the address of its sandbox. */
+  /**
+   * What {@link Inventory.learn} needs: the runtime's word on one container, and the address of its
+   * sandbox.
+   */
   statusOf(runtimeId: string): Promise<ContainerStatusResponse> {
     return this.options.client.quick('ContainerStatus', (calls, signal) =>
       calls.containerStatus({ containerId: runtimeId, verbose: true }, { signal }),
@@ -132,8 +164,14 @@ export class Inventory {
     return status?.network?.ip ?? '';
   }
 
-  /** Takes in a container that was just started, without asking for all the others. What a look has seen since is newer. */
-  learn(at: Pick<Known, 'runtimeId' | 'sandboxId' | 'ip'>, answer: ContainerStatusResponse): ContainerStatus {
+  /**
+   * Takes in a container that was just started, without asking for all the others. What a look has
+   * seen since is newer.
+   */
+  learn(
+    at: Pick<Known, 'runtimeId' | 'sandboxId' | 'ip'>,
+    answer: ContainerStatusResponse,
+  ): ContainerStatus {
     const before = this.known.get(at.runtimeId);
     if (before !== undefined) return before.status;
     const known = this.toKnown(at, answer, ContainerState.CONTAINER_RUNNING);
@@ -143,7 +181,10 @@ export class Inventory {
     return known.status;
   }
 
-  /** Asks whether a container has ended, without asking for all the others. @returns Undefined when it is gone: a look tells of that. */
+  /**
+   * Asks whether a container has ended, without asking for all the others. @returns Undefined when
+   * it is gone: a look tells of that.
+   */
   async refresh(known: Known): Promise<Known | undefined> {
     const { runtimeId } = known;
     let answer: ContainerStatusResponse;
@@ -156,7 +197,8 @@ export class Inventory {
       throw reason;
     }
     const before = this.known.get(runtimeId);
-    if (before === undefined || before.status.phase === 'exited') return before; // a look was quicker
+    // a look was quicker
+    if (before === undefined || before.status.phase === 'exited') return before;
     if (answer.status?.state !== ContainerState.CONTAINER_EXITED) return before;
     const now = this.toKnown(known, answer, ContainerState.CONTAINER_EXITED);
     this.known.set(runtimeId, now);
@@ -171,18 +213,25 @@ export class Inventory {
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    return this.readers.read(signal, this.options.client.closed.aborted ? closedError() : undefined);
+    return this.readers.read(
+      signal,
+      this.options.client.closed.aborted ? closedError() : undefined,
+    );
   }
 
   /** Resolves when the container has ended, as looks show it. */
-  ended(containerId: ContainerId): { readonly promise: Promise<ContainerStatus>; readonly cancel: () => void } {
+  ended(containerId: ContainerId): {
+    readonly promise: Promise<ContainerStatus>;
+    readonly cancel: () => void;
+  } {
     let cancel = (): void => undefined;
     const promise = new Promise<ContainerStatus>((resolve, reject) => {
       const waiters = this.waiting.get(containerId) ?? new Set();
       this.waiting.set(containerId, waiters);
       const settle = (outcome: ContainerStatus | CloudlessError): void => {
         waiters.delete(settle);
-        if (waiters.size === 0 && this.waiting.get(containerId) === waiters) this.waiting.delete(containerId);
+        if (waiters.size === 0 && this.waiting.get(containerId) === waiters)
+          this.waiting.delete(containerId);
         if (outcome instanceof CloudlessError) reject(outcome);
         else resolve(outcome);
       };
@@ -196,7 +245,8 @@ export class Inventory {
   /** The runtime went away: who listens must list anew. */
   fail(reason: CloudlessError): void {
     this.readers.fail(reason);
-    for (const waiters of [...this.waiting.values()]) for (const settle of [...waiters]) settle(reason);
+    for (const waiters of [...this.waiting.values()])
+      for (const settle of [...waiters]) settle(reason);
   }
 
   private async lookNow(): Promise<void> {
@@ -206,16 +256,25 @@ export class Inventory {
     const { containers } = await client.quick('ListContainers', (calls, signal) =>
       calls.listContainers({ filter: { labelSelector: ownedBy(owner) } }, { signal }),
     );
-    const ours = containers.filter(({ labels, state }) => isOwned(labels, owner) && state !== ContainerState.CONTAINER_CREATED);
+    const ours = containers.filter(
+      ({ labels, state }) => isOwned(labels, owner) && state !== ContainerState.CONTAINER_CREATED,
+    );
     const looked = await Promise.all(ours.map((container) => this.lookAt(container)));
     const before = this.known;
-    const there = looked.filter((each) => each !== undefined && !this.dropped.has(each.runtimeId)) as readonly Known[];
-    this.known = new Map(there.map((each) => [each.runtimeId, laterOf(before.get(each.runtimeId), each)]));
+    const there = looked.filter(
+      (each) => each !== undefined && !this.dropped.has(each.runtimeId),
+    ) as readonly Known[];
+    this.known = new Map(
+      there.map((each) => [each.runtimeId, laterOf(before.get(each.runtimeId), each)]),
+    );
     for (const [runtimeId, known] of before) {
-      if (this.learned.has(runtimeId) && !this.known.has(runtimeId)) this.known.set(runtimeId, known);
+      if (this.learned.has(runtimeId) && !this.known.has(runtimeId))
+        this.known.set(runtimeId, known);
     }
-    for (const { runtimeId, status } of this.known.values()) this.tell(before.get(runtimeId)?.status, status);
-    for (const [runtimeId, { status }] of before) if (!this.known.has(runtimeId)) this.tellRemoved(status);
+    for (const { runtimeId, status } of this.known.values())
+      this.tell(before.get(runtimeId)?.status, status);
+    for (const [runtimeId, { status }] of before)
+      if (!this.known.has(runtimeId)) this.tellRemoved(status);
   }
 
   /** What did not change since the last look is not asked for again. */
@@ -232,9 +291,12 @@ export class Inventory {
     if (answer.status === 'fulfilled' && ip.status === 'fulfilled') {
       return this.toKnown({ runtimeId, sandboxId, ip: ip.value }, answer.value, container.state);
     }
-    const failures = [answer, ip].flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []));
+    const failures = [answer, ip].flatMap((each) =>
+      each.status === 'rejected' ? [each.reason as unknown] : [],
+    );
     for (const reason of failures) if (errorKindOf(reason) === 'unavailable') throw reason;
-    if (failures.some((reason) => errorKindOf(reason) === 'notFound')) return undefined; // removed meanwhile
+    // removed meanwhile
+    if (failures.some((reason) => errorKindOf(reason) === 'notFound')) return undefined;
     if (before?.state !== UNREAD) {
       const containerId = containerIdOf(container.labels);
       this.options.log.warn('container not readable', { containerId, ...errorFields(failures[0]) });
@@ -242,15 +304,29 @@ export class Inventory {
     return before ?? this.fromList(container, answer, ip);
   }
 
-  /** One that was never read is there all the same: what the list tells must do until the next look asks again. */
+  /**
+   * One that was never read is there all the same: what the list tells must do until the next look
+   * asks again.
+   */
   private fromList(
     { id: runtimeId, podSandboxId: sandboxId, labels, annotations, state, createdAt }: Container,
     answer: PromiseSettledResult<ContainerStatusResponse>,
     ip: PromiseSettledResult<string>,
   ): Known {
     const finishedAt = BigInt(Math.round(this.options.wallTime())) * NANOS_PER_MS;
-    const listed = { labels, annotations, state, createdAt, finishedAt, exitCode: -1, reason: 'Unknown' };
-    const read = answer.status === 'fulfilled' ? answer.value : create(ContainerStatusResponseSchema, { status: listed });
+    const listed = {
+      labels,
+      annotations,
+      state,
+      createdAt,
+      finishedAt,
+      exitCode: -1,
+      reason: 'Unknown',
+    };
+    const read =
+      answer.status === 'fulfilled'
+        ? answer.value
+        : create(ContainerStatusResponseSchema, { status: listed });
     const at = { runtimeId, sandboxId, ip: ip.status === 'fulfilled' ? ip.value : '' };
     return { ...this.toKnown(at, read, state), state: UNREAD };
   }
@@ -263,11 +339,20 @@ export class Inventory {
     const status = toStatus(answer, ip, this.options.bootedAtMs);
     const memory = fromAnnotations(answer.status?.annotations ?? {});
     const hadProcess = status.pid !== undefined && isThere(status.pid);
-    return { runtimeId, sandboxId, ip, state: answer.status?.state ?? listed, status, memory, hadProcess };
+    return {
+      runtimeId,
+      sandboxId,
+      ip,
+      state: answer.status?.state ?? listed,
+      status,
+      memory,
+      hadProcess,
+    };
   }
 
   private tell(before: ContainerStatus | undefined, now: ContainerStatus): void {
-    if (before === undefined) this.push({ kind: 'started', status: now.phase === 'running' ? now : asRunning(now) });
+    if (before === undefined)
+      this.push({ kind: 'started', status: now.phase === 'running' ? now : asRunning(now) });
     if (now.phase === 'exited' && before?.phase !== 'exited') this.pushExit(now);
   }
 
@@ -295,6 +380,11 @@ function laterOf(known: Known | undefined, looked: Known): Known {
 }
 
 /** A container that ended before anybody saw it run has run all the same. */
-function asRunning({ finishedAtMs: _f, exitCode: _e, reason: _r, ...rest }: ContainerStatus): ContainerStatus {
+function asRunning({
+  finishedAtMs: _f,
+  exitCode: _e,
+  reason: _r,
+  ...rest
+}: ContainerStatus): ContainerStatus {
   return { ...rest, phase: 'running' };
 }

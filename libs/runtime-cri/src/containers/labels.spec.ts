@@ -4,14 +4,28 @@ import { fromAnnotations, toAnnotations } from './labels.js';
 
 describe('what a container remembers', () => {
   const ports = [{ name: 'dns', port: 53, protocol: 'udp', hostPort: 5353 }] as const;
-  const empty = { name: 'e', mountPath: '/e', readOnly: false, source: { kind: 'emptyDir' } } as const;
+  const empty = {
+    name: 'e',
+    mountPath: '/e',
+    readOnly: false,
+    source: { kind: 'emptyDir' },
+  } as const;
 
   it.each([
     { parts: {}, memory: { labels: { app: 'web' }, ports: [] } },
     { parts: { ports, group: 'r' }, memory: { labels: { app: 'web' }, ports } },
-    { parts: { volumes: [empty], group: 'r' }, memory: { labels: { app: 'web' }, ports: [], group: 'r' } },
-    { parts: { volumes: [empty] }, memory: { labels: { app: 'web' }, ports: [], group: 'ab'.repeat(32) } },
-    { parts: { network: { hostNetwork: true } }, memory: { labels: { app: 'web' }, ports: [], hostNetwork: true } },
+    {
+      parts: { volumes: [empty], group: 'r' },
+      memory: { labels: { app: 'web' }, ports: [], group: 'r' },
+    },
+    {
+      parts: { volumes: [empty] },
+      memory: { labels: { app: 'web' }, ports: [], group: 'ab'.repeat(32) },
+    },
+    {
+      parts: { network: { hostNetwork: true } },
+      memory: { labels: { app: 'web' }, ports: [], hostNetwork: true },
+    },
   ])('$parts', ({ parts, memory }) => {
     expect(fromAnnotations(toAnnotations(aRequest(parts)))).toEqual(memory);
   });
@@ -23,7 +37,11 @@ describe('what a container remembers', () => {
       labels: { a: 'b' },
     },
     { name: 'damaged', text: '{', labels: {} },
-    { name: 'of another shape', text: '{"labels":{"a":1},"ports":{},"group":5,"hostNetwork":"yes"}', labels: {} },
+    {
+      name: 'of another shape',
+      text: '{"labels":{"a":1},"ports":{},"group":5,"hostNetwork":"yes"}',
+      labels: {},
+    },
   ])('is read when $name', ({ text, labels }) => {
     const { ports: found, ...rest } = fromAnnotations({ 'io.cloudless.memory': text });
     expect(rest).toEqual({ labels });

@@ -51,12 +51,18 @@ export function containerIdOf(labels: Readonly<Record<string, string>>): Contain
 }
 
 /** Whose empty directories a container shares. */
-export function groupOf({ group, containerId }: Pick<ContainerRequest, 'group' | 'containerId'>): string {
+export function groupOf({
+  group,
+  containerId,
+}: Pick<ContainerRequest, 'group' | 'containerId'>): string {
   return group ?? containerId;
 }
 
 /** Whether a container has directories that are removed with its group. */
-export function hasGroup({ volumes = [], shmSizeBytes }: Pick<ContainerRequest, 'volumes' | 'shmSizeBytes'>): boolean {
+export function hasGroup({
+  volumes = [],
+  shmSizeBytes,
+}: Pick<ContainerRequest, 'volumes' | 'shmSizeBytes'>): boolean {
   return shmSizeBytes !== undefined || volumes.some(({ source }) => source.kind === 'emptyDir');
 }
 
@@ -75,7 +81,9 @@ export function toAnnotations(request: ContainerRequest): Record<string, string>
 /** What {@link toAnnotations} wrote; empty when somebody damaged it. */
 export function fromAnnotations(annotations: Readonly<Record<string, string>>): Memory {
   try {
-    const { labels, ports, group, hostNetwork } = JSON.parse(annotations[MEMORY] ?? '{}') as Partial<Memory>;
+    const { labels, ports, group, hostNetwork } = JSON.parse(
+      annotations[MEMORY] ?? '{}',
+    ) as Partial<Memory>;
     return {
       labels: isTexts(labels) ? labels : {},
       ports: Array.isArray(ports) ? ports.filter(isPort) : [],
@@ -88,10 +96,16 @@ export function fromAnnotations(annotations: Readonly<Record<string, string>>): 
 }
 
 function isTexts(value: unknown): value is Readonly<Record<string, string>> {
-  return typeof value === 'object' && value !== null && Object.values(value).every((each) => typeof each === 'string');
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    Object.values(value).every((each) => typeof each === 'string')
+  );
 }
 
 function isPort(value: unknown): value is PortRequest {
   const { name, port, protocol } = (value ?? {}) as Partial<PortRequest>;
-  return typeof name === 'string' && Number.isInteger(port) && (protocol === 'tcp' || protocol === 'udp');
+  return (
+    typeof name === 'string' && Number.isInteger(port) && (protocol === 'tcp' || protocol === 'udp')
+  );
 }

@@ -16,8 +16,12 @@ import { checkRequest, toContainerConfig, toSandboxConfig } from './request-conf
 
 const owner = { cluster: 'c1', node: 'n1' };
 const kernel = { swap: true, unifiedPids: true, memoryBytes: 1_000 };
-const sandbox = (request: ContainerRequest): PodSandboxConfig => toSandboxConfig(request, owner, '/logs');
-const container = (request: ContainerRequest, pids: number | undefined = request.limits.pids): ContainerConfig =>
+const sandbox = (request: ContainerRequest): PodSandboxConfig =>
+  toSandboxConfig(request, owner, '/logs');
+const container = (
+  request: ContainerRequest,
+  pids: number | undefined = request.limits.pids,
+): ContainerConfig =>
   toContainerConfig(request, owner, { imageRef: 'sha256:1', mounts: [], pids, kernel });
 const securityOf = (
   security: ContainerRequest['security'],
@@ -40,8 +44,16 @@ describe('privileges', () => {
   });
 
   it.each([
-    { security: { capabilitiesAdd: ['NET_RAW'] }, add: ['NET_RAW'], drop: ['AUDIT_WRITE', 'MKNOD'] },
-    { security: { capabilitiesDrop: ['CHOWN', 'MKNOD'] }, add: [], drop: ['AUDIT_WRITE', 'MKNOD', 'NET_RAW', 'CHOWN'] },
+    {
+      security: { capabilitiesAdd: ['NET_RAW'] },
+      add: ['NET_RAW'],
+      drop: ['AUDIT_WRITE', 'MKNOD'],
+    },
+    {
+      security: { capabilitiesDrop: ['CHOWN', 'MKNOD'] },
+      add: [],
+      drop: ['AUDIT_WRITE', 'MKNOD', 'NET_RAW', 'CHOWN'],
+    },
     {
       security: { capabilitiesAdd: ['CHOWN'], capabilitiesDrop: ['ALL'] },
       add: ['CHOWN'],
@@ -49,12 +61,17 @@ describe('privileges', () => {
     },
     { security: { capabilitiesAdd: ['ALL'] }, add: ['ALL'], drop: [] },
   ])('defaults, then what is dropped, then what is added: $security', ({ security, add, drop }) => {
-    expect(securityOf(security).capabilities).toMatchObject({ addCapabilities: add, dropCapabilities: drop });
+    expect(securityOf(security).capabilities).toMatchObject({
+      addCapabilities: add,
+      dropCapabilities: drop,
+    });
   });
 
   it('AppArmor is told in both ways that runtimes know, SELinux to sandbox and container', () => {
     const selinux = { user: 'u', role: 'r', type: 't', level: 's0:c1,c2' };
-    const request = aRequest({ security: { apparmor: { kind: 'localhost', reference: 'web' }, selinux } });
+    const request = aRequest({
+      security: { apparmor: { kind: 'localhost', reference: 'web' }, selinux },
+    });
     expect(container(request).linux?.securityContext).toMatchObject({
       apparmor: { profileType: SecurityProfile_ProfileType.Localhost, localhostRef: 'web' },
       apparmorProfile: 'localhost/web',
@@ -69,7 +86,9 @@ describe('privileges', () => {
       seccomp: { profileType: SecurityProfile_ProfileType.Unconfined },
     });
     expect(securityOf({ privileged: true }).capabilities).toBeUndefined();
-    expect(sandbox(aRequest({ security: { privileged: true } })).linux?.securityContext?.privileged).toBe(true);
+    expect(
+      sandbox(aRequest({ security: { privileged: true } })).linux?.securityContext?.privileged,
+    ).toBe(true);
   });
 });
 
@@ -78,7 +97,10 @@ describe('a request that refuses root', () => {
     { user: { uid: { value: 1000n } }, says: undefined },
     { user: { uid: { value: 0n } }, says: 'image web:1 runs as root' },
     { user: {}, says: 'image web:1 runs as root' },
-    { user: { username: 'app' }, says: 'image web:1 runs as "app", and a name does not tell that it is not root' },
+    {
+      user: { username: 'app' },
+      says: 'image web:1 runs as "app", and a name does not tell that it is not root',
+    },
   ])('$user: $says', ({ user, says }) => {
     const check = (): void => checkImageUser('web:1', user as never);
     if (says === undefined) expect(check).not.toThrow();
@@ -88,11 +110,19 @@ describe('a request that refuses root', () => {
 
 describe('resources', () => {
   it.each([
-    { requests: { cpuMillis: 500 }, limits: { cpuMillis: 2_000 }, gives: { cpuShares: 512n, cpuQuota: 200_000n } },
+    {
+      requests: { cpuMillis: 500 },
+      limits: { cpuMillis: 2_000 },
+      gives: { cpuShares: 512n, cpuQuota: 200_000n },
+    },
     { requests: { cpuMillis: 0 }, limits: {}, gives: { cpuShares: 2n, cpuQuota: 0n } },
     { requests: {}, limits: { cpuMillis: 1 }, gives: { cpuShares: 0n, cpuQuota: 1_000n } },
     { requests: { cpuMillis: 1_000_000 }, limits: {}, gives: { cpuShares: 262_144n } },
-    { requests: {}, limits: { memoryBytes: 4096 }, gives: { memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 4096n } },
+    {
+      requests: {},
+      limits: { memoryBytes: 4096 },
+      gives: { memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 4096n },
+    },
     { requests: { memoryBytes: 250 }, limits: {}, gives: { oomScoreAdj: 750n } },
     { requests: { memoryBytes: 0 }, limits: {}, gives: { oomScoreAdj: 999n } },
     { requests: { memoryBytes: 5_000 }, limits: {}, gives: { oomScoreAdj: 2n } },
@@ -105,24 +135,58 @@ describe('resources', () => {
 
   it('what the kernel cannot do is not asked for', () => {
     const resources = toContainerConfig(aRequest({ limits: { memoryBytes: 4096 } }), owner, {
-      ...{ imageRef: 'x', mounts: [], pids: 9, kernel: { swap: false, unifiedPids: false, memoryBytes: 1_000 } },
+      ...{
+        imageRef: 'x',
+        mounts: [],
+        pids: 9,
+        kernel: { swap: false, unifiedPids: false, memoryBytes: 1_000 },
+      },
     }).linux?.resources;
-    expect(resources).toMatchObject({ memoryLimitInBytes: 4096n, memorySwapLimitInBytes: 0n, unified: {} });
+    expect(resources).toMatchObject({
+      memoryLimitInBytes: 4096n,
+      memorySwapLimitInBytes: 0n,
+      unified: {},
+    });
   });
 });
 
 describe('what is refused', () => {
-  const hostPath = { name: 'v', mountPath: '/v', readOnly: true, source: { kind: 'hostPath', path: '/srv' } } as const;
+  const hostPath = {
+    name: 'v',
+    mountPath: '/v',
+    readOnly: true,
+    source: { kind: 'hostPath', path: '/srv' },
+  } as const;
   const tcp = { name: 'http', port: 80, protocol: 'tcp' } as const;
   it.each([
-    { parts: { containerId: 'ab' as never }, kind: 'invalid', says: 'containerId: must be 64 hex digits' },
+    {
+      parts: { containerId: 'ab' as never },
+      kind: 'invalid',
+      says: 'containerId: must be 64 hex digits',
+    },
     { parts: { image: '' }, kind: 'invalid', says: 'image: a container needs one' },
     { parts: { workingDir: 'srv' }, kind: 'invalid', says: 'workingDir: must be an absolute path' },
     { parts: { limits: { pids: 0 } }, kind: 'invalid', says: 'limits.pids: must be 1 or more' },
-    { parts: { lease: { leaseMs: 1, graceMs: 1 } }, kind: 'unimplemented', says: 'lease: this node lacks the capability' },
-    { parts: { security: { runAsGroup: 5 } }, kind: 'invalid', says: 'security.runAsGroup: a group needs a user' },
-    { parts: { security: { supplementalGroups: [-1] } }, kind: 'invalid', says: 'security.supplementalGroups: must be 0 to' },
-    { parts: { security: { fsGroup: 0.5 } }, kind: 'invalid', says: 'security.fsGroup: must be 0 to' },
+    {
+      parts: { lease: { leaseMs: 1, graceMs: 1 } },
+      kind: 'unimplemented',
+      says: 'lease: this node lacks the capability',
+    },
+    {
+      parts: { security: { runAsGroup: 5 } },
+      kind: 'invalid',
+      says: 'security.runAsGroup: a group needs a user',
+    },
+    {
+      parts: { security: { supplementalGroups: [-1] } },
+      kind: 'invalid',
+      says: 'security.supplementalGroups: must be 0 to',
+    },
+    {
+      parts: { security: { fsGroup: 0.5 } },
+      kind: 'invalid',
+      says: 'security.fsGroup: must be 0 to',
+    },
     {
       parts: { security: { userName: 'a', runAsUser: 5 } },
       kind: 'invalid',
@@ -130,7 +194,10 @@ describe('what is refused', () => {
     },
     {
       parts: { security: { userName: 'a', runAsNonRoot: true } },
-      ...{ kind: 'invalid', says: 'security.userName: runAsNonRoot cannot check a name: set runAsUser' },
+      ...{
+        kind: 'invalid',
+        says: 'security.userName: runAsNonRoot cannot check a name: set runAsUser',
+      },
     },
     {
       parts: { security: { userName: 'a' } },
@@ -142,8 +209,16 @@ describe('what is refused', () => {
       kind: 'unimplemented',
       says: 'security.fsGroup: this node lacks the capability security.groups',
     },
-    { parts: { security: { runAsUser: -1 } }, kind: 'invalid', says: 'security.runAsUser: must be 0 to' },
-    { parts: { security: { runAsUser: 0, runAsNonRoot: true } }, kind: 'invalid', says: 'security.runAsUser: 0 is root' },
+    {
+      parts: { security: { runAsUser: -1 } },
+      kind: 'invalid',
+      says: 'security.runAsUser: must be 0 to',
+    },
+    {
+      parts: { security: { runAsUser: 0, runAsNonRoot: true } },
+      kind: 'invalid',
+      says: 'security.runAsUser: 0 is root',
+    },
     {
       parts: { security: { capabilitiesAdd: ['CAP_KILL'] } },
       kind: 'invalid',
@@ -174,7 +249,11 @@ describe('what is refused', () => {
       kind: 'invalid',
       says: 'network.hostname: in the network of the',
     },
-    { parts: { network: { hostname: 'a b' } }, kind: 'invalid', says: 'network.hostname: "a b" is no DNS label' },
+    {
+      parts: { network: { hostname: 'a b' } },
+      kind: 'invalid',
+      says: 'network.hostname: "a b" is no DNS label',
+    },
     {
       parts: { network: { extraHosts: [{ ip: 'db', hostnames: ['db'] }] } },
       kind: 'invalid',
@@ -198,7 +277,11 @@ describe('what is refused', () => {
       kind: 'invalid',
       says: 'network.extraHosts: a volume is mounted at /etc/hosts',
     },
-    { parts: { network: { dnsServers: ['one'] } }, kind: 'invalid', says: 'network.dnsServers: "one" is no IP address' },
+    {
+      parts: { network: { dnsServers: ['one'] } },
+      kind: 'invalid',
+      says: 'network.dnsServers: "one" is no IP address',
+    },
     {
       parts: { network: { hostNetwork: true }, ports: [{ ...tcp, hostPort: 8080 }] },
       kind: 'invalid',
@@ -234,16 +317,27 @@ describe('what is refused', () => {
       kind: 'unimplemented',
       says: 'security.selinux: this node lacks',
     },
-    { parts: { security: { runtimeClass: 'kata' } }, kind: 'unimplemented', says: 'the capability runtime-class.kata' },
+    {
+      parts: { security: { runtimeClass: 'kata' } },
+      kind: 'unimplemented',
+      says: 'the capability runtime-class.kata',
+    },
     { parts: { shmSizeBytes: 0 }, kind: 'invalid', says: 'shmSizeBytes: must be 1 or more' },
     {
       parts: { shmSizeBytes: 1, volumes: [{ ...hostPath, mountPath: '/dev/shm' }] },
       ...{ kind: 'invalid', says: 'volumes.v: there are two for /dev/shm' },
     },
-    { parts: { shmSizeBytes: 1 }, kind: 'unimplemented', says: 'shmSizeBytes: this node lacks the capability container.shm' },
+    {
+      parts: { shmSizeBytes: 1 },
+      kind: 'unimplemented',
+      says: 'shmSizeBytes: this node lacks the capability container.shm',
+    },
     {
       parts: { volumes: [{ ...hostPath, source: { kind: 'emptyDir', memory: {} } }] },
-      ...{ kind: 'unimplemented', says: 'volumes.v: this node lacks the capability volumes.memory' },
+      ...{
+        kind: 'unimplemented',
+        says: 'volumes.v: this node lacks the capability volumes.memory',
+      },
     },
     {
       parts: { sysctls: { 'vm.swappiness': '1' } },
@@ -252,7 +346,10 @@ describe('what is refused', () => {
     },
     {
       parts: { sysctls: { 'net.core.somaxconn': '1' }, network: { hostNetwork: true } },
-      ...{ kind: 'invalid', says: 'sysctls.net.core.somaxconn: applies to the network of the machine' },
+      ...{
+        kind: 'invalid',
+        says: 'sysctls.net.core.somaxconn: applies to the network of the machine',
+      },
     },
     {
       parts: { sysctls: { 'net.core.somaxconn': '1' } },
@@ -262,20 +359,44 @@ describe('what is refused', () => {
       },
     },
     ...[
-      { hostPath: 'fuse', containerPath: '/x', permissions: 'r', says: 'both paths must be absolute' },
-      { hostPath: '/dev/fuse', containerPath: '/x', permissions: '', says: 'permissions must be some of r, w and m' },
-      { hostPath: '/dev/fuse', containerPath: '/x', permissions: 'wr', says: 'permissions must be some of r, w and m' },
+      {
+        hostPath: 'fuse',
+        containerPath: '/x',
+        permissions: 'r',
+        says: 'both paths must be absolute',
+      },
+      {
+        hostPath: '/dev/fuse',
+        containerPath: '/x',
+        permissions: '',
+        says: 'permissions must be some of r, w and m',
+      },
+      {
+        hostPath: '/dev/fuse',
+        containerPath: '/x',
+        permissions: 'wr',
+        says: 'permissions must be some of r, w and m',
+      },
     ].map(({ says, ...device }) => ({
       parts: { devices: [device] },
       ...{ kind: 'invalid', says: `devices.${device.hostPath}: ${says}` },
     })),
     {
-      parts: { devices: [1, 2].map(() => ({ hostPath: '/dev/fuse', containerPath: '/x', permissions: 'r' })) },
+      parts: {
+        devices: [1, 2].map(() => ({
+          hostPath: '/dev/fuse',
+          containerPath: '/x',
+          permissions: 'r',
+        })),
+      },
       ...{ kind: 'invalid', says: 'devices./dev/fuse: there are two for /x' },
     },
     {
       parts: { devices: [{ hostPath: '/dev/fuse', containerPath: '/x', permissions: 'r' }] },
-      ...{ kind: 'unimplemented', says: 'the capability device./dev/fuse: its agent needs --allow-device /dev/fuse' },
+      ...{
+        kind: 'unimplemented',
+        says: 'the capability device./dev/fuse: its agent needs --allow-device /dev/fuse',
+      },
     },
     {
       parts: { ulimits: [{ name: 'core', soft: 0.5, hard: 1 }] },
@@ -287,13 +408,36 @@ describe('what is refused', () => {
     },
     {
       parts: { ulimits: [{ name: 'core', soft: 1, hard: -1 }] },
-      ...{ kind: 'unimplemented', says: 'ulimits: this node lacks the capability container.ulimits' },
+      ...{
+        kind: 'unimplemented',
+        says: 'ulimits: this node lacks the capability container.ulimits',
+      },
     },
-    { parts: { imagePlatform: 'linux/arm' }, kind: 'unimplemented', says: 'imagePlatform: this node lacks the capability' },
-    { parts: { init: true }, kind: 'unimplemented', says: 'init: this node lacks the capability container.init' },
-    { parts: { limits: { pids: 1 } }, kind: 'unimplemented', says: 'limits.pids: this node lacks the capability limits.pids' },
-    { parts: { limits: { cpuMillis: 1 } }, kind: 'unimplemented', says: 'limits.cpuMillis: this node lacks' },
-    { parts: { limits: { memoryBytes: 1 } }, kind: 'unimplemented', says: 'limits.memoryBytes: this node lacks' },
+    {
+      parts: { imagePlatform: 'linux/arm' },
+      kind: 'unimplemented',
+      says: 'imagePlatform: this node lacks the capability',
+    },
+    {
+      parts: { init: true },
+      kind: 'unimplemented',
+      says: 'init: this node lacks the capability container.init',
+    },
+    {
+      parts: { limits: { pids: 1 } },
+      kind: 'unimplemented',
+      says: 'limits.pids: this node lacks the capability limits.pids',
+    },
+    {
+      parts: { limits: { cpuMillis: 1 } },
+      kind: 'unimplemented',
+      says: 'limits.cpuMillis: this node lacks',
+    },
+    {
+      parts: { limits: { memoryBytes: 1 } },
+      kind: 'unimplemented',
+      says: 'limits.memoryBytes: this node lacks',
+    },
   ])('$says', ({ parts, kind, says }) => {
     let failure: unknown;
     try {
@@ -322,8 +466,15 @@ const PROFILES = new Map<SecurityProfile_ProfileType, SecurityProfile['kind']>([
   [SecurityProfile_ProfileType.Localhost, 'localhost'],
 ]);
 
-/** What the runtime is told, in the words of a request; capabilities as what is added and whether each is dropped. */
-function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, request: ContainerRequest): object {
+/**
+ * What the runtime is told, in the words of a request; capabilities as what is added and whether
+ * each is dropped.
+ */
+function readBack(
+  pod: PodSandboxConfig,
+  { linux, ...config }: ContainerConfig,
+  request: ContainerRequest,
+): object {
   const { resources, securityContext: context } = linux!;
   const memory = fromAnnotations(config.annotations);
   const toProfile = (profile: CriProfile | undefined): object | undefined =>
@@ -331,20 +482,32 @@ function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, 
   return {
     command: config.command,
     args: config.args,
-    env: Object.fromEntries(config.envs.map(({ key, value }) => [key, new TextDecoder().decode(value)])),
+    env: Object.fromEntries(
+      config.envs.map(({ key, value }) => [key, new TextDecoder().decode(value)]),
+    ),
     workingDir: config.workingDir,
     labels: memory.labels,
     ports: memory.ports,
-    mapped: pod.portMappings.map(({ protocol, containerPort, hostPort }) => [Protocol[protocol], containerPort, hostPort]),
+    mapped: pod.portMappings.map(({ protocol, containerPort, hostPort }) => [
+      Protocol[protocol],
+      containerPort,
+      hostPort,
+    ]),
     group: memory.group,
     hostNetwork: [
       memory.hostNetwork === true,
       context?.namespaceOptions?.network,
       pod.linux?.securityContext?.namespaceOptions?.network,
     ],
-    init: [context, pod.linux?.securityContext].map((each) => each?.namespaceOptions?.pid === NamespaceMode.POD),
+    init: [context, pod.linux?.securityContext].map(
+      (each) => each?.namespaceOptions?.pid === NamespaceMode.POD,
+    ),
     sysctls: pod.linux?.sysctls,
-    devices: config.devices.map(({ hostPath, containerPath, permissions }) => ({ hostPath, containerPath, permissions })),
+    devices: config.devices.map(({ hostPath, containerPath, permissions }) => ({
+      hostPath,
+      containerPath,
+      permissions,
+    })),
     hostname: pod.hostname,
     dnsServers: pod.dnsConfig?.servers ?? [],
     quota: resources?.cpuQuota,
@@ -370,21 +533,36 @@ function readBack(pod: PodSandboxConfig, { linux, ...config }: ContainerConfig, 
 }
 
 function asAsked({ security = {}, network = {}, ...request }: ContainerRequest): object {
-  const { hostNetwork = false, hostname = hostNetwork ? '' : request.containerId.slice(0, 12), dnsServers = [] } = network;
+  const {
+    hostNetwork = false,
+    hostname = hostNetwork ? '' : request.containerId.slice(0, 12),
+    dnsServers = [],
+  } = network;
   const { cpuMillis, memoryBytes = 0, pids } = request.limits;
   const { privileged = false } = security;
-  const toProfile = (profile: SecurityProfile | undefined): object | undefined => profile && { reference: '', ...profile };
+  const toProfile = (profile: SecurityProfile | undefined): object | undefined =>
+    profile && { reference: '', ...profile };
   const mode = hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD;
-  const hasEmpty = request.shmSizeBytes !== undefined || (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
+  const hasEmpty =
+    request.shmSizeBytes !== undefined ||
+    (request.volumes ?? []).some(({ source }) => source.kind === 'emptyDir');
   return {
-    ...{ command: request.command, args: request.args, env: request.env, workingDir: request.workingDir ?? '' },
+    ...{
+      command: request.command,
+      args: request.args,
+      env: request.env,
+      workingDir: request.workingDir ?? '',
+    },
     ...{ labels: request.labels, ports: request.ports, hostname, dnsServers, memoryBytes },
     mapped: request.ports.flatMap(({ protocol, port, hostPort }) =>
       hostPort === undefined || hostNetwork ? [] : [[protocol.toUpperCase(), port, hostPort]],
     ),
     group: hasEmpty ? (request.group ?? request.containerId) : undefined,
     hostNetwork: [hostNetwork, mode, mode],
-    sysctls: { ...(hostNetwork ? {} : { 'net.ipv4.ip_unprivileged_port_start': '0' }), ...request.sysctls },
+    sysctls: {
+      ...(hostNetwork ? {} : { 'net.ipv4.ip_unprivileged_port_start': '0' }),
+      ...request.sysctls,
+    },
     devices: request.devices ?? [],
     init: [request.init ?? true, request.init ?? true],
     quota: cpuMillis === undefined ? 0n : BigInt(Math.max(1_000, cpuMillis * 100)),
@@ -392,7 +570,10 @@ function asAsked({ security = {}, network = {}, ...request }: ContainerRequest):
     hasShares: request.requests?.cpuMillis !== undefined,
     ids: [security.runAsUser, security.runAsGroup],
     userName: security.userName ?? '',
-    groups: [...(security.supplementalGroups ?? []), ...(security.fsGroup === undefined ? [] : [security.fsGroup])],
+    groups: [
+      ...(security.supplementalGroups ?? []),
+      ...(security.fsGroup === undefined ? [] : [security.fsGroup]),
+    ],
     readOnlyRootFilesystem: security.readOnlyRootFilesystem ?? false,
     noNewPrivileges: security.noNewPrivileges ?? !privileged,
     privileged: [privileged, privileged],

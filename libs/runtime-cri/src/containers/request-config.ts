@@ -27,9 +27,13 @@ export const LOG_FILE = '0.log';
  */
 export function checkRequest(request: ContainerRequest, capabilities: readonly string[]): void {
   const { containerId, image, lease, workingDir, limits } = request;
-  if (!/^[0-9a-f]{64}$/.test(containerId)) throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
+  if (!/^[0-9a-f]{64}$/.test(containerId))
+    throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
   if (image === undefined || image === '') {
-    throw new CloudlessError('invalid', 'image: a container needs one; a plain command needs a node with the process runtime');
+    throw new CloudlessError(
+      'invalid',
+      'image: a container needs one; a plain command needs a node with the process runtime',
+    );
   }
   if (lease !== undefined) throw leasesUnimplemented();
   if (workingDir !== undefined && !workingDir.startsWith('/')) {
@@ -56,10 +60,18 @@ export function leasesUnimplemented(): CloudlessError {
 }
 
 /** The sandbox of a request: its network, its name, its logs. */
-export function toSandboxConfig(request: ContainerRequest, owner: Owner, logDirectory: string): PodSandboxConfig {
+export function toSandboxConfig(
+  request: ContainerRequest,
+  owner: Owner,
+  logDirectory: string,
+): PodSandboxConfig {
   const { containerId } = request;
   return create(PodSandboxConfigSchema, {
-    metadata: { name: containerId, uid: containerId, namespace: `cloudless-${owner.cluster}-${owner.node}` },
+    metadata: {
+      name: containerId,
+      uid: containerId,
+      namespace: `cloudless-${owner.cluster}-${owner.node}`,
+    },
     ...toSandboxNetwork(request),
     logDirectory,
     labels: ownedAs(owner, containerId),
@@ -90,7 +102,10 @@ export function toContainerConfig(
     command: [...command],
     args: [...args],
     workingDir,
-    envs: Object.entries(env).map(([key, value]) => ({ key, value: new TextEncoder().encode(value) })),
+    envs: Object.entries(env).map(([key, value]) => ({
+      key,
+      value: new TextEncoder().encode(value),
+    })),
     devices: [...(request.devices ?? [])],
     mounts: mounts.map(({ inMemory: _, ...mount }) => mount),
     labels: ownedAs(owner, containerId),

@@ -28,38 +28,61 @@ export class Sandboxes {
   /** Every container of ours that nobody started, or that the runtime has lost. */
   async unfinished(): Promise<readonly Container[]> {
     const unfinished = [ContainerState.CONTAINER_CREATED, ContainerState.CONTAINER_UNKNOWN];
-    return (await this.listContainers(ownedBy(this.owner))).filter(({ state }) => unfinished.includes(state));
+    return (await this.listContainers(ownedBy(this.owner))).filter(({ state }) =>
+      unfinished.includes(state),
+    );
   }
 
-  /** Ports of the machine that running containers of other agents have, of whatever cluster. They are only looked at. */
+  /**
+   * Ports of the machine that running containers of other agents have, of whatever cluster. They
+   * are only looked at.
+   */
   async foreignPorts(): Promise<readonly ForeignPorts[]> {
-    const { containers } = await this.client.quick('ListContainers', (calls, signal) => calls.listContainers({}, { signal }));
+    const { containers } = await this.client.quick('ListContainers', (calls, signal) =>
+      calls.listContainers({}, { signal }),
+    );
     return containers
-      .filter(({ labels, state }) => state === ContainerState.CONTAINER_RUNNING && !isOwned(labels, this.owner))
+      .filter(
+        ({ labels, state }) =>
+          state === ContainerState.CONTAINER_RUNNING && !isOwned(labels, this.owner),
+      )
       .map(({ labels, annotations }) => {
         const { ports, hostNetwork = false } = fromAnnotations(annotations);
-        return { containerId: containerIdOf(labels), ports: hostPortsOf({ ports, network: { hostNetwork } }) };
+        return {
+          containerId: containerIdOf(labels),
+          ports: hostPortsOf({ ports, network: { hostNetwork } }),
+        };
       });
   }
 
   /** Ends a container that the runtime has lost; it is then an ended one. */
   async endLost(id: string): Promise<void> {
-    await this.client.slow('StopContainer', (calls, signal) => calls.stopContainer({ containerId: id, timeout: 0n }, { signal }));
+    await this.client.slow('StopContainer', (calls, signal) =>
+      calls.stopContainer({ containerId: id, timeout: 0n }, { signal }),
+    );
   }
 
-  /** Removes the sandbox of a container with everything in it, and its logs. Unknown is no error. */
+  /**
+   * Removes the sandbox of a container with everything in it, and its logs. Unknown is no error.
+   */
   async removeAllOf(containerId: ContainerId): Promise<void> {
     const sandboxes = (await this.list(ownedAs(this.owner, containerId))).filter(
       ({ labels }) => containerIdOf(labels) === containerId,
     );
     for (const { id } of sandboxes) await this.remove(id);
-    if (sandboxes.length === 0) await this.removeContainersOf(containerId); // somebody took the sandbox away
+    // somebody took the sandbox away
+    if (sandboxes.length === 0) await this.removeContainersOf(containerId);
     await rm(this.logDirectoryOf(containerId), { recursive: true, force: true });
   }
 
-  /** Ends the network of a sandbox whose container has ended, so that its ports of the machine are free. The container stays. */
+  /**
+   * Ends the network of a sandbox whose container has ended, so that its ports of the machine are
+   * free. The container stays.
+   */
   async endNetwork(podSandboxId: string): Promise<void> {
-    await this.client.slow('StopPodSandbox', (calls, signal) => calls.stopPodSandbox({ podSandboxId }, { signal }));
+    await this.client.slow('StopPodSandbox', (calls, signal) =>
+      calls.stopPodSandbox({ podSandboxId }, { signal }),
+    );
   }
 
   private async list(labelSelector: Record<string, string>): Promise<readonly PodSandbox[]> {
@@ -69,7 +92,9 @@ export class Sandboxes {
     return items.filter(({ labels }) => isOwned(labels, this.owner));
   }
 
-  private async listContainers(labelSelector: Record<string, string>): Promise<readonly Container[]> {
+  private async listContainers(
+    labelSelector: Record<string, string>,
+  ): Promise<readonly Container[]> {
     const { containers } = await this.client.quick('ListContainers', (calls, signal) =>
       calls.listContainers({ filter: { labelSelector } }, { signal }),
     );
@@ -79,15 +104,21 @@ export class Sandboxes {
   private async removeContainersOf(containerId: ContainerId): Promise<void> {
     for (const { id, labels } of await this.listContainers(ownedAs(this.owner, containerId))) {
       if (containerIdOf(labels) !== containerId) continue;
-      await this.client.slow('RemoveContainer', (calls, signal) => calls.removeContainer({ containerId: id }, { signal }));
+      await this.client.slow('RemoveContainer', (calls, signal) =>
+        calls.removeContainer({ containerId: id }, { signal }),
+      );
     }
   }
 
-  /** Stops the network first, as the interface wants it; removal then takes the containers along. */
+  /**
+   * Stops the network first, as the interface wants it; removal then takes the containers along.
+   */
   private async remove(podSandboxId: string): Promise<void> {
     try {
       await this.endNetwork(podSandboxId);
-      await this.client.slow('RemovePodSandbox', (calls, signal) => calls.removePodSandbox({ podSandboxId }, { signal }));
+      await this.client.slow('RemovePodSandbox', (calls, signal) =>
+        calls.removePodSandbox({ podSandboxId }, { signal }),
+      );
     } catch (reason) {
       if (errorKindOf(reason) !== 'notFound') throw reason;
     }

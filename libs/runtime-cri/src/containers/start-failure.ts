@@ -1,4 +1,10 @@
-import { CloudlessError, errorKindOf, errorMessageOf, type ContainerId, type ErrorKind } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorKindOf,
+  errorMessageOf,
+  type ContainerId,
+  type ErrorKind,
+} from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
 /** What a runtime's text says that its code does not. */
@@ -17,20 +23,30 @@ const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] =
 const UNKNOWN_USER = /no users found|unable to find user|no matching entries in passwd/i;
 
 /** A failed start as the port has it. */
-export function startFailure(reason: unknown, { security }: Pick<ContainerRequest, 'security'> = {}): unknown {
+export function startFailure(
+  reason: unknown,
+  { security }: Pick<ContainerRequest, 'security'> = {},
+): unknown {
   if (errorKindOf(reason) === 'unavailable') return reason;
   const message = errorMessageOf(reason);
   if (security?.userName !== undefined && UNKNOWN_USER.test(message)) {
     const name = JSON.stringify(security.userName);
-    return new CloudlessError('invalid', `security.userName: the image has no user ${name}: ${message}`, { cause: reason });
+    return new CloudlessError(
+      'invalid',
+      `security.userName: the image has no user ${name}: ${message}`,
+      { cause: reason },
+    );
   }
   const meaning = MEANINGS.find(({ text }) => text.test(message));
-  return meaning === undefined ? reason : new CloudlessError(meaning.kind, message, { cause: reason });
+  return meaning === undefined
+    ? reason
+    : new CloudlessError(meaning.kind, message, { cause: reason });
 }
 
 /**
- * What a failure means after which nothing is left of a start: what the runtime had no code for is its refusal. As `internal`, which
- * leaves open whether the container runs, it would be tried again at once for ever.
+ * What a failure means after which nothing is left of a start: what the runtime had no code for is
+ * its refusal. As `internal`, which leaves open whether the container runs, it would be tried again
+ * at once for ever.
  */
 export function refusalOf(reason: unknown): unknown {
   if (!(reason instanceof CloudlessError) || reason.kind !== 'internal') return reason;

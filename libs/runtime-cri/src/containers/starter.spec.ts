@@ -7,7 +7,11 @@ import { silentLog, toContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import { CriClient } from '../client/cri-client.js';
-import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
+import {
+  ContainerConfigSchema,
+  ContainerState,
+  PodSandboxConfigSchema,
+} from '../gen/runtime/v1/api_pb.js';
 import { isUnified } from '../system/pids-limit.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { aRequest, EVERYTHING } from '../testing/requests.js';
@@ -22,7 +26,12 @@ import { Starter } from './starter.js';
 
 const owner = { cluster: 'c1', node: 'n1' };
 const SELINUX = { user: 'u', role: 'r', type: 't', level: 's0:c1' };
-const scratch: VolumeRequest = { name: 's', mountPath: '/s', readOnly: false, source: { kind: 'emptyDir' } };
+const scratch: VolumeRequest = {
+  name: 's',
+  mountPath: '/s',
+  readOnly: false,
+  source: { kind: 'emptyDir' },
+};
 
 let server: FakeCriServer;
 let client: CriClient;
@@ -31,13 +40,21 @@ let volumes: GroupVolumes;
 let starter: Starter;
 
 /** A starter as of a new agent, that has not looked at what is here. */
-function open(as = owner): { readonly inventory: Inventory; readonly volumes: GroupVolumes; readonly starter: Starter } {
+function open(as = owner): {
+  readonly inventory: Inventory;
+  readonly volumes: GroupVolumes;
+  readonly starter: Starter;
+} {
   const log = silentLog;
   const wallTime = (): number => realClock.wallTime();
   const logDirectoryOf = (id: string): string => path.join(server.logDirectory, id);
   const capabilities = (): readonly string[] => EVERYTHING;
   const newInventory = new Inventory({ client, owner: as, log, bootedAtMs: 0, wallTime });
-  const store = new VolumeStore(path.join(server.home, 'volumes'), { allowed: [], guarded: [] }, wallTime);
+  const store = new VolumeStore(
+    path.join(server.home, 'volumes'),
+    { allowed: [], guarded: [] },
+    wallTime,
+  );
   const parts = {
     client,
     inventory: newInventory,
@@ -45,7 +62,15 @@ function open(as = owner): { readonly inventory: Inventory; readonly volumes: Gr
     images: new Images({ client, clock: realClock, record: async () => async () => undefined }),
     volumes: new GroupVolumes({ store, inventory: newInventory, log }),
   };
-  const starter = new Starter({ ...parts, owner: as, capabilities, logDirectoryOf, clock: realClock, log, maxPids: 4096 });
+  const starter = new Starter({
+    ...parts,
+    owner: as,
+    capabilities,
+    logDirectoryOf,
+    clock: realClock,
+    log,
+    maxPids: 4096,
+  });
   return { ...parts, starter };
 }
 
@@ -63,7 +88,8 @@ afterEach(async () => {
   await server.dispose();
 });
 
-const start = (parts: Partial<ContainerRequest> = {}): Promise<unknown> => starter.start(aRequest(parts));
+const start = (parts: Partial<ContainerRequest> = {}): Promise<unknown> =>
+  starter.start(aRequest(parts));
 const emptyOf = (group: string): string => path.join(server.home, 'volumes', 'empty', group);
 
 describe('a start', () => {
@@ -72,7 +98,14 @@ describe('a start', () => {
     const beforeStart = isUnified() ? [] : ['containerStatus'];
     const [first, second, ...rest] = server.calls.filter((name) => name !== 'podSandboxStatus');
     expect([first, second, ...rest]).toEqual([
-      ...['imageStatus', 'runPodSandbox', 'createContainer', ...beforeStart, 'startContainer', 'containerStatus'],
+      ...[
+        'imageStatus',
+        'runPodSandbox',
+        'createContainer',
+        ...beforeStart,
+        'startContainer',
+        'containerStatus',
+      ],
     ]);
     expect(server.calls.filter((name) => name === 'podSandboxStatus')).toHaveLength(1);
   });
@@ -83,7 +116,11 @@ describe('a start', () => {
   });
 
   it('asks for all that this kernel may lack', async () => {
-    const security = { apparmor: { kind: 'localhost', reference: 'web' }, selinux: SELINUX, runtimeClass: 'runsc' } as const;
+    const security = {
+      apparmor: { kind: 'localhost', reference: 'web' },
+      selinux: SELINUX,
+      runtimeClass: 'runsc',
+    } as const;
     await start({ security });
     expect(server.handlers).toEqual(['runsc']);
     expect(server.only.config.linux?.securityContext).toMatchObject({
@@ -100,8 +137,17 @@ describe('a start', () => {
     };
     await start({ group: 'r', volumes: [named, scratch] });
     expect(server.only.config.mounts).toMatchObject([
-      { containerPath: '/s', hostPath: path.join(emptyOf('r'), 's'), readonly: false, selinuxRelabel: true },
-      { containerPath: '/s/d', hostPath: path.join(server.home, 'volumes/named/default/web/db'), readonly: true },
+      {
+        containerPath: '/s',
+        hostPath: path.join(emptyOf('r'), 's'),
+        readonly: false,
+        selinuxRelabel: true,
+      },
+      {
+        containerPath: '/s/d',
+        hostPath: path.join(server.home, 'volumes/named/default/web/db'),
+        readonly: true,
+      },
       { containerPath: '/etc/hosts' },
     ]);
   });
@@ -116,19 +162,28 @@ describe('a start', () => {
     await server.away();
     await server.listen();
     const extraHosts = [{ ip: '192.0.2.10', hostnames: ['db'] }];
-    await expect(start({ network: { hostname: 'web-1', extraHosts } })).rejects.toMatchObject({ kind: 'precondition' });
+    await expect(start({ network: { hostname: 'web-1', extraHosts } })).rejects.toMatchObject({
+      kind: 'precondition',
+    });
     expect(atStart.split('\n').slice(-3)).toEqual(['10.0.0.7\tweb-1', '192.0.2.10\tdb', '']);
     expect(existsSync(path.dirname(file))).toBe(false);
   });
 
   it.each([
     { image: 'numbered:1', says: undefined },
-    { image: 'named:1', says: 'image named:1 runs as "app", and a name does not tell that it is not root' },
+    {
+      image: 'named:1',
+      says: 'image named:1 runs as "app", and a name does not tell that it is not root',
+    },
     { image: 'nginx:alpine', says: 'image nginx:alpine runs as root' },
   ])('that refuses root looks at the user of $image', async ({ image, says }) => {
     const started = start({ image, security: { runAsNonRoot: true } });
     if (says === undefined) await started;
-    else await expect(started).rejects.toMatchObject({ kind: 'invalid', message: expect.stringContaining(says) });
+    else
+      await expect(started).rejects.toMatchObject({
+        kind: 'invalid',
+        message: expect.stringContaining(says),
+      });
     expect(server.sandboxes.size).toBe(says === undefined ? 1 : 0);
   });
 });
@@ -136,7 +191,12 @@ describe('a start', () => {
 describe('the sandbox of an earlier try', () => {
   const { containerId } = aRequest();
   const leave = (): string =>
-    server.addSandbox(create(PodSandboxConfigSchema, { metadata: { name: containerId }, labels: ownedAs(owner, containerId) }));
+    server.addSandbox(
+      create(PodSandboxConfigSchema, {
+        metadata: { name: containerId },
+        labels: ownedAs(owner, containerId),
+      }),
+    );
 
   it('makes way when there is no container of it', async () => {
     const left = leave();
@@ -146,10 +206,18 @@ describe('the sandbox of an earlier try', () => {
 
   it('stays when its container is there, with what is its own', async () => {
     await start({ volumes: [scratch], group: 'r' });
-    await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({ kind: 'exists' });
+    await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({
+      kind: 'exists',
+    });
     ({ starter } = open());
-    await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({ kind: 'exists' });
-    expect([server.sandboxes.size, server.containers.size, existsSync(emptyOf('r'))]).toEqual([1, 1, true]);
+    await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({
+      kind: 'exists',
+    });
+    expect([server.sandboxes.size, server.containers.size, existsSync(emptyOf('r'))]).toEqual([
+      1,
+      1,
+      true,
+    ]);
   });
 
   it('of two starts of one id at the same time, one is refused', async () => {
@@ -163,7 +231,9 @@ describe('the sandbox of an earlier try', () => {
  * A request for a free port of the machine, below those that the system itself gives to others
  * meanwhile.
  */
-async function wantsFreePort(): Promise<Pick<ContainerRequest, 'ports'> & { readonly hostPort: number }> {
+async function wantsFreePort(): Promise<
+  Pick<ContainerRequest, 'ports'> & { readonly hostPort: number }
+> {
   for (;;) {
     const hostPort = 10_000 + Math.floor(realRandom.next() * 2_000);
     const listening = createServer();
@@ -223,8 +293,12 @@ describe('two agents on one machine', () => {
     const both = await Promise.allSettled([starter.start(mine), open(OTHER).starter.start(theirs)]);
     expect(both.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
     // The container of the first may run already when the second asks.
-    const message = expect.stringMatching(`^${port} is (about to be )?taken by .*another agent on this machine$`);
-    expect(both.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { kind: 'exhausted', message } });
+    const message = expect.stringMatching(
+      `^${port} is (about to be )?taken by .*another agent on this machine$`,
+    );
+    expect(both.find(({ status }) => status === 'rejected')).toMatchObject({
+      reason: { kind: 'exhausted', message },
+    });
     expect(server.containers.size).toBe(1);
   });
 
@@ -257,7 +331,10 @@ describe('a start that fails', () => {
 
   it('leaves no empty directory', async () => {
     await failing('no');
-    await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({ kind: 'precondition', message: 'no' });
+    await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({
+      kind: 'precondition',
+      message: 'no',
+    });
     expect(existsSync(emptyOf('r'))).toBe(false);
   });
 
@@ -271,7 +348,9 @@ describe('a start that fails', () => {
 
   it('leaves it while nobody knows whether the container runs', async () => {
     await failing('gone', Code.Unavailable);
-    await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
     expect(existsSync(emptyOf('r'))).toBe(true);
   });
 });
@@ -328,12 +407,17 @@ describe('empty directories', () => {
     expect(existsSync(emptyOf('r'))).toBe(true);
   });
 
-  it.each(['..', '.', '', 'a/b', '-x'])('of a group named %j are neither made nor removed', async (group) => {
-    await expect(start({ containerId: toContainerId('ef'.repeat(32)), group, volumes: [scratch] })).rejects.toMatchObject({
-      kind: 'invalid',
-      message: `volumes.s: ${JSON.stringify(group)} cannot name a directory`,
-    });
-    await volumes.release(group);
-    expect(existsSync(server.home)).toBe(true);
-  });
+  it.each(['..', '.', '', 'a/b', '-x'])(
+    'of a group named %j are neither made nor removed',
+    async (group) => {
+      await expect(
+        start({ containerId: toContainerId('ef'.repeat(32)), group, volumes: [scratch] }),
+      ).rejects.toMatchObject({
+        kind: 'invalid',
+        message: `volumes.s: ${JSON.stringify(group)} cannot name a directory`,
+      });
+      await volumes.release(group);
+      expect(existsSync(server.home)).toBe(true);
+    },
+  );
 });

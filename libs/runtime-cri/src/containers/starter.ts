@@ -1,6 +1,13 @@
 import { stat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
-import { CloudlessError, errorFields, errorKindOf, type Clock, type ContainerId, type Log } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  type Clock,
+  type ContainerId,
+  type Log,
+} from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
 import { PortReservations } from '@cloudless/system';
 import type { CriClient } from '../client/cri-client.js';
@@ -83,7 +90,9 @@ export class Starter {
     }
   }
 
-  /** Refuses starts from now on. @returns When those under way have come to their end, good or bad. */
+  /**
+   * Refuses starts from now on. @returns When those under way have come to their end, good or bad.
+   */
   async close(): Promise<void> {
     this.isClosed = true;
     await Promise.allSettled(this.underWay);
@@ -115,7 +124,10 @@ export class Starter {
     }
   }
 
-  /** Only what seems to be here is asked for: ids are new, and the runtime too refuses a second sandbox of one name. */
+  /**
+   * Only what seems to be here is asked for: ids are new, and the runtime too refuses a second
+   * sandbox of one name.
+   */
   private async isHere(containerId: ContainerId): Promise<boolean> {
     const { inventory } = this.options;
     if (inventory.find(containerId) === undefined) return false;
@@ -132,17 +144,27 @@ export class Starter {
     const imageRef = await images.resolve(request);
     if (asksForUser(request)) await this.checkUser(request, imageRef);
     const starting = [...this.starting.values()];
-    const before = starting.slice(0, starting.indexOf(request)); // of two for one port the first gets it
+    // of two for one port the first gets it
+    const before = starting.slice(0, starting.indexOf(request));
     const foreign = (): ReturnType<Sandboxes['foreignPorts']> => sandboxes.foreignPorts();
     const mounts = await volumes.mountsFor(request);
-    const others = { known: inventory.all(), starting: before, processPorts, foreign, reservations: this.reservations };
+    const others = {
+      known: inventory.all(),
+      starting: before,
+      processPorts,
+      foreign,
+      reservations: this.reservations,
+    };
     return { imageRef, mounts, releasePorts: await claimHostPorts(request, others, sandboxes) };
   }
 
   private async checkProfile(file: string): Promise<void> {
     const found = await stat(file).catch(() => undefined);
     if (found?.isFile() === true) return;
-    throw new CloudlessError('precondition', `security.seccomp: the profile ${file} is not on this node`);
+    throw new CloudlessError(
+      'precondition',
+      `security.seccomp: the profile ${file} is not on this node`,
+    );
   }
 
   private async checkUser({ image = '' }: ContainerRequest, imageRef: string): Promise<void> {
@@ -164,7 +186,10 @@ export class Starter {
       try {
         await sandboxes.removeAllOf(containerId);
       } catch (failure) {
-        log.warn('failed start left a sandbox for the sweep', { containerId, ...errorFields(failure) });
+        log.warn('failed start left a sandbox for the sweep', {
+          containerId,
+          ...errorFields(failure),
+        });
         throw reason;
       }
       throw refusalOf(reason);
@@ -172,12 +197,18 @@ export class Starter {
   }
 
   /** One of this name may be left of an earlier try that nobody saw the end of: it makes way. */
-  private async runSandbox({ containerId, security }: ContainerRequest, config: PodSandboxConfig): Promise<string> {
+  private async runSandbox(
+    { containerId, security }: ContainerRequest,
+    config: PodSandboxConfig,
+  ): Promise<string> {
     const { client, inventory, sandboxes } = this.options;
     const runtimeHandler = security?.runtimeClass ?? '';
     const run = async (): Promise<string> =>
-      (await client.slow('RunPodSandbox', (calls, signal) => calls.runPodSandbox({ config, runtimeHandler }, { signal })))
-        .podSandboxId;
+      (
+        await client.slow('RunPodSandbox', (calls, signal) =>
+          calls.runPodSandbox({ config, runtimeHandler }, { signal }),
+        )
+      ).podSandboxId;
     try {
       return await run();
     } catch (reason) {
@@ -201,7 +232,12 @@ export class Starter {
     if (ulimits.length > 0) await limitSandbox(await inventory.sandboxPidOf(podSandboxId), ulimits);
     const hosts = await this.hostsFiles.make(request);
     const all = hosts === undefined ? mounts : [...mounts, hosts]; // last, as /etc may be a volume
-    const config = toContainerConfig(request, owner, { imageRef, mounts: all, pids, kernel: this.kernel });
+    const config = toContainerConfig(request, owner, {
+      imageRef,
+      mounts: all,
+      pids,
+      kernel: this.kernel,
+    });
     const [{ containerId: runtimeId }, ip] = await Promise.all([
       client.slow('CreateContainer', (calls, signal) =>
         calls.createContainer({ podSandboxId, config, sandboxConfig }, { signal }),
@@ -222,7 +258,8 @@ export class Starter {
    * @returns Empty in the network of the machine.
    */
   private async addressOf(request: ContainerRequest, podSandboxId: string): Promise<string> {
-    const ip = request.network?.hostNetwork === true ? '' : await this.options.inventory.ipOf(podSandboxId);
+    const ip =
+      request.network?.hostNetwork === true ? '' : await this.options.inventory.ipOf(podSandboxId);
     await this.hostsFiles.fill(request, ip);
     return ip;
   }
@@ -234,7 +271,9 @@ export class Starter {
         ? async () => undefined
         : await this.pidsLimit.prepare((await inventory.statusOf(containerId)).info, pids);
     try {
-      await client.slow('StartContainer', (calls, signal) => calls.startContainer({ containerId }, { signal }));
+      await client.slow('StartContainer', (calls, signal) =>
+        calls.startContainer({ containerId }, { signal }),
+      );
     } catch (reason) {
       await undo();
       throw reason;
@@ -243,7 +282,10 @@ export class Starter {
 
   private async holdPids(pid: number, pids: number, { limits }: ContainerRequest): Promise<void> {
     if ((await this.pidsLimit.hold(pid, pids)) || limits.pids === undefined) return;
-    throw new CloudlessError('precondition', 'limits.pids: the runtime gave the container no control group of its own');
+    throw new CloudlessError(
+      'precondition',
+      'limits.pids: the runtime gave the container no control group of its own',
+    );
   }
 
   private pidsOf({ limits }: ContainerRequest): number | undefined {

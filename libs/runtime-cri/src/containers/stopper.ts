@@ -18,8 +18,8 @@ interface Target {
 }
 
 /**
- * Stops containers: SIGTERM by the runtime, SIGKILL when the shortest grace that anybody asked for is over. The graces are
- * kept here, as the interface knows whole seconds only.
+ * Stops containers: SIGTERM by the runtime, SIGKILL when the shortest grace that anybody asked for
+ * is over. The graces are kept here, as the interface knows whole seconds only.
  */
 export class Stopper {
   private readonly stopping = new Map<ContainerId, Stopping>();
@@ -31,7 +31,8 @@ export class Stopper {
   ) {}
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
-    const { status, runtimeId } = this.inventory.find(containerId) ?? (await this.inventory.lookFor(containerId));
+    const { status, runtimeId } =
+      this.inventory.find(containerId) ?? (await this.inventory.lookFor(containerId));
     if (status.phase === 'exited') return status;
     const ended = this.inventory.ended(containerId);
     const stopping = this.stopping.get(containerId) ?? this.begin(containerId, runtimeId, graceMs);
@@ -44,14 +45,18 @@ export class Stopper {
     }
   }
 
-  /** Sends SIGTERM. The runtime gets the grace too, a little longer: should we be gone by then, it may still do its part. */
+  /**
+   * Sends SIGTERM. The runtime gets the grace too, a little longer: should we be gone by then, it
+   * may still do its part.
+   */
   private begin(containerId: ContainerId, runtimeId: string, graceMs: number): Stopping {
     let fail = (_: unknown): void => undefined;
     const failed = new Promise<never>((_, reject) => (fail = reject));
     failed.catch(() => undefined);
     const stopping: Stopping = { killAt: Number.POSITIVE_INFINITY, timer: undefined, failed, fail };
     this.stopping.set(containerId, stopping);
-    if (graceMs > 0) void this.ask(stopping, { containerId, runtimeId }, Math.ceil(graceMs / 1_000) + 1, graceMs);
+    if (graceMs > 0)
+      void this.ask(stopping, { containerId, runtimeId }, Math.ceil(graceMs / 1_000) + 1, graceMs);
     return stopping;
   }
 
@@ -60,15 +65,24 @@ export class Stopper {
     if (killAt >= stopping.killAt) return;
     stopping.killAt = killAt;
     stopping.timer?.cancel();
-    stopping.timer = this.clock.setTimer(Math.max(0, graceMs), () => void this.ask(stopping, target, 0, 0));
+    stopping.timer = this.clock.setTimer(
+      Math.max(0, graceMs),
+      () => void this.ask(stopping, target, 0, 0),
+    );
   }
 
-  private async ask(stopping: Stopping, { containerId, runtimeId }: Target, seconds: number, waitsMs: number): Promise<void> {
+  private async ask(
+    stopping: Stopping,
+    { containerId, runtimeId }: Target,
+    seconds: number,
+    waitsMs: number,
+  ): Promise<void> {
     try {
       await this.client
         .slow(
           'StopContainer',
-          (calls, signal) => calls.stopContainer({ containerId: runtimeId, timeout: BigInt(seconds) }, { signal }),
+          (calls, signal) =>
+            calls.stopContainer({ containerId: runtimeId, timeout: BigInt(seconds) }, { signal }),
           waitsMs,
         )
         .catch((reason: unknown) => {

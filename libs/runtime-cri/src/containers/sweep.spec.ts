@@ -5,15 +5,25 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { ContainerConfigSchema, ContainerState, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
+import {
+  ContainerConfigSchema,
+  ContainerState,
+  PodSandboxConfigSchema,
+} from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { aRequest } from '../testing/requests.js';
 import { realClock } from '../testing/system.js';
 
 const OWNER = { cluster: 'c1', node: 'n1' };
-const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } = ContainerState;
-const SCRATCH = { name: 's', mountPath: '/s', readOnly: false, source: { kind: 'emptyDir' } } as const;
+const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } =
+  ContainerState;
+const SCRATCH = {
+  name: 's',
+  mountPath: '/s',
+  readOnly: false,
+  source: { kind: 'emptyDir' },
+} as const;
 const idOf = (digit: string): ContainerId => digit.repeat(64) as ContainerId;
 let server: FakeCriServer;
 let runtime: CriRuntime | undefined;
@@ -30,21 +40,42 @@ afterEach(async () => {
 async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<CriRuntime> {
   const { socketPath, logDirectory, home } = server;
   const rest = { owner: OWNER, clock: realClock, log: silentLog };
-  return (runtime = await openCriRuntime({ socketPath, logDirectory, imageDirectory: home, ...rest, ...overrides }));
+  return (runtime = await openCriRuntime({
+    socketPath,
+    logDirectory,
+    imageDirectory: home,
+    ...rest,
+    ...overrides,
+  }));
 }
 
 function labelsOf(digit: string, cluster = OWNER.cluster): Record<string, string> {
-  return { 'io.cloudless.cluster': cluster, 'io.cloudless.node': 'n1', 'io.cloudless.container-id': idOf(digit) };
+  return {
+    'io.cloudless.cluster': cluster,
+    'io.cloudless.node': 'n1',
+    'io.cloudless.container-id': idOf(digit),
+  };
 }
 
 /** A sandbox, and a container in it, both as old as can be. */
-function add(digit: string, state: ContainerState | 'none', { cluster = OWNER.cluster, sandbox = true, group = '' } = {}): void {
+function add(
+  digit: string,
+  state: ContainerState | 'none',
+  { cluster = OWNER.cluster, sandbox = true, group = '' } = {},
+): void {
   const labels = labelsOf(digit, cluster);
-  const podSandboxId = sandbox ? server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n) : 'gone';
+  const podSandboxId = sandbox
+    ? server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n)
+    : 'gone';
   if (state === 'none') return;
   const annotations = { 'io.cloudless.memory': JSON.stringify({ labels: {}, ports: [], group }) };
   const config = create(ContainerConfigSchema, { labels, annotations });
-  const rest = { finishedAt: 0n, exitCode: 0, reason: '', pid: state === CONTAINER_RUNNING ? process.pid : 0 };
+  const rest = {
+    finishedAt: 0n,
+    exitCode: 0,
+    reason: '',
+    pid: state === CONTAINER_RUNNING ? process.pid : 0,
+  };
   server.containers.set(digit, { id: digit, podSandboxId, config, state, createdAt: 0n, ...rest });
 }
 
@@ -69,16 +100,38 @@ function mute(call: 'containerStatus' | 'podSandboxStatus'): () => void {
 
 const left = (): readonly string[] => [
   ...[...server.containers.keys()].map((id) => `container ${id}`),
-  ...[...server.sandboxes.values()].map(({ config }) => `sandbox ${config.labels['io.cloudless.container-id']?.[0]}`),
+  ...[...server.sandboxes.values()].map(
+    ({ config }) => `sandbox ${config.labels['io.cloudless.container-id']?.[0]}`,
+  ),
 ];
 
 describe('what is swept', () => {
   it.each([
     { name: 'a sandbox alone', state: 'none' as const, sandbox: true, stays: [] },
-    { name: 'a container that was never started', state: CONTAINER_CREATED, sandbox: true, stays: [] },
-    { name: 'such a container without its sandbox', state: CONTAINER_CREATED, sandbox: false, stays: [] },
-    { name: 'not one that runs', state: CONTAINER_RUNNING, sandbox: true, stays: ['container a', 'sandbox a'] },
-    { name: 'not one that has ended', state: CONTAINER_EXITED, sandbox: true, stays: ['container a', 'sandbox a'] },
+    {
+      name: 'a container that was never started',
+      state: CONTAINER_CREATED,
+      sandbox: true,
+      stays: [],
+    },
+    {
+      name: 'such a container without its sandbox',
+      state: CONTAINER_CREATED,
+      sandbox: false,
+      stays: [],
+    },
+    {
+      name: 'not one that runs',
+      state: CONTAINER_RUNNING,
+      sandbox: true,
+      stays: ['container a', 'sandbox a'],
+    },
+    {
+      name: 'not one that has ended',
+      state: CONTAINER_EXITED,
+      sandbox: true,
+      stays: ['container a', 'sandbox a'],
+    },
   ])('$name', async ({ state, sandbox, stays }) => {
     add('a', state, { sandbox });
     add('f', state, { cluster: 'another', sandbox: false });
@@ -101,18 +154,25 @@ describe('what is swept', () => {
       expect([left(), existsSync(kept)]).toEqual([['container a', 'sandbox a'], true]);
       expect(await opened.list()).toMatchObject([{ containerId: idOf('a'), phase: 'running' }]);
       tell();
-      expect(await opened.list()).toMatchObject([{ containerId: idOf('a'), phase: 'running', pid: process.pid, ip: '10.0.0.7' }]);
+      expect(await opened.list()).toMatchObject([
+        { containerId: idOf('a'), phase: 'running', pid: process.pid, ip: '10.0.0.7' },
+      ]);
     },
   );
 
   it('the network of one that has ended long ago, which holds an address: once; not of one that has just ended', async () => {
     add('a', CONTAINER_EXITED);
     add('b', CONTAINER_EXITED);
-    Object.assign(server.containers.get('b') ?? {}, { createdAt: nanosNow(), finishedAt: nanosNow() });
+    Object.assign(server.containers.get('b') ?? {}, {
+      createdAt: nanosNow(),
+      finishedAt: nanosNow(),
+    });
     add('c', CONTAINER_RUNNING);
     const ended: string[] = [];
     server.overrides.stopPodSandbox = ({ podSandboxId }) => {
-      ended.push(server.sandboxes.get(podSandboxId)?.config.labels['io.cloudless.container-id']?.[0] ?? '');
+      ended.push(
+        server.sandboxes.get(podSandboxId)?.config.labels['io.cloudless.container-id']?.[0] ?? '',
+      );
       return {};
     };
     await server.away();
@@ -133,7 +193,9 @@ describe('what is swept', () => {
     await server.away();
     await server.listen();
     const clock = new ManualClock();
-    const opened = open({ clock: { ...realClock, now: () => clock.now(), setTimer: clock.setTimer.bind(clock) } });
+    const opened = open({
+      clock: { ...realClock, now: () => clock.now(), setTimer: clock.setTimer.bind(clock) },
+    });
     await called;
     await clock.advance(5_000);
     expect(await (await opened).list()).toEqual([]);
@@ -171,7 +233,8 @@ describe('what is swept', () => {
 
 describe('a shutdown', () => {
   it('leaves nothing of ours in whatever state, and all of others', async () => {
-    for (const [digit, state] of [CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_CREATED].entries()) add(String(digit), state);
+    for (const [digit, state] of [CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_CREATED].entries())
+      add(String(digit), state);
     const opened = await open({ orphanAgeMs: Number.POSITIVE_INFINITY });
     add('4', 'none');
     add('5', CONTAINER_EXITED, { sandbox: false });
@@ -180,7 +243,10 @@ describe('a shutdown', () => {
     await opened.shutdown();
     expect(left()).toEqual(['container f', 'sandbox f']);
     expect(existsSync(server.logDirectory)).toBe(false);
-    await expect(opened.list()).rejects.toMatchObject({ kind: 'unavailable', message: 'this runtime is closed' });
+    await expect(opened.list()).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'this runtime is closed',
+    });
   });
 
   it('removes the empty directories of what still ran', async () => {
@@ -210,7 +276,9 @@ describe('a shutdown', () => {
     const started = opened.start(aRequest({ group: 'r', volumes: [SCRATCH] }));
     await isAsked;
     const ended = opened.shutdown();
-    await expect(opened.start(aRequest({ containerId: idOf('b') }))).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(opened.start(aRequest({ containerId: idOf('b') }))).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
     answer();
     await Promise.allSettled([started]);
     await ended;
@@ -247,22 +315,25 @@ describe('a shutdown', () => {
       untilLogged: 'containers not ended, tried again',
       why: 'device is busy',
     },
-  ])('ends in time with a runtime $name, and says what is left', async ({ stop, untilLogged, why }) => {
-    server.overrides.stopPodSandbox = stop;
-    await server.away();
-    await server.listen();
-    add('a', CONTAINER_RUNNING);
-    const clock = new ManualClock();
-    let logged = (): void => undefined;
-    const isTried = new Promise<void>((resolve) => (logged = resolve));
-    const note = (message: string): void => (message === untilLogged ? logged() : undefined);
-    const log: Log = { ...silentLog, info: note, warn: note };
-    const ended = expect((await open({ clock, log })).shutdown(100)).rejects.toMatchObject({
-      kind: 'deadline',
-      message: `1 containers of this node were not ended in 100 ms: ${why}`,
-    });
-    await isTried;
-    await clock.advance(100);
-    await ended;
-  });
+  ])(
+    'ends in time with a runtime $name, and says what is left',
+    async ({ stop, untilLogged, why }) => {
+      server.overrides.stopPodSandbox = stop;
+      await server.away();
+      await server.listen();
+      add('a', CONTAINER_RUNNING);
+      const clock = new ManualClock();
+      let logged = (): void => undefined;
+      const isTried = new Promise<void>((resolve) => (logged = resolve));
+      const note = (message: string): void => (message === untilLogged ? logged() : undefined);
+      const log: Log = { ...silentLog, info: note, warn: note };
+      const ended = expect((await open({ clock, log })).shutdown(100)).rejects.toMatchObject({
+        kind: 'deadline',
+        message: `1 containers of this node were not ended in 100 ms: ${why}`,
+      });
+      await isTried;
+      await clock.advance(100);
+      await ended;
+    },
+  );
 });

@@ -1,5 +1,9 @@
 import { exitReason, type ContainerEndpoint, type ContainerStatus } from '@cloudless/runtime';
-import { ContainerState, type ContainerStatus as CriStatus, type ContainerStatusResponse } from '../gen/runtime/v1/api_pb.js';
+import {
+  ContainerState,
+  type ContainerStatus as CriStatus,
+  type ContainerStatusResponse,
+} from '../gen/runtime/v1/api_pb.js';
 import { containerIdOf, fromAnnotations } from './labels.js';
 
 const NANOS_PER_MS = 1_000_000n;
@@ -24,10 +28,15 @@ const SIGNALS = new Map([
 ]);
 
 /** What we say of a container, from what the runtime says of it. */
-export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs: number): ContainerStatus {
+export function toStatus(
+  answer: ContainerStatusResponse,
+  ip: string,
+  bootedAtMs: number,
+): ContainerStatus {
   const status = answer.status;
   const { labels, ports, hostNetwork = false } = fromAnnotations(status?.annotations ?? {});
-  // Runtimes note the start when it has happened; by then the process may have written lines and even ended.
+  // Runtimes note the start when it has happened; by then the process may have written lines and
+  // even ended.
   const startedAtMs = toMs(status?.createdAt ?? 0n);
   const common: Omit<ContainerStatus, 'phase'> = {
     containerId: containerIdOf(status?.labels ?? {}),
@@ -37,7 +46,11 @@ export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs
     ...(status === undefined || status.id === '' ? {} : { runtimeId: status.id }),
     ...(status === undefined || status.imageRef === '' ? {} : { imageDigest: status.imageRef }),
     ...(hostNetwork ? {} : { ownNetwork: true }),
-    endpoints: ports.map(({ name, port }): ContainerEndpoint => ({ portName: name, ip: hostNetwork ? LOOPBACK : ip, port })),
+    endpoints: ports.map(({ name, port }): ContainerEndpoint => ({
+      portName: name,
+      ip: hostNetwork ? LOOPBACK : ip,
+      port,
+    })),
   };
   if (status?.state !== ContainerState.CONTAINER_EXITED) {
     const pid = pidOf(answer.info);
@@ -57,8 +70,13 @@ export function toStatus(answer: ContainerStatusResponse, ip: string, bootedAtMs
 /** Reason of an end that the container runtime did not see, as across a restart of the machine. */
 const LOST_END = 'Unknown';
 
-function endOf(reason: string, exitCode: number, beforeBoot: boolean): { readonly exitCode: number; readonly reason: string } {
-  if (reason === LOST_END) return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : exitReason(-1) };
+function endOf(
+  reason: string,
+  exitCode: number,
+  beforeBoot: boolean,
+): { readonly exitCode: number; readonly reason: string } {
+  if (reason === LOST_END)
+    return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : exitReason(-1) };
   // Also said when only a child was killed for it, and the container then ended well.
   if (reason === 'OOMKilled' && exitCode !== 0) return { exitCode, reason: 'out of memory' };
   return { exitCode, reason: exitReason(exitCode, SIGNALS.get(exitCode - 128)) };

@@ -34,7 +34,8 @@ describe('limits of the main process', () => {
   it('are refused when the container runtime made them something else', async () => {
     await expect(confirm('nofile', 1024, 4096)).rejects.toMatchObject({
       kind: 'precondition',
-      message: 'ulimits.nofile: the container runtime set 4096:4096 instead of 1024:4096; request 4096:4096, or omit the limit',
+      message:
+        'ulimits.nofile: the container runtime set 4096:4096 instead of 1024:4096; request 4096:4096, or omit the limit',
     });
   });
 
@@ -42,7 +43,10 @@ describe('limits of the main process', () => {
     await confirm('nofile', 1024, 4096, PID + 1);
   });
 
-  it.each([undefined, process.pid])('are not set on a process that does not start containers: %p', async (pid) => {
-    await expect(limitSandbox(pid, [])).rejects.toMatchObject({ kind: 'unimplemented' });
-  });
+  it.each([undefined, process.pid])(
+    'are not set on a process that does not start containers: %p',
+    async (pid) => {
+      await expect(limitSandbox(pid, [])).rejects.toMatchObject({ kind: 'unimplemented' });
+    },
+  );
 });

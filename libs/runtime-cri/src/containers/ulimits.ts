@@ -31,12 +31,19 @@ const UNLIMITED = -1;
 /** @throws kind `invalid` or `unimplemented`, naming the limit. */
 export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>): void {
   for (const { name, soft, hard } of ulimits) {
-    if (SHARED_WITH_RUNTIME.includes(name)) throw failure('unimplemented', name, 'would limit the container runtime too');
-    if (!(name in TITLES)) throw failure('invalid', name, `is not a known limit: use one of ${Object.keys(TITLES).join(', ')}`);
+    if (SHARED_WITH_RUNTIME.includes(name))
+      throw failure('unimplemented', name, 'would limit the container runtime too');
+    if (!(name in TITLES))
+      throw failure(
+        'invalid',
+        name,
+        `is not a known limit: use one of ${Object.keys(TITLES).join(', ')}`,
+      );
     if (![soft, hard].every((value) => Number.isInteger(value) && value >= UNLIMITED)) {
       throw failure('invalid', name, 'must be whole numbers from -1 up');
     }
-    if (hard !== UNLIMITED && (soft === UNLIMITED || soft > hard)) throw failure('invalid', name, 'soft is above hard');
+    if (hard !== UNLIMITED && (soft === UNLIMITED || soft > hard))
+      throw failure('invalid', name, 'soft is above hard');
     if (name === 'nofile' && soft !== UNLIMITED && soft < MIN_FILES)
       throw failure('invalid', name, `must be ${MIN_FILES} or more`);
   }
@@ -51,7 +58,10 @@ export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>
  * @throws kind `unimplemented` when another program holds the sandbox, `precondition` when the
  *   kernel refuses.
  */
-export async function limitSandbox(sandboxPid: number | undefined, ulimits: readonly UlimitRequest[]): Promise<void> {
+export async function limitSandbox(
+  sandboxPid: number | undefined,
+  ulimits: readonly UlimitRequest[],
+): Promise<void> {
   const holder = sandboxPid === undefined ? undefined : readProcess(sandboxPid)?.parentPid;
   if (holder === undefined || !(commandLineOf(holder)[0] ?? '').includes('containerd-shim')) {
     throw new CloudlessError(
@@ -103,7 +113,10 @@ function isBeingStarted(pid: number): boolean {
   return /runc$/.test(program) && argument === 'init';
 }
 
-function differenceOf(lines: readonly string[], ulimits: readonly UlimitRequest[]): CloudlessError | undefined {
+function differenceOf(
+  lines: readonly string[],
+  ulimits: readonly UlimitRequest[],
+): CloudlessError | undefined {
   for (const { name, soft, hard } of ulimits) {
     const title = TITLES[name] ?? name;
     const line = lines.find((each) => each.startsWith(title));
@@ -121,7 +134,11 @@ function textOf(value: number): string {
   return value === UNLIMITED ? 'unlimited' : String(value);
 }
 
-function failure(kind: 'invalid' | 'unimplemented' | 'precondition', name: string, message: string): CloudlessError {
+function failure(
+  kind: 'invalid' | 'unimplemented' | 'precondition',
+  name: string,
+  message: string,
+): CloudlessError {
   return new CloudlessError(kind, `ulimits.${name}: ${message}`);
 }
 

@@ -1,4 +1,11 @@
-import { CloudlessError, errorFields, errorKindOf, type Clock, type Log, type Timer } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorFields,
+  errorKindOf,
+  type Clock,
+  type Log,
+  type Timer,
+} from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import type { Inventory, Known } from './inventory.js';
 import { isThere } from '../system/host-processes.js';
@@ -7,14 +14,18 @@ import { isThere } from '../system/host-processes.js';
 const GLANCE_MS = 50;
 /** How often the runtime is asked at least, for what nothing else shows. */
 const RELIST_MS = 1_000;
-/** A runtime needs this many glances at most to notice the end of a process; after that the slow lists must do. */
+/**
+ * A runtime needs this many glances at most to notice the end of a process; after that the slow
+ * lists must do.
+ */
 const NOTICE_GLANCES = 60;
 /** When more have ended than this, one list of all is less work than to ask for each. */
 const ASKED_ONE_BY_ONE = 8;
 
 /**
- * Keeps an inventory fresh while somebody waits for what happens. Three sources only say "look now": events of runtimes
- * that have them, main processes that are gone, and time. None is trusted with what happened.
+ * Keeps an inventory fresh while somebody waits for what happens. Three sources only say "look
+ * now": events of runtimes that have them, main processes that are gone, and time. None is trusted
+ * with what happened.
  */
 export class Watcher {
   private timer: Timer | undefined;
@@ -52,7 +63,8 @@ export class Watcher {
   private async glance(): Promise<void> {
     if (!this.inventory.isWatched) return this.close();
     const ended = this.endedProcesses();
-    if (ended.length > ASKED_ONE_BY_ONE || this.clock.now() - this.lookedAt >= RELIST_MS) await this.look();
+    if (ended.length > ASKED_ONE_BY_ONE || this.clock.now() - this.lookedAt >= RELIST_MS)
+      await this.look();
     else await this.orFail(this.askFor(ended));
     if (this.timer !== undefined) this.schedule();
   }
@@ -73,7 +85,8 @@ export class Watcher {
     try {
       await asked;
     } catch (reason) {
-      if (errorKindOf(reason) !== 'unavailable') this.log.warn('containers not listed', errorFields(reason));
+      if (errorKindOf(reason) !== 'unavailable')
+        this.log.warn('containers not listed', errorFields(reason));
       this.inventory.fail(
         reason instanceof CloudlessError
           ? reason
@@ -94,7 +107,8 @@ export class Watcher {
       this.missedGlances.set(status.pid, missed);
       if (missed <= NOTICE_GLANCES) ended.push(known);
     }
-    for (const pid of this.missedGlances.keys()) if (!running.has(pid)) this.missedGlances.delete(pid);
+    for (const pid of this.missedGlances.keys())
+      if (!running.has(pid)) this.missedGlances.delete(pid);
     return ended;
   }
 
@@ -108,7 +122,8 @@ export class Watcher {
 
   private async follow(signal: AbortSignal): Promise<void> {
     try {
-      for await (const _ of this.client.events(signal)) if (this.inventory.isWatched) await this.look();
+      for await (const _ of this.client.events(signal))
+        if (this.inventory.isWatched) await this.look();
     } catch (reason) {
       this.streamMissing = errorKindOf(reason) === 'unimplemented';
     }

@@ -41,7 +41,12 @@ describe('the command line', () => {
   it('is as asked, and sets variables by env', () => {
     expect(commandLineFor({ command: ['ls', '-l'] })).toEqual(['ls', '-l']);
     expect(commandLineFor({ command: ['ls'], env: {} })).toEqual(['ls']);
-    expect(commandLineFor({ command: ['ls'], env: { A: 'b c', D: '' } })).toEqual(['env', 'A=b c', 'D=', 'ls']);
+    expect(commandLineFor({ command: ['ls'], env: { A: 'b c', D: '' } })).toEqual([
+      'env',
+      'A=b c',
+      'D=',
+      'ls',
+    ]);
   });
 
   it.each([

@@ -8,8 +8,8 @@ import { endCommand } from './exec-processes.js';
 const NAME = /^(\d+)-(\d+)$/;
 
 /**
- * Which commands run for us, as files: runtimes let a command run on when its caller was killed, so the next one of us
- * ends what the last one left.
+ * Which commands run for us, as files: runtimes let a command run on when its caller was killed, so
+ * the next one of us ends what the last one left.
  */
 export class CommandRecords {
   constructor(

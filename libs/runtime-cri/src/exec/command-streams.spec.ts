@@ -29,7 +29,9 @@ afterEach(async () => {
   await server.dispose();
 });
 
-async function open(request: Pick<ExecRequest, 'stdin' | 'input'> = {}): Promise<AsyncGenerator<ExecEvent>> {
+async function open(
+  request: Pick<ExecRequest, 'stdin' | 'input'> = {},
+): Promise<AsyncGenerator<ExecEvent>> {
   const opened = await openStreams(server.url, never);
   socket = opened.socket as Socket;
   const input = new ExecInputSender({ command: ['any'], ...request });
@@ -64,7 +66,9 @@ function resetFrame(streamId: number): Buffer {
   return Buffer.from([0x80, 3, 0, 3, 0, 0, 0, 8, 0, 0, 0, streamId, 0, 0, 0, 5]);
 }
 
-async function rest(events: AsyncGenerator<ExecEvent>): Promise<{ readonly bytes: number; readonly exitCode: unknown }> {
+async function rest(
+  events: AsyncGenerator<ExecEvent>,
+): Promise<{ readonly bytes: number; readonly exitCode: unknown }> {
   let bytes = 0;
   for await (const event of events) {
     if (event.kind === 'exited') return { bytes, exitCode: event.exitCode };
@@ -131,7 +135,8 @@ describe('the streams of a command', () => {
 
   it('make the runtime wait for a reader who does not take the output', async () => {
     const events = await open();
-    for (let piece = 0; piece < PIECES; piece += 1) server.peer.write(dataFrame(STREAMS.stdout, PIECE));
+    for (let piece = 0; piece < PIECES; piece += 1)
+      server.peer.write(dataFrame(STREAMS.stdout, PIECE));
     server.peer.write(dataFrame(STREAMS.error, endStatus(0)));
     await until(() => socket.isPaused());
     expect(socket.bytesRead).toBeLessThan(8 * 1024 * 1024);

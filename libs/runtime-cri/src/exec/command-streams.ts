@@ -171,7 +171,11 @@ export class CommandStreams {
 
 function connectionEnded(cause?: unknown): CloudlessError {
   const options = cause === undefined ? {} : { cause };
-  return new CloudlessError('unavailable', 'exec: the container runtime ended the connection', options);
+  return new CloudlessError(
+    'unavailable',
+    'exec: the container runtime ended the connection',
+    options,
+  );
 }
 
 function isWhole(json: string): boolean {

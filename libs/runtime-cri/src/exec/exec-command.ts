@@ -50,7 +50,10 @@ const UNSEEN_MS = 30_000;
 const LATE_START_MS = 10_000;
 const FIND_STEP_MS = 5;
 const FIND_PIPE_MS = 1_000;
-/** How often a command with input is looked at, and how long after its end that is told unless it is stuck. */
+/**
+ * How often a command with input is looked at, and how long after its end that is told unless it is
+ * stuck.
+ */
 const STUCK_LOOK_MS = 100;
 const STUCK_MS = 200;
 const DRAIN_TURN_MS = 5;
@@ -72,7 +75,9 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
   let timedOut = false;
   const onAbort = (): void => leave.abort();
   const timer =
-    request.timeoutMs === undefined ? undefined : clock.setTimer(request.timeoutMs, () => ((timedOut = true), leave.abort()));
+    request.timeoutMs === undefined
+      ? undefined
+      : clock.setTimer(request.timeoutMs, () => ((timedOut = true), leave.abort()));
   signal.addEventListener('abort', onAbort, { once: true });
   options.client.closed.addEventListener('abort', onAbort, { once: true });
   const running = new RunningCommand(options, command, leave.signal);
@@ -80,7 +85,11 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
     yield* running.events();
   } catch (reason) {
     if (signal.aborted) return;
-    if (timedOut) throw new CloudlessError('deadline', `the command did not end within ${request.timeoutMs} ms`);
+    if (timedOut)
+      throw new CloudlessError(
+        'deadline',
+        `the command did not end within ${request.timeoutMs} ms`,
+      );
     throw running.input.failure === undefined ? reason : running.input.failure.reason;
   } finally {
     timer?.cancel();
@@ -130,7 +139,9 @@ class RunningCommand {
         if (command === undefined) return undefined;
         return wasEnded ? records.delete(command) : records.end(command);
       })
-      .catch((reason: unknown) => log.warn('command of a caller that has gone not ended', errorFields(reason)));
+      .catch((reason: unknown) =>
+        log.warn('command of a caller that has gone not ended', errorFields(reason)),
+      );
   }
 
   private get hasEnded(): boolean {
@@ -150,16 +161,28 @@ class RunningCommand {
           calls.exec(
             {
               ...{ containerId: runtimeId, cmd: [...this.command] },
-              ...{ tty: tty !== undefined, stdin: this.input.isThere, stdout: true, stderr: tty === undefined },
+              ...{
+                tty: tty !== undefined,
+                stdin: this.input.isThere,
+                stdout: true,
+                stderr: tty === undefined,
+              },
             },
             { signal },
           ),
         )
         .catch((reason: unknown) => {
-          throw errorKindOf(reason) === 'internal' ? execFailure(errorMessageOf(reason), reason) : reason;
+          throw errorKindOf(reason) === 'internal'
+            ? execFailure(errorMessageOf(reason), reason)
+            : reason;
         });
       const opened = await openStreams(url, this.signal);
-      const streams = (this.streams = new CommandStreams({ ...opened, input: this.input, tty, clock }));
+      const streams = (this.streams = new CommandStreams({
+        ...opened,
+        input: this.input,
+        tty,
+        clock,
+      }));
       this.found = this.find(before);
       void this.foundWithin(TURN_MS)
         .then(() => this.ownPipes(shimPid, pipesBefore))
@@ -206,10 +229,15 @@ class RunningCommand {
     }
   }
 
-  /** The pipe by which the command gets its input; none when it has none, or is not seen in time. */
+  /**
+   * The pipe by which the command gets its input; none when it has none, or is not seen in time.
+   */
   private async ownPipes(shimPid: number, before: ReadonlySet<string>): Promise<readonly string[]> {
     const { clock } = this.options;
-    for (const until = clock.now() + FIND_PIPE_MS; this.input.isThere && !this.hasEnded && clock.now() < until;) {
+    for (
+      const until = clock.now() + FIND_PIPE_MS;
+      this.input.isThere && !this.hasEnded && clock.now() < until;
+    ) {
       const pipes = [...inputPipes(shimPid)].filter((pipe) => !before.has(pipe));
       if (pipes.length > 0) return pipes;
       await sleep(clock, FIND_STEP_MS);
@@ -218,10 +246,15 @@ class RunningCommand {
   }
 
   /** Input that a command leaves unread must not keep its end from being told. */
-  private async freeInput(command: HostProcess | undefined, pipes: readonly string[], streams: CommandStreams): Promise<void> {
+  private async freeInput(
+    command: HostProcess | undefined,
+    pipes: readonly string[],
+    streams: CommandStreams,
+  ): Promise<void> {
     const { clock } = this.options;
     const isOver = (): boolean => !this.input.isThere || this.hasEnded || streams.isClosed;
-    const lives = (): boolean => command !== undefined && readProcess(command.pid)?.startToken === command.startToken;
+    const lives = (): boolean =>
+      command !== undefined && readProcess(command.pid)?.startToken === command.startToken;
     while (!isOver() && lives()) await sleep(clock, STUCK_LOOK_MS);
     if (!isOver()) await sleep(clock, STUCK_MS);
     for (const until = clock.now() + DRAIN_MS; !isOver() && clock.now() < until;) {

@@ -26,8 +26,15 @@ export class ExecInputSender {
     return this.items !== undefined;
   }
 
-  /** Sends until the input or the command has ended. @param resizeStreamId - Where sizes of a terminal go. */
-  async send(socket: Duplex, stdinStreamId: number, resizeStreamId: number | undefined): Promise<void> {
+  /**
+   * Sends until the input or the command has ended. @param resizeStreamId - Where sizes of a
+   * terminal go.
+   */
+  async send(
+    socket: Duplex,
+    stdinStreamId: number,
+    resizeStreamId: number | undefined,
+  ): Promise<void> {
     const { items } = this;
     if (items === undefined) return;
     try {
@@ -37,7 +44,8 @@ export class ExecInputSender {
         if (item.done === true) break;
         if (item.value.kind === 'resize') {
           this.wasResized = true;
-          if (resizeStreamId !== undefined) await writeInTurn(socket, resizeFrame(resizeStreamId, item.value));
+          if (resizeStreamId !== undefined)
+            await writeInTurn(socket, resizeFrame(resizeStreamId, item.value));
         } else if (item.value.kind === 'end') await this.end(socket, stdinStreamId);
         else await this.data(socket, stdinStreamId, item.value.data);
       }
@@ -65,11 +73,20 @@ export class ExecInputSender {
     if (this.ended) return;
     this.ended = true;
     const isTerminal = this.request.tty !== undefined;
-    await writeInTurn(socket, isTerminal ? dataFrame(streamId, END_OF_FILE) : dataFrame(streamId, new Uint8Array(0), true));
+    await writeInTurn(
+      socket,
+      isTerminal ? dataFrame(streamId, END_OF_FILE) : dataFrame(streamId, new Uint8Array(0), true),
+    );
   }
 }
 
 /** A size for the resize stream. */
-export function resizeFrame(streamId: number, { columns, rows }: { readonly columns: number; readonly rows: number }): Buffer {
-  return dataFrame(streamId, new TextEncoder().encode(JSON.stringify({ Width: columns, Height: rows })));
+export function resizeFrame(
+  streamId: number,
+  { columns, rows }: { readonly columns: number; readonly rows: number },
+): Buffer {
+  return dataFrame(
+    streamId,
+    new TextEncoder().encode(JSON.stringify({ Width: columns, Height: rows })),
+  );
 }

@@ -38,8 +38,16 @@ describe('the end of a command', () => {
       exitCode: 126,
       message: 'exec: "/etc/passwd": permission denied',
     },
-    { says: `${runc}: exec: "/etc": is a directory: unknown`, exitCode: 126, message: 'exec: "/etc": is a directory' },
-    { says: `${runc}: exec /x: exec format error: unknown`, exitCode: 126, message: 'exec /x: exec format error' },
+    {
+      says: `${runc}: exec: "/etc": is a directory: unknown`,
+      exitCode: 126,
+      message: 'exec: "/etc": is a directory',
+    },
+    {
+      says: `${runc}: exec /x: exec format error: unknown`,
+      exitCode: 126,
+      message: 'exec /x: exec format error',
+    },
     {
       says: 'exec: "nope": executable file not found in `$PATH`',
       exitCode: 127,
@@ -52,10 +60,15 @@ describe('the end of a command', () => {
     },
   ])('is a program that could not be executed: $message', ({ says, exitCode, message }) => {
     const text = JSON.stringify({ status: 'Failure', reason: 'InternalError', message: says });
-    expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind: 'invalid', exitCode, message }));
+    expect(() => exitCodeFrom(text)).toThrow(
+      expect.objectContaining({ kind: 'invalid', exitCode, message }),
+    );
   });
 
-  it.each(['', 'no JSON', '[]', '{"status":"Failure"}'])('is a failure for what nobody knows: %j', (text) => {
-    expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind: 'internal' }));
-  });
+  it.each(['', 'no JSON', '[]', '{"status":"Failure"}'])(
+    'is a failure for what nobody knows: %j',
+    (text) => {
+      expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind: 'internal' }));
+    },
+  );
 });

@@ -1,12 +1,17 @@
 import { CloudlessError } from '@cloudless/base';
 import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
 
-/** What the error stream of a remote command tells at its end, version 4 of the protocol: a Kubernetes `Status` as JSON. */
+/**
+ * What the error stream of a remote command tells at its end, version 4 of the protocol: a
+ * Kubernetes `Status` as JSON.
+ */
 interface Status {
   readonly status?: string;
   readonly reason?: string;
   readonly message?: string;
-  readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
+  readonly details?: {
+    readonly causes?: readonly { readonly reason?: string; readonly message?: string }[];
+  };
 }
 
 /** Errors of container runtimes for a program that does not exist or cannot be executed. */
@@ -34,7 +39,8 @@ export function exitCodeFrom(text: string): number {
   }
   if (status.status === 'Success') return 0;
   const exitCode = status.details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message;
-  if (status.reason === 'NonZeroExitCode' && exitCode !== undefined && /^\d{1,3}$/.test(exitCode)) return Number(exitCode);
+  if (status.reason === 'NonZeroExitCode' && exitCode !== undefined && /^\d{1,3}$/.test(exitCode))
+    return Number(exitCode);
   throw execFailure(status.message ?? text.slice(0, 200));
 }
 
@@ -44,7 +50,11 @@ export function execFailure(message: string, cause?: unknown): CloudlessError {
   if (NOT_RUNNING.test(message)) return new CloudlessError('precondition', message, options);
   const exitCode = exitCodeOfRefusal(message);
   if (exitCode !== undefined) {
-    return new CommandNotStartedError(exitCode, message.replace(LAYERS, '').replace(/: unknown$/, ''), options);
+    return new CommandNotStartedError(
+      exitCode,
+      message.replace(LAYERS, '').replace(/: unknown$/, ''),
+      options,
+    );
   }
   return new CloudlessError('internal', message, options);
 }

@@ -11,7 +11,8 @@ import {
 } from '../system/host-processes.js';
 
 /**
- * Commands that run in a container beside its main process: processes in its pid namespace whose parent is outside.
+ * Commands that run in a container beside its main process: processes in its pid namespace whose
+ * parent is outside.
  * @param mainPid - Of the container's main process.
  */
 export function commandsIn(mainPid: number): readonly HostProcess[] {
@@ -19,7 +20,10 @@ export function commandsIn(mainPid: number): readonly HostProcess[] {
   if (namespace === undefined) return [];
   return readProcesses().filter(
     ({ pid, parentPid }) =>
-      pid !== mainPid && pidNamespaceOf(pid) === namespace && pidNamespaceOf(parentPid) !== namespace && !isFirstOfNamespace(pid), // an init process, which is no command either
+      pid !== mainPid &&
+      pidNamespaceOf(pid) === namespace &&
+      pidNamespaceOf(parentPid) !== namespace &&
+      !isFirstOfNamespace(pid), // an init process, which is no command either
   );
 }
 
@@ -36,7 +40,8 @@ export function newCommand(
   const candidates = commandsIn(mainPid).filter((each) => !before.has(identityOf(each)));
   if (candidates.length <= 1) return candidates[0];
   const wanted = commandLine.join('\0');
-  return candidates.find(({ pid }) => commandLineOf(pid).join('\0') === wanted); // somebody else starts commands there too
+  // somebody else starts commands there too
+  return candidates.find(({ pid }) => commandLineOf(pid).join('\0') === wanted);
 }
 
 /** Text that names that very process. */
@@ -44,14 +49,18 @@ export function identityOf({ pid, startToken }: HostProcess): string {
   return `${pid} ${startToken}`;
 }
 
-/** Ends a command and all that it started: SIGTERM and SIGHUP, and SIGKILL after the grace. Resolves when none is left. */
+/**
+ * Ends a command and all that it started: SIGTERM and SIGHUP, and SIGKILL after the grace. Resolves
+ * when none is left.
+ */
 export async function endCommand(command: HostProcess, clock: Clock): Promise<void> {
   const family = new Map<string, HostProcess>();
   const gather = (): void => {
     for (const each of familyOf(command, family)) family.set(identityOf(each), each);
   };
   gather();
-  for (const signal of ['SIGTERM', 'SIGHUP'] as const) for (const each of family.values()) signalProcess(each, signal);
+  for (const signal of ['SIGTERM', 'SIGHUP'] as const)
+    for (const each of family.values()) signalProcess(each, signal);
   const killAt = clock.now() + EXEC_GRACE_MS;
   while (clock.now() < killAt) {
     if (![...family.values()].some(isAlive)) return;
@@ -63,12 +72,22 @@ export async function endCommand(command: HostProcess, clock: Clock): Promise<vo
 
 const LOOK_MS = 50;
 
-/** The command, its session, and what descends from any of them; also those whose parent has ended meanwhile. */
-function familyOf(command: HostProcess, known: ReadonlyMap<string, HostProcess>): readonly HostProcess[] {
+/**
+ * The command, its session, and what descends from any of them; also those whose parent has ended
+ * meanwhile.
+ */
+function familyOf(
+  command: HostProcess,
+  known: ReadonlyMap<string, HostProcess>,
+): readonly HostProcess[] {
   const all = readProcesses();
   const members = new Map<number, HostProcess>();
   for (const each of all) {
-    if (each.pid === command.pid ? each.startToken === command.startToken : each.sessionId === command.pid)
+    if (
+      each.pid === command.pid
+        ? each.startToken === command.startToken
+        : each.sessionId === command.pid
+    )
       members.set(each.pid, each);
     if (known.has(identityOf(each))) members.set(each.pid, each);
   }

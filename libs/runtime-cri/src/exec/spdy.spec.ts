@@ -12,7 +12,8 @@ function joined(frames: readonly SpdyFrame[]): readonly unknown[] {
   for (const frame of frames) {
     const last = result.at(-1);
     if (frame.kind !== 'data') result.push({ ...frame });
-    else if (last?.kind === 'data' && last.streamId === frame.streamId) last.data?.push(...frame.data);
+    else if (last?.kind === 'data' && last.streamId === frame.streamId)
+      last.data?.push(...frame.data);
     else if (frame.data.length > 0) result.push({ ...frame, data: [...frame.data] });
   }
   return result;
@@ -26,19 +27,19 @@ describe('SPDY', () => {
     inflate.on('data', (part: Buffer) => read.push(part));
     for (const [index, name] of ['error', 'stdin', 'stdout'].entries()) {
       const { streamId, frame } = streams.open('streamtype', name);
-      expect([streamId, frame.readUInt32BE(0), frame.readUInt32BE(4), frame.readUInt32BE(8)]).toEqual([
-        1 + 2 * index,
-        0x80030001,
-        frame.length - 8,
+      expect([
         streamId,
-      ]);
+        frame.readUInt32BE(0),
+        frame.readUInt32BE(4),
+        frame.readUInt32BE(8),
+      ]).toEqual([1 + 2 * index, 0x80030001, frame.length - 8, streamId]);
       await new Promise<void>((resolve) => inflate.write(frame.subarray(18), () => resolve()));
       const block = Buffer.concat(read.splice(0));
-      expect([block.readUInt32BE(0), block.toString('latin1', 8, 18), block.toString('latin1', 22)]).toEqual([
-        1,
-        'streamtype',
-        name,
-      ]);
+      expect([
+        block.readUInt32BE(0),
+        block.toString('latin1', 8, 18),
+        block.toString('latin1', 22),
+      ]).toEqual([1, 'streamtype', name]);
     }
     inflate.destroy();
   });
@@ -66,17 +67,29 @@ describe('SPDY', () => {
 
   it('means the same however it was cut into chunks', () => {
     const arbFrame = fc.oneof(
-      fc.tuple(fc.integer({ min: 1, max: 9 }), fc.uint8Array({ maxLength: 30 }), fc.boolean()).map((args) => dataFrame(...args)),
-      fc.tuple(fc.integer({ min: 1, max: 9 }), fc.array(fc.nat(255), { maxLength: 12 })).map((args) => control(...args)),
+      fc
+        .tuple(fc.integer({ min: 1, max: 9 }), fc.uint8Array({ maxLength: 30 }), fc.boolean())
+        .map((args) => dataFrame(...args)),
+      fc
+        .tuple(fc.integer({ min: 1, max: 9 }), fc.array(fc.nat(255), { maxLength: 12 }))
+        .map((args) => control(...args)),
     );
     fc.assert(
-      fc.property(fc.array(arbFrame, { maxLength: 6 }), fc.array(fc.nat(), { maxLength: 8 }), (frames, at) => {
-        const whole = Buffer.concat(frames);
-        const places = [0, ...at.map((place) => place % (whole.length + 1)), whole.length].sort((a, b) => a - b);
-        const parser = new SpdyParser();
-        const found = places.slice(1).flatMap((end, index) => parser.feed(whole.subarray(places[index], end)));
-        expect(joined(found)).toEqual(joined(new SpdyParser().feed(whole)));
-      }),
+      fc.property(
+        fc.array(arbFrame, { maxLength: 6 }),
+        fc.array(fc.nat(), { maxLength: 8 }),
+        (frames, at) => {
+          const whole = Buffer.concat(frames);
+          const places = [0, ...at.map((place) => place % (whole.length + 1)), whole.length].sort(
+            (a, b) => a - b,
+          );
+          const parser = new SpdyParser();
+          const found = places
+            .slice(1)
+            .flatMap((end, index) => parser.feed(whole.subarray(places[index], end)));
+          expect(joined(found)).toEqual(joined(new SpdyParser().feed(whole)));
+        },
+      ),
     );
   });
 

@@ -1,13 +1,16 @@
 /**
- * The part of SPDY/3.1 that remote commands of container runtimes need: a client that opens streams and sends and takes data.
- * Every runtime speaks it, as kubelets do; of the WebSocket form, the versions that all runtimes have (v4) cannot tell a
- * command the end of its input.
+ * The part of SPDY/3.1 that remote commands of container runtimes need: a client that opens streams
+ * and sends and takes data. Every runtime speaks it, as kubelets do; of the WebSocket form, the
+ * versions that all runtimes have (v4) cannot tell a command the end of its input.
  * @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
  */
 const VERSION = 3;
 const HEADER_BYTES = 8;
 const FLAG_FIN = 0x01;
-/** Larger frames than 24 bits of length cannot be; one that large is not kept whole either, see {@link SpdyParser}. */
+/**
+ * Larger frames than 24 bits of length cannot be; one that large is not kept whole either, see
+ * {@link SpdyParser}.
+ */
 const MAX_CONTROL_BYTES = 64 * 1024;
 const SYN_STREAM = 1;
 const RST_STREAM = 3;
@@ -58,7 +61,8 @@ export function pingFrame(id: number): Buffer {
 export class SpdyParser {
   private header: Buffer = Buffer.alloc(0);
   private open: { readonly streamId: number; readonly end: boolean; left: number } | undefined;
-  private control: { readonly type: number; payload: Buffer; left: number; readonly skip: boolean } | undefined;
+  private control:
+    { readonly type: number; payload: Buffer; left: number; readonly skip: boolean } | undefined;
 
   /** @returns What these bytes complete, in order. */
   feed(chunk: Uint8Array): readonly SpdyFrame[] {
@@ -92,7 +96,11 @@ export class SpdyParser {
     }
   }
 
-  private takeData(open: NonNullable<SpdyParser['open']>, bytes: Buffer, frames: SpdyFrame[]): Buffer {
+  private takeData(
+    open: NonNullable<SpdyParser['open']>,
+    bytes: Buffer,
+    frames: SpdyFrame[],
+  ): Buffer {
     const data = bytes.subarray(0, open.left);
     open.left -= data.length;
     frames.push({ kind: 'data', streamId: open.streamId, data: new Uint8Array(data) });
@@ -105,7 +113,11 @@ export class SpdyParser {
     if (end) frames.push({ kind: 'end', streamId });
   }
 
-  private takeControl(control: NonNullable<SpdyParser['control']>, bytes: Buffer, frames: SpdyFrame[]): Buffer {
+  private takeControl(
+    control: NonNullable<SpdyParser['control']>,
+    bytes: Buffer,
+    frames: SpdyFrame[],
+  ): Buffer {
     const part = bytes.subarray(0, control.left);
     control.left -= part.length;
     if (!control.skip) control.payload = Buffer.concat([control.payload, part]);
@@ -113,12 +125,20 @@ export class SpdyParser {
     return bytes.subarray(part.length);
   }
 
-  private endControl({ type, payload }: NonNullable<SpdyParser['control']>, frames: SpdyFrame[]): void {
+  private endControl(
+    { type, payload }: NonNullable<SpdyParser['control']>,
+    frames: SpdyFrame[],
+  ): void {
     this.control = undefined;
     if (type === GOAWAY) frames.push({ kind: 'goAway' });
-    else if (type === PING && payload.length >= 4) frames.push({ kind: 'ping', id: payload.readUInt32BE(0) });
+    else if (type === PING && payload.length >= 4)
+      frames.push({ kind: 'ping', id: payload.readUInt32BE(0) });
     else if (type === RST_STREAM && payload.length >= 8) {
-      frames.push({ kind: 'reset', streamId: payload.readUInt32BE(0) & 0x7fffffff, status: payload.readUInt32BE(4) });
+      frames.push({
+        kind: 'reset',
+        streamId: payload.readUInt32BE(0) & 0x7fffffff,
+        status: payload.readUInt32BE(4),
+      });
     }
   }
 }
@@ -142,13 +162,19 @@ function headerBlock(name: string, value: string): Buffer {
 }
 
 /**
- * One more piece of the zlib stream that all headers of a connection share, stored and not compressed, so that it needs no
- * state: RFC 1950 header before the first, an RFC 1951 block of type 0, and an empty one that makes the other side take it.
+ * One more piece of the zlib stream that all headers of a connection share, stored and not
+ * compressed, so that it needs no state: RFC 1950 header before the first, an RFC 1951 block of
+ * type 0, and an empty one that makes the other side take it.
  */
 function storedDeflate(bytes: Buffer, isFirst: boolean): Buffer {
   const lengths = Buffer.alloc(5);
   lengths.writeUInt16LE(bytes.length, 1);
   lengths.writeUInt16LE(~bytes.length & 0xffff, 3);
   const flush = Buffer.from([0, 0, 0, 0xff, 0xff]);
-  return Buffer.concat([isFirst ? Buffer.from([0x78, 0x01]) : Buffer.alloc(0), lengths, bytes, flush]);
+  return Buffer.concat([
+    isFirst ? Buffer.from([0x78, 0x01]) : Buffer.alloc(0),
+    lengths,
+    bytes,
+    flush,
+  ]);
 }

@@ -3,8 +3,8 @@ import { closeSync, constants, openSync, readdirSync, readlinkSync, readSync } f
 const CHUNK = Buffer.allocUnsafe(64 * 1024);
 
 /**
- * Takes away the input that a command left unread when it ended. containerd 1.6 tells no exit code before it has handed all of
- * it to the shim, and nobody empties that pipe any more; so we do.
+ * Takes away the input that a command left unread when it ended. containerd 1.6 tells no exit code
+ * before it has handed all of it to the shim, and nobody empties that pipe any more; so we do.
  * @param pipes - Those of that command and no other, from {@link inputPipes}.
  */
 export function drainInput(pipes: readonly string[]): void {

@@ -37,9 +37,13 @@ function unlessFailed(done: WriteDone): WriteDone {
 
 /**
  * Connects to where a runtime streams a command.
- * @throws kind `unavailable` when nobody answers there, `unimplemented` when it speaks another protocol, `internal` for a refusal.
+ * @throws kind `unavailable` when nobody answers there, `unimplemented` when it speaks another
+ *   protocol, `internal` for a refusal.
  */
-export function openStreams(url: string, signal: AbortSignal): Promise<{ readonly socket: Duplex; readonly head: Buffer }> {
+export function openStreams(
+  url: string,
+  signal: AbortSignal,
+): Promise<{ readonly socket: Duplex; readonly head: Buffer }> {
   const { protocol, hostname, port } = new URL(url);
   if (protocol !== 'http:') {
     return Promise.reject(
@@ -52,18 +56,31 @@ export function openStreams(url: string, signal: AbortSignal): Promise<{ readonl
   return new Promise((resolve, reject) => {
     const call = request(url, {
       method: 'POST',
-      headers: { Connection: 'Upgrade', Upgrade: 'SPDY/3.1', 'X-Stream-Protocol-Version': PROTOCOL },
-      createConnection: () => new ReadToEndSocket().connect(Number(port || 80), hostname.replace(/^\[|\]$/g, '')),
+      headers: {
+        Connection: 'Upgrade',
+        Upgrade: 'SPDY/3.1',
+        'X-Stream-Protocol-Version': PROTOCOL,
+      },
+      createConnection: () =>
+        new ReadToEndSocket().connect(Number(port || 80), hostname.replace(/^\[|\]$/g, '')),
       signal,
     });
     call.once('upgrade', (response, socket, head) => {
-      if (response.headers['x-stream-protocol-version'] === PROTOCOL) return resolve({ socket, head });
+      if (response.headers['x-stream-protocol-version'] === PROTOCOL)
+        return resolve({ socket, head });
       socket.destroy();
-      reject(new CloudlessError('unimplemented', `exec: the container runtime does not stream by ${PROTOCOL}`));
+      reject(
+        new CloudlessError(
+          'unimplemented',
+          `exec: the container runtime does not stream by ${PROTOCOL}`,
+        ),
+      );
     });
     call.once('response', (response) => {
       let text = '';
-      response.setEncoding('utf8').on('data', (part: string) => (text = (text + part).slice(0, MAX_REFUSAL_BYTES)));
+      response
+        .setEncoding('utf8')
+        .on('data', (part: string) => (text = (text + part).slice(0, MAX_REFUSAL_BYTES)));
       response.once('close', () =>
         reject(
           new CloudlessError(
@@ -75,7 +92,11 @@ export function openStreams(url: string, signal: AbortSignal): Promise<{ readonl
     });
     call.once('error', (cause) =>
       reject(
-        new CloudlessError('unavailable', `exec: nobody streams at ${new URL(url).host}: ${errorMessageOf(cause)}`, { cause }),
+        new CloudlessError(
+          'unavailable',
+          `exec: nobody streams at ${new URL(url).host}: ${errorMessageOf(cause)}`,
+          { cause },
+        ),
       ),
     );
     call.end();

@@ -9,10 +9,13 @@ import { realClock } from '../testing/system.js';
 import { FileLock, type FileLockOptions } from './file-lock.js';
 
 let directory: string;
-beforeEach(() => void (directory = path.join(mkdtempSync(path.join(tmpdir(), 'cloudless-lock-')), 'lock')));
+beforeEach(
+  () => void (directory = path.join(mkdtempSync(path.join(tmpdir(), 'cloudless-lock-')), 'lock')),
+);
 afterEach(() => rmSync(path.dirname(directory), { recursive: true, force: true }));
 
-const lock = (overrides: Partial<FileLockOptions> = {}): FileLock => new FileLock({ directory, clock: realClock, ...overrides });
+const lock = (overrides: Partial<FileLockOptions> = {}): FileLock =>
+  new FileLock({ directory, clock: realClock, ...overrides });
 
 describe('a lock between processes', () => {
   it('lets one at a time through, however they come, and leaves one file', async () => {
@@ -38,7 +41,8 @@ describe('a lock between processes', () => {
 
   it('is taken from one that has ended, and from nobody else', async () => {
     const alive = new Set(['a', 'b']);
-    const as = (self: string): FileLock => lock({ self, isAlive: (each) => alive.has(each), waitMs: 60 });
+    const as = (self: string): FileLock =>
+      lock({ self, isAlive: (each) => alive.has(each), waitMs: 60 });
     await as('a').run(async () => {
       await expect(as('b').run(async () => 'in')).rejects.toMatchObject({
         kind: 'unavailable',
@@ -57,7 +61,9 @@ describe('a lock between processes', () => {
     await lock().run(async () => undefined);
     writeFileSync(path.join(directory, '7'), holder);
     writeFileSync(path.join(directory, `draft-${holder}-1`), '');
-    await expect(lock({ waitMs: 60 }).run(async () => 'in')).rejects.toMatchObject({ message: expect.stringContaining(holder) });
+    await expect(lock({ waitMs: 60 }).run(async () => 'in')).rejects.toMatchObject({
+      message: expect.stringContaining(holder),
+    });
     const ended = new Promise((resolve) => child.once('exit', resolve));
     child.kill('SIGKILL');
     await ended;
@@ -71,7 +77,8 @@ describe('a lock between processes', () => {
     const looking = slow as unknown as { read(number: number): string | undefined };
     looking.read = () => {
       delete (looking as { read?: unknown }).read;
-      rmSync(path.join(directory, '1')); // it looked; before it acts, two others came and one of them is inside
+      // it looked; before it acts, two others came and one of them is inside
+      rmSync(path.join(directory, '1'));
       writeFileSync(path.join(directory, '3'), 'other');
       return 'free';
     };

@@ -6,7 +6,10 @@ import { readProcess } from '../system/host-processes.js';
 
 /** Needs of a {@link FileLock}. */
 export interface FileLockOptions {
-  /** Absolute path of the folder that is the lock; made when missing. Nobody else may keep anything there. */
+  /**
+   * Absolute path of the folder that is the lock; made when missing. Nobody else may keep anything
+   * there.
+   */
   readonly directory: string;
   readonly clock: Clock;
   /** How long somebody else is waited for. Default 30 s. */
@@ -23,11 +26,13 @@ const DRAFT = 'draft-';
 let drafts = 0;
 
 /**
- * A lock between processes of one machine, which a process that is killed lets go of by having ended.
+ * A lock between processes of one machine, which a process that is killed lets go of by having
+ * ended.
  *
- * It is a folder of numbered files. The highest one says who holds the lock, or that nobody does. To take it from nobody, or
- * from one that has ended, is to make the next number, which the file system lets one process do. Only then lower numbers are
- * removed, so the highest one is always there: who made a number too late finds a higher one, and steps back.
+ * It is a folder of numbered files. The highest one says who holds the lock, or that nobody does.
+ * To take it from nobody, or from one that has ended, is to make the next number, which the file
+ * system lets one process do. Only then lower numbers are removed, so the highest one is always
+ * there: who made a number too late finds a higher one, and steps back.
  */
 export class FileLock {
   private readonly self: string;
@@ -38,7 +43,10 @@ export class FileLock {
     this.isAlive = options.isAlive ?? isRunning;
   }
 
-  /** Does something while nobody else does. @throws kind `unavailable` when somebody else holds it for too long. */
+  /**
+   * Does something while nobody else does. @throws kind `unavailable` when somebody else holds it
+   * for too long.
+   */
   async run<Result>(work: () => Promise<Result>): Promise<Result> {
     const number = await this.take();
     try {
@@ -55,9 +63,17 @@ export class FileLock {
     for (;;) {
       const top = this.numbers().at(-1) ?? 0;
       const holder = top === 0 ? FREE : this.read(top);
-      if (holder !== undefined && (holder === FREE || !this.isAlive(holder)) && this.tryTake(top + 1)) return top + 1;
+      if (
+        holder !== undefined &&
+        (holder === FREE || !this.isAlive(holder)) &&
+        this.tryTake(top + 1)
+      )
+        return top + 1;
       if (clock.now() >= deadline) {
-        throw new CloudlessError('unavailable', `the lock ${directory} is held by another process: ${holder ?? 'unknown'}`);
+        throw new CloudlessError(
+          'unavailable',
+          `the lock ${directory} is held by another process: ${holder ?? 'unknown'}`,
+        );
       }
       await sleep(clock, LOOK_MS);
     }
@@ -67,12 +83,15 @@ export class FileLock {
     if (!this.place(this.self, (draft) => linkSync(draft, this.file(number)))) return false;
     const numbers = this.numbers();
     const isHighest = numbers.at(-1) === number;
-    for (const each of isHighest ? numbers.filter((other) => other < number) : [number]) rmSync(this.file(each), { force: true });
+    for (const each of isHighest ? numbers.filter((other) => other < number) : [number])
+      rmSync(this.file(each), { force: true });
     if (isHighest) this.removeDrafts();
     return isHighest;
   }
 
-  /** Files appear with their content, or not at all. @returns False when somebody else was first. */
+  /**
+   * Files appear with their content, or not at all. @returns False when somebody else was first.
+   */
   private place(content: string, put: (draft: string) => void): boolean {
     const draft = path.join(this.options.directory, `${DRAFT}${this.self}-${(drafts += 1)}`);
     writeFileSync(draft, content, { mode: 0o600 });
@@ -91,7 +110,8 @@ export class FileLock {
   private removeDrafts(): void {
     for (const name of readdirSync(this.options.directory)) {
       const holder = /^draft-(.*)-\d+$/.exec(name)?.[1];
-      if (holder !== undefined && !this.isAlive(holder)) rmSync(path.join(this.options.directory, name), { force: true });
+      if (holder !== undefined && !this.isAlive(holder))
+        rmSync(path.join(this.options.directory, name), { force: true });
     }
   }
 

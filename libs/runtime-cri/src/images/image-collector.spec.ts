@@ -46,7 +46,11 @@ async function relisten(): Promise<void> {
 }
 
 /** What one agent has; all share the ledger. */
-function agent(cluster = 'c1'): { readonly images: Images; readonly collector: ImageCollector; readonly ledger: ImageLedger } {
+function agent(cluster = 'c1'): {
+  readonly images: Images;
+  readonly collector: ImageCollector;
+  readonly ledger: ImageLedger;
+} {
   const log: Log = { ...silentLog, warn: (message) => void warnings.push(message) };
   const readDisk = async (): Promise<{ capacityBytes: number; availableBytes: number }> => ({
     capacityBytes: 100,
@@ -59,7 +63,11 @@ function agent(cluster = 'c1'): { readonly images: Images; readonly collector: I
     log,
   });
   const collector = new ImageCollector({ client, ledger, cluster, limits, readDisk, clock, log });
-  return { images: new Images({ client, clock, record: () => collector.record() }), collector, ledger };
+  return {
+    images: new Images({ client, clock, record: () => collector.record() }),
+    collector,
+    ledger,
+  };
 }
 
 let made = 0;
@@ -87,7 +95,9 @@ describe('when the disk is too full', () => {
     await collector.collect(images);
     expect([...server.images]).toEqual(['theirs:1']);
     expect(ledger.read()).toEqual([]);
-    expect(warnings).toEqual(['the disk for images is nearly full, and no more images of ours can be removed']);
+    expect(warnings).toEqual([
+      'the disk for images is nearly full, and no more images of ours can be removed',
+    ]);
   });
 
   it('what a container of anybody has stays, also an ended one; and counts as used until it is removed', async () => {
@@ -161,7 +171,12 @@ it('a runtime that is open does it by itself, by how full its own disk is', asyn
   const { socketPath, logDirectory, home } = server;
   server.images.add('theirs:1');
   const runtime = await openCriRuntime({
-    ...{ socketPath, logDirectory, imageDirectory: path.join(home, 'images'), owner: { cluster: 'c1', node: 'n1' } },
+    ...{
+      socketPath,
+      logDirectory,
+      imageDirectory: path.join(home, 'images'),
+      owner: { cluster: 'c1', node: 'n1' },
+    },
     imageCollection: { highPercent: 0, lowPercent: 0, minIdleMs: 0, checkMs: 5 },
     ...{ clock: realClock, log: silentLog },
   });
@@ -183,7 +198,9 @@ describe('the list of pulled images', () => {
   it('forgets what somebody else removed', async () => {
     const { images, collector, ledger } = agent();
     await pull(images, 'ours:1');
-    expect(ledger.read()).toMatchObject([{ id: 'sha256:ours:1', cluster: 'c1', names: ['ours:1'] }]);
+    expect(ledger.read()).toMatchObject([
+      { id: 'sha256:ours:1', cluster: 'c1', names: ['ours:1'] },
+    ]);
     server.images.clear();
     await collector.collect(images);
     expect(ledger.read()).toEqual([]);
@@ -194,9 +211,17 @@ describe('the list of pulled images', () => {
     await pull(images, 'ours:1');
     await clock.advance(IDLE_MS);
     const directory = path.join(server.home, 'images');
-    const file = path.join(directory, readdirSync(directory).find((name) => name.endsWith('.json')) ?? '');
+    const file = path.join(
+      directory,
+      readdirSync(directory).find((name) => name.endsWith('.json')) ?? '',
+    );
     expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ format: 1 });
-    for (const text of ['{', '{"format":2,"images":[]}', '{"format":1,"images":[{"id":3}]}', 'null']) {
+    for (const text of [
+      '{',
+      '{"format":2,"images":[]}',
+      '{"format":1,"images":[{"id":3}]}',
+      'null',
+    ]) {
       writeFileSync(file, text);
       await collector.collect(images);
     }
@@ -214,11 +239,33 @@ describe('the list of pulled images', () => {
 });
 
 describe('what a pull adds to the list', () => {
-  const image = (id: string, ...names: string[]): PresentImage => ({ id, names, sizeBytes: 1, isPinned: false });
-  const entry = (id: string, names: string[], cluster = 'c1'): PulledImage => ({ id, names, cluster, usedAtMs: 5 });
+  const image = (id: string, ...names: string[]): PresentImage => ({
+    id,
+    names,
+    sizeBytes: 1,
+    isPinned: false,
+  });
+  const entry = (id: string, names: string[], cluster = 'c1'): PulledImage => ({
+    id,
+    names,
+    cluster,
+    usedAtMs: 5,
+  });
   it.each([
-    { name: 'a new image, with its names', pulled: [], before: [], brought: image('a', 't:1', 't@d'), gives: [['t:1', 't@d']] },
-    { name: 'nothing when it was there', pulled: [], before: [image('a')], brought: image('a', 't:1'), gives: [] },
+    {
+      name: 'a new image, with its names',
+      pulled: [],
+      before: [],
+      brought: image('a', 't:1', 't@d'),
+      gives: [['t:1', 't@d']],
+    },
+    {
+      name: 'nothing when it was there',
+      pulled: [],
+      before: [image('a')],
+      brought: image('a', 't:1'),
+      gives: [],
+    },
     {
       name: 'nothing when another cluster had pulled it',
       pulled: [entry('a', ['x:1'], 'c2')],

@@ -3,7 +3,13 @@ import { errorFields, type Clock, type Log } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import type { Images } from '../containers/images.js';
 import { withPull, type ImageLedger } from './image-ledger.js';
-import { planCollection, type CollectionLimits, type DiskUse, type PresentImage, type PulledImage } from './plan-collection.js';
+import {
+  planCollection,
+  type CollectionLimits,
+  type DiskUse,
+  type PresentImage,
+  type PulledImage,
+} from './plan-collection.js';
 
 /** Needs of an {@link ImageCollector}. */
 export interface ImageCollectorOptions {
@@ -34,7 +40,10 @@ export class ImageCollector {
     }
   }
 
-  /** Notes what is used, and removes what is not when the disk is too full. @throws kind `unavailable` when the runtime is away. */
+  /**
+   * Notes what is used, and removes what is not when the disk is too full. @throws kind
+   * `unavailable` when the runtime is away.
+   */
   async collect(images: Images): Promise<void> {
     const { ledger, cluster } = this.options;
     if (!ledger.read().some((each) => each.cluster === cluster)) return;
@@ -51,14 +60,19 @@ export class ImageCollector {
     const { ledger, cluster, clock } = this.options;
     const image = (await this.list()).find((each) => each.id === id);
     if (image === undefined) return;
-    await ledger.change(async (pulled) => withPull(pulled, { before, image, cluster, nowMs: clock.wallTime() }));
+    await ledger.change(async (pulled) =>
+      withPull(pulled, { before, image, cluster, nowMs: clock.wallTime() }),
+    );
   }
 
   private unrecorded(reason: unknown): void {
     this.options.log.warn('pulled image not noted: it will stay on this node', errorFields(reason));
   }
 
-  /** Drops what somebody else removed, and brings the times of use up to date; one of the future is one of now. */
+  /**
+   * Drops what somebody else removed, and brings the times of use up to date; one of the future is
+   * one of now.
+   */
   private refresh(
     pulled: readonly PulledImage[],
     present: readonly PresentImage[],
@@ -71,7 +85,9 @@ export class ImageCollector {
       if (image === undefined) return [];
       const idle = idleMs.get(each.id);
       const wantedAtMs = idle === undefined ? 0 : Math.round(nowMs - idle);
-      const usedAtMs = isUsed(image, inUse) ? nowMs : Math.min(nowMs, Math.max(each.usedAtMs, wantedAtMs));
+      const usedAtMs = isUsed(image, inUse)
+        ? nowMs
+        : Math.min(nowMs, Math.max(each.usedAtMs, wantedAtMs));
       return [{ ...each, usedAtMs }];
     });
   }
@@ -82,17 +98,28 @@ export class ImageCollector {
       present,
       inUse,
       pulled,
-    }: Pick<Parameters<typeof planCollection>[0], 'inUse' | 'pulled'> & { readonly present: readonly PresentImage[] },
+    }: Pick<Parameters<typeof planCollection>[0], 'inUse' | 'pulled'> & {
+      readonly present: readonly PresentImage[];
+    },
   ): Promise<ReadonlySet<string>> {
     const { cluster, limits, clock, log } = this.options;
     const disk = await this.diskUse();
     const removed = new Set<string>();
     if (disk === undefined) return removed;
-    const plan = planCollection({ cluster, images: present, pulled, inUse, disk, limits, nowMs: clock.wallTime() });
+    const plan = planCollection({
+      cluster,
+      images: present,
+      pulled,
+      inUse,
+      disk,
+      limits,
+      nowMs: clock.wallTime(),
+    });
     this.tell(plan.missingBytes, disk);
     for (const id of plan.remove) {
       const image = present.find((each) => each.id === id);
-      if (image === undefined || isUsed(image, await this.usedByContainers())) continue; // another agent was faster
+      // another agent was faster
+      if (image === undefined || isUsed(image, await this.usedByContainers())) continue;
       const { names, sizeBytes } = image;
       try {
         if (!(await images.removeIdle(id, limits.minIdleMs, () => this.remove(id)))) continue;
@@ -108,20 +135,27 @@ export class ImageCollector {
   /** Once for each time that it begins. */
   private tell(missingBytes: number, disk: DiskUse): void {
     if (missingBytes > 0 && !this.isShort) {
-      this.options.log.warn('the disk for images is nearly full, and no more images of ours can be removed', {
-        missingBytes,
-        ...disk,
-      });
+      this.options.log.warn(
+        'the disk for images is nearly full, and no more images of ours can be removed',
+        {
+          missingBytes,
+          ...disk,
+        },
+      );
     }
     this.isShort = missingBytes > 0;
   }
 
   private async remove(id: string): Promise<void> {
-    await this.options.client.image('RemoveImage', (calls, signal) => calls.removeImage({ image: { image: id } }, { signal }));
+    await this.options.client.image('RemoveImage', (calls, signal) =>
+      calls.removeImage({ image: { image: id } }, { signal }),
+    );
   }
 
   private async list(): Promise<readonly PresentImage[]> {
-    const { images } = await this.options.client.quickImage('ListImages', (calls, signal) => calls.listImages({}, { signal }));
+    const { images } = await this.options.client.quickImage('ListImages', (calls, signal) =>
+      calls.listImages({}, { signal }),
+    );
     return images.map(({ id, repoTags, repoDigests, size, pinned }) => ({
       ...{ id, names: [...repoTags, ...repoDigests], sizeBytes: Number(size), isPinned: pinned },
     }));
@@ -132,13 +166,17 @@ export class ImageCollector {
     const { containers } = await this.options.client.quick('ListContainers', (calls, signal) =>
       calls.listContainers({}, { signal }),
     );
-    return new Set(containers.flatMap(({ image, imageRef, imageId }) => [image?.image ?? '', imageRef, imageId]));
+    return new Set(
+      containers.flatMap(({ image, imageRef, imageId }) => [image?.image ?? '', imageRef, imageId]),
+    );
   }
 
   private async diskUse(): Promise<DiskUse | undefined> {
     const { client, readDisk } = this.options;
     if (readDisk !== undefined) return readDisk();
-    const { imageFilesystems } = await client.quickImage('ImageFsInfo', (calls, signal) => calls.imageFsInfo({}, { signal }));
+    const { imageFilesystems } = await client.quickImage('ImageFsInfo', (calls, signal) =>
+      calls.imageFsInfo({}, { signal }),
+    );
     const directory = imageFilesystems[0]?.fsId?.mountpoint ?? '';
     if (directory === '') return undefined;
     const { blocks, bavail, bsize } = await statfs(directory);

@@ -8,7 +8,10 @@ import type { PresentImage, PulledImage } from './plan-collection.js';
 
 /** Needs of an {@link ImageLedger}. */
 export interface ImageLedgerOptions {
-  /** Absolute path of the folder for ledgers, the same for all who use the runtime; made when missing. */
+  /**
+   * Absolute path of the folder for ledgers, the same for all who use the runtime; made when
+   * missing.
+   */
   readonly directory: string;
   readonly socketPath: string;
   readonly clock: Clock;
@@ -18,18 +21,29 @@ export interface ImageLedgerOptions {
 const FORMAT = 1;
 const HASH_DIGITS = 16;
 
-/** Which images were pulled through one socket, and by which cluster: one file for all agents of a machine, changed by one at a time. */
+/**
+ * Which images were pulled through one socket, and by which cluster: one file for all agents of a
+ * machine, changed by one at a time.
+ */
 export class ImageLedger {
   private readonly file: string;
   private readonly lock: FileLock;
 
   constructor(private readonly options: ImageLedgerOptions) {
-    const hash = createHash('sha256').update(realPathOf(options.socketPath)).digest('hex').slice(0, HASH_DIGITS);
+    const hash = createHash('sha256')
+      .update(realPathOf(options.socketPath))
+      .digest('hex')
+      .slice(0, HASH_DIGITS);
     this.file = path.join(options.directory, `images-${hash}.json`);
-    this.lock = new FileLock({ directory: path.join(options.directory, `images-${hash}.lock`), clock: options.clock });
+    this.lock = new FileLock({
+      directory: path.join(options.directory, `images-${hash}.lock`),
+      clock: options.clock,
+    });
   }
 
-  /** As of the newest change. A damaged file is an empty one: what it told of is then never removed. */
+  /**
+   * As of the newest change. A damaged file is an empty one: what it told of is then never removed.
+   */
   read(): readonly PulledImage[] {
     let text: string;
     try {
@@ -41,12 +55,18 @@ export class ImageLedger {
     try {
       return parseLedger(text);
     } catch (reason) {
-      this.options.log.warn('list of pulled images is damaged and begun anew', { file: this.file, ...errorFields(reason) });
+      this.options.log.warn('list of pulled images is damaged and begun anew', {
+        file: this.file,
+        ...errorFields(reason),
+      });
       return [];
     }
   }
 
-  /** Changes it, while nobody else does. @throws kind `unavailable` when another agent is at it for too long. */
+  /**
+   * Changes it, while nobody else does. @throws kind `unavailable` when another agent is at it for
+   * too long.
+   */
   change(to: (pulled: readonly PulledImage[]) => Promise<readonly PulledImage[]>): Promise<void> {
     makeDirectorySync(this.options.directory, 0o755);
     return this.lock.run(async () => {
@@ -58,20 +78,37 @@ export class ImageLedger {
 
   private write(images: readonly PulledImage[]): void {
     const draft = `${this.file}.draft`;
-    writeFileSync(draft, `${JSON.stringify({ format: FORMAT, images }, undefined, 1)}\n`, { mode: 0o644, flush: true });
+    writeFileSync(draft, `${JSON.stringify({ format: FORMAT, images }, undefined, 1)}\n`, {
+      mode: 0o644,
+      flush: true,
+    });
     renameSync(draft, this.file);
   }
 }
 
-/** What one pull adds to the ledger. @param before - All images before it. @param image - What it brought. */
-export function withPull(pulled: readonly PulledImage[], { before, image, cluster, nowMs }: PullRecord): readonly PulledImage[] {
+/**
+ * What one pull adds to the ledger. @param before - All images before it. @param image - What it
+ * brought.
+ */
+export function withPull(
+  pulled: readonly PulledImage[],
+  { before, image, cluster, nowMs }: PullRecord,
+): readonly PulledImage[] {
   const isSame = (each: PulledImage): boolean => each.id === image.id && each.cluster === cluster;
   const known = pulled.find(isSame);
-  if (known === undefined && before.some(({ id }) => id === image.id)) return pulled; // it was there: not ours to remove
-  const own = new Set(pulled.filter((each) => each.cluster === cluster).flatMap(({ names }) => names));
+  // it was there: not ours to remove
+  if (known === undefined && before.some(({ id }) => id === image.id)) return pulled;
+  const own = new Set(
+    pulled.filter((each) => each.cluster === cluster).flatMap(({ names }) => names),
+  );
   const foreign = new Set(before.flatMap(({ names }) => names).filter((name) => !own.has(name)));
-  const names = [...new Set([...(known?.names ?? []), ...image.names.filter((name) => !foreign.has(name))])].sort();
-  return [...pulled.filter((each) => !isSame(each)), { id: image.id, cluster, names, usedAtMs: nowMs }];
+  const names = [
+    ...new Set([...(known?.names ?? []), ...image.names.filter((name) => !foreign.has(name))]),
+  ].sort();
+  return [
+    ...pulled.filter((each) => !isSame(each)),
+    { id: image.id, cluster, names, usedAtMs: nowMs },
+  ];
 }
 
 /** A pull that has ended well. */
@@ -84,8 +121,12 @@ export interface PullRecord {
 }
 
 function parseLedger(text: string): readonly PulledImage[] {
-  const { format, images } = JSON.parse(text) as { readonly format?: unknown; readonly images?: unknown };
-  if (format !== FORMAT || !Array.isArray(images) || !images.every(isPulledImage)) throw new Error('unknown format');
+  const { format, images } = JSON.parse(text) as {
+    readonly format?: unknown;
+    readonly images?: unknown;
+  };
+  if (format !== FORMAT || !Array.isArray(images) || !images.every(isPulledImage))
+    throw new Error('unknown format');
   return images;
 }
 

@@ -1,6 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
-import { planCollection, type CollectionObserved, type PresentImage, type PulledImage } from './plan-collection.js';
+import {
+  planCollection,
+  type CollectionObserved,
+  type PresentImage,
+  type PulledImage,
+} from './plan-collection.js';
 
 const NOW = 10_000_000;
 const limits = { highPercent: 85, lowPercent: 80, minIdleMs: 120_000 };
@@ -42,8 +47,18 @@ describe('a collection', () => {
       remove: ['b', 'a'],
       missingBytes: 180,
     },
-    { name: 'spares what a container has, by id', change: { inUse: new Set(['b']) }, remove: ['a'], missingBytes: 0 },
-    { name: 'spares what a container has, by name', change: { inUse: new Set(['b:1']) }, remove: ['a'], missingBytes: 0 },
+    {
+      name: 'spares what a container has, by id',
+      change: { inUse: new Set(['b']) },
+      remove: ['a'],
+      missingBytes: 0,
+    },
+    {
+      name: 'spares what a container has, by name',
+      change: { inUse: new Set(['b:1']) },
+      remove: ['a'],
+      missingBytes: 0,
+    },
     {
       name: 'spares what another cluster pulled',
       change: { pulled: [pull('b', OLD, { cluster: 'c2' })] },
@@ -51,15 +66,30 @@ describe('a collection', () => {
       missingBytes: 6,
     },
     { name: 'spares what nobody pulled', change: { pulled: [] }, remove: [], missingBytes: 6 },
-    { name: 'spares what was used just now', change: { pulled: [pull('b', 119_999)] }, remove: [], missingBytes: 6 },
+    {
+      name: 'spares what was used just now',
+      change: { pulled: [pull('b', 119_999)] },
+      remove: [],
+      missingBytes: 6,
+    },
     {
       name: 'spares what has a name of somebody else',
       change: { images: [image('b', { names: ['b:1', 'theirs:1'] })] },
       remove: [],
       missingBytes: 6,
     },
-    { name: 'spares what the runtime keeps', change: { images: [image('b', { isPinned: true })] }, remove: [], missingBytes: 6 },
-    { name: 'takes what has lost its names', change: { images: [image('b', { names: [] })] }, remove: ['b'], missingBytes: 0 },
+    {
+      name: 'spares what the runtime keeps',
+      change: { images: [image('b', { isPinned: true })] },
+      remove: [],
+      missingBytes: 6,
+    },
+    {
+      name: 'takes what has lost its names',
+      change: { images: [image('b', { names: [] })] },
+      remove: ['b'],
+      missingBytes: 0,
+    },
   ])('$name', ({ change, remove, missingBytes }) => {
     expect(planCollection(observed({ ...two, ...change }))).toEqual({ remove, missingBytes });
   });
@@ -90,7 +120,9 @@ const arbObserved = fc
     inUse: fc.subarray([...ids, ...names], { maxLength: 3 }).map((each) => new Set(each)),
     availableBytes: fc.integer({ min: 0, max: 100 }),
   })
-  .map(({ availableBytes, ...rest }) => observed({ ...rest, disk: { capacityBytes: 100, availableBytes } }));
+  .map(({ availableBytes, ...rest }) =>
+    observed({ ...rest, disk: { capacityBytes: 100, availableBytes } }),
+  );
 
 /** Written apart from the planner: why an image must stay. */
 function mayGo({ images, pulled, inUse, cluster }: CollectionObserved, id: string): boolean {
@@ -108,16 +140,21 @@ describe('every collection', () => {
         const { remove, missingBytes } = planCollection(o);
         const usedAt = (id: string): number =>
           o.pulled.find((each) => each.id === id && each.cluster === o.cluster)?.usedAtMs ?? 0;
-        const size = (id: string): number => o.images.find((each) => each.id === id)?.sizeBytes ?? 0;
-        const left = o.images.map(({ id }) => id).filter((id) => mayGo(o, id) && !remove.includes(id));
+        const size = (id: string): number =>
+          o.images.find((each) => each.id === id)?.sizeBytes ?? 0;
+        const left = o.images
+          .map(({ id }) => id)
+          .filter((id) => mayGo(o, id) && !remove.includes(id));
         expect(new Set(remove).size).toBe(remove.length);
         expect(remove.filter((id) => !mayGo(o, id))).toEqual([]);
         expect(remove.map(usedAt)).toEqual(remove.map(usedAt).sort((a, b) => a - b));
-        for (const id of left) expect(usedAt(id)).toBeGreaterThanOrEqual(Math.max(0, ...remove.map(usedAt)));
+        for (const id of left)
+          expect(usedAt(id)).toBeGreaterThanOrEqual(Math.max(0, ...remove.map(usedAt)));
         const used = 100 - o.disk.availableBytes;
         const freed = remove.reduce((sum, id) => sum + size(id), 0);
         if (used <= 85) expect(remove).toEqual([]);
-        if (remove.length > 0) expect(used - (freed - size(remove.at(-1) ?? ''))).toBeGreaterThan(80);
+        if (remove.length > 0)
+          expect(used - (freed - size(remove.at(-1) ?? ''))).toBeGreaterThan(80);
         if (used > 85) expect(missingBytes).toBe(Math.max(0, used - freed - 80));
         if (missingBytes > 0) expect(left).toEqual([]);
       }),

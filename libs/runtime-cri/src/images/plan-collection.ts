@@ -54,8 +54,9 @@ export interface CollectionPlan {
 
 /**
  * Decides which images are removed. Pure: same input, same decision.
- * @returns Nothing unless the disk is too full. Then images that this cluster pulled, that nobody uses, and that have no name
- *   but those that came with our pulls; the least recently used first, until enough is free.
+ * @returns Nothing unless the disk is too full. Then images that this cluster pulled, that nobody
+ *   uses, and that have no name but those that came with our pulls; the least recently used first,
+ *   until enough is free.
  */
 export function planCollection(observed: CollectionObserved): CollectionPlan {
   const { disk, limits } = observed;
@@ -72,8 +73,17 @@ export function planCollection(observed: CollectionObserved): CollectionPlan {
   return { remove, missingBytes: Math.max(0, missingBytes) };
 }
 
-function candidates({ cluster, images, pulled, inUse, limits, nowMs }: CollectionObserved): readonly PresentImage[] {
-  const ours = new Map(pulled.filter((each) => each.cluster === cluster).map((each) => [each.id, each]));
+function candidates({
+  cluster,
+  images,
+  pulled,
+  inUse,
+  limits,
+  nowMs,
+}: CollectionObserved): readonly PresentImage[] {
+  const ours = new Map(
+    pulled.filter((each) => each.cluster === cluster).map((each) => [each.id, each]),
+  );
   return images
     .flatMap((image) => {
       const pull = ours.get(image.id);

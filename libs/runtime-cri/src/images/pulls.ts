@@ -1,8 +1,18 @@
-import { CloudlessError, errorKindOf, errorMessageOf, StoppedError, type Clock, type StopSignal } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorKindOf,
+  errorMessageOf,
+  StoppedError,
+  type Clock,
+  type StopSignal,
+} from '@cloudless/base';
 import type { StartProgress } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 
-/** Keeps a record of a pull: called before it, and what it returns after it, with what the runtime calls the image. */
+/**
+ * Keeps a record of a pull: called before it, and what it returns after it, with what the runtime
+ * calls the image.
+ */
 export type PullRecorder = () => Promise<(id: string) => Promise<void>>;
 
 /** Needs of {@link Pulls}. */
@@ -35,7 +45,10 @@ interface Pull {
   waiters: number;
 }
 
-/** Pulls images: each once however many ask for it at the same time, and to its end unless all of them have gone. */
+/**
+ * Pulls images: each once however many ask for it at the same time, and to its end unless all of
+ * them have gone.
+ */
 export class Pulls {
   private readonly running = new Map<string, Pull>();
 
@@ -49,8 +62,9 @@ export class Pulls {
   /**
    * Begins a pull, or waits for the one that runs.
    * @returns What the runtime calls the image.
-   * @throws kind `invalid` for what is no image reference, `precondition` with the registry's text when it cannot be pulled,
-   *   {@link StoppedError} when the signal is aborted: the pull goes on while anybody else waits for it.
+   * @throws kind `invalid` for what is no image reference, `precondition` with the registry's text
+   *   when it cannot be pulled, {@link StoppedError} when the signal is aborted: the pull goes on
+   *   while anybody else waits for it.
    */
   async wait(image: string, missing: boolean, { progress, signal }: PullWaiter): Promise<string> {
     const pull = this.running.get(image) ?? this.begin(image, missing);
@@ -128,8 +142,16 @@ function orAborted<Result>(work: Promise<Result>, signal: StopSignal): Promise<R
 /** What a failed pull means: the registry's own words, unless the runtime itself is away. */
 function pullFailure(image: string, reason: unknown): unknown {
   if (isUnreadable(reason)) return unreadable(image, reason);
-  if (errorKindOf(reason) === 'unavailable' && !/pull|resolve|registry|dial tcp/i.test(errorMessageOf(reason))) return reason;
-  return new CloudlessError('precondition', `image ${image} cannot be pulled: ${errorMessageOf(reason)}`, { cause: reason });
+  if (
+    errorKindOf(reason) === 'unavailable' &&
+    !/pull|resolve|registry|dial tcp/i.test(errorMessageOf(reason))
+  )
+    return reason;
+  return new CloudlessError(
+    'precondition',
+    `image ${image} cannot be pulled: ${errorMessageOf(reason)}`,
+    { cause: reason },
+  );
 }
 
 /** Whether a runtime says that something is no image reference. */
@@ -141,5 +163,7 @@ export function isUnreadable(reason: unknown): boolean {
 }
 
 export function unreadable(image: string, cause: unknown): CloudlessError {
-  return new CloudlessError('invalid', `image: ${JSON.stringify(image)} is no image reference`, { cause });
+  return new CloudlessError('invalid', `image: ${JSON.stringify(image)} is no image reference`, {
+    cause,
+  });
 }

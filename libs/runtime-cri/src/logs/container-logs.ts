@@ -1,5 +1,13 @@
 import path from 'node:path';
-import { errorFields, errorKindOf, sleep, type Clock, type ContainerId, type Log, type StopSignal } from '@cloudless/base';
+import {
+  errorFields,
+  errorKindOf,
+  sleep,
+  type Clock,
+  type ContainerId,
+  type Log,
+  type StopSignal,
+} from '@cloudless/base';
 import type { ContainerStatus, LogBatch, LogRequest } from '@cloudless/runtime';
 import { closedError, type CriClient } from '../client/cri-client.js';
 import type { Inventory, Known } from '../containers/inventory.js';
@@ -38,7 +46,11 @@ export class ContainerLogs {
    * The lines of a log, see `ContainerRuntime.logBatches`. A runtime that goes away meanwhile does
    * not end a follower.
    */
-  async *read(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogBatch> {
+  async *read(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<LogBatch> {
     const { client, inventory, directory } = this.options;
     if (client.closed.aborted) throw closedError();
     const { status } = inventory.find(containerId) ?? (await inventory.lookFor(containerId));
@@ -51,7 +63,13 @@ export class ContainerLogs {
     client.closed.addEventListener('abort', end, { once: true });
     try {
       const completed = (): Promise<void> => this.completed(containerId, stop.signal);
-      yield* readLog({ directory: path.join(directory, containerId), request, signal: stop.signal, isComplete, completed });
+      yield* readLog({
+        directory: path.join(directory, containerId),
+        request,
+        signal: stop.signal,
+        isComplete,
+        completed,
+      });
     } finally {
       end();
       signal.removeEventListener('abort', end);
@@ -64,8 +82,13 @@ export class ContainerLogs {
   async rotateAll(): Promise<void> {
     const running = this.options.inventory.all().filter(({ status }) => status.phase === 'running');
     const ids = new Set(running.map(({ status }) => status.containerId));
-    for (const containerId of this.settled) if (!ids.has(containerId)) this.settled.delete(containerId);
-    await Promise.all(running.filter(({ status }) => this.mayRotate(status.containerId)).map((each) => this.rotate(each)));
+    for (const containerId of this.settled)
+      if (!ids.has(containerId)) this.settled.delete(containerId);
+    await Promise.all(
+      running
+        .filter(({ status }) => this.mayRotate(status.containerId))
+        .map((each) => this.rotate(each)),
+    );
   }
 
   private mayRotate(containerId: ContainerId): boolean {
@@ -84,11 +107,20 @@ export class ContainerLogs {
     this.rotating.add(containerId);
     this.settled.delete(containerId);
     try {
-      await rotateLog({ directory: path.join(directory, containerId), fileBytes, files, clock, reopen });
+      await rotateLog({
+        directory: path.join(directory, containerId),
+        fileBytes,
+        files,
+        clock,
+        reopen,
+      });
       this.settled.add(containerId);
     } catch (reason) {
       // Removed meanwhile, or the runtime is away: the next turn sees.
-      if (errorKindOf(reason) !== 'unavailable' && this.options.inventory.find(containerId) !== undefined) {
+      if (
+        errorKindOf(reason) !== 'unavailable' &&
+        this.options.inventory.find(containerId) !== undefined
+      ) {
         log.warn('log not rotated', { containerId, ...errorFields(reason) });
       }
     } finally {
@@ -96,7 +128,10 @@ export class ContainerLogs {
     }
   }
 
-  /** Resolves when the container has ended and its last lines are in the files; also when it was removed. */
+  /**
+   * Resolves when the container has ended and its last lines are in the files; also when it was
+   * removed.
+   */
   private async completed(containerId: ContainerId, signal: AbortSignal): Promise<void> {
     const { inventory, watcher, clock } = this.options;
     while (!signal.aborted) {

@@ -12,21 +12,41 @@ function parse(chunks: readonly Uint8Array[], first = 1n): readonly LogLine[] {
 }
 
 /** Text without line feeds, of any bytes. */
-const arbText = fc.uint8Array({ maxLength: 40 }).map((each) => each.map((byte) => (byte === 10 ? 11 : byte)));
-const arbEntry = fc.record({ stream: fc.constantFrom('stdout', 'stderr'), tag: fc.constantFrom('P', 'F'), text: arbText });
+const arbText = fc
+  .uint8Array({ maxLength: 40 })
+  .map((each) => each.map((byte) => (byte === 10 ? 11 : byte)));
+const arbEntry = fc.record({
+  stream: fc.constantFrom('stdout', 'stderr'),
+  tag: fc.constantFrom('P', 'F'),
+  text: arbText,
+});
 
-function encode(entries: readonly { readonly stream: string; readonly tag: string; readonly text: Uint8Array }[]): Buffer {
-  return Buffer.concat(entries.flatMap(({ stream, tag, text }) => [bytes(`${TIME} ${stream} ${tag} `), text, bytes('\n')]));
+function encode(
+  entries: readonly { readonly stream: string; readonly tag: string; readonly text: Uint8Array }[],
+): Buffer {
+  return Buffer.concat(
+    entries.flatMap(({ stream, tag, text }) => [
+      bytes(`${TIME} ${stream} ${tag} `),
+      text,
+      bytes('\n'),
+    ]),
+  );
 }
 
 function cut(whole: Uint8Array, at: readonly number[]): readonly Uint8Array[] {
-  const places = [0, ...at.map((place) => place % (whole.length + 1)), whole.length].sort((a, b) => a - b);
+  const places = [0, ...at.map((place) => place % (whole.length + 1)), whole.length].sort(
+    (a, b) => a - b,
+  );
   return places.slice(1).map((end, index) => whole.subarray(places[index], end));
 }
 
 describe('the log of a container', () => {
   it.each([
-    { name: 'a line', text: `${TIME} stdout F hello world\n`, lines: [['stdout', 'hello world', false]] },
+    {
+      name: 'a line',
+      text: `${TIME} stdout F hello world\n`,
+      lines: [['stdout', 'hello world', false]],
+    },
     { name: 'an empty line', text: `${TIME} stderr F \n`, lines: [['stderr', '', false]] },
     {
       name: 'a line that goes on',
@@ -36,21 +56,41 @@ describe('the log of a container', () => {
         ['stdout', 'b', false],
       ],
     },
-    { name: 'more tags than one', text: `${TIME} stdout F:new x\n`, lines: [['stdout', 'x', false]] },
-    { name: 'another time zone', text: '2016-10-06T02:17:09.669794202+02:00 stdout F x\n', lines: [['stdout', 'x', false]] },
+    {
+      name: 'more tags than one',
+      text: `${TIME} stdout F:new x\n`,
+      lines: [['stdout', 'x', false]],
+    },
+    {
+      name: 'another time zone',
+      text: '2016-10-06T02:17:09.669794202+02:00 stdout F x\n',
+      lines: [['stdout', 'x', false]],
+    },
     { name: 'an entry without its end', text: `${TIME} stdout F x`, lines: [] },
-    { name: 'a torn entry, passed over', text: `${TIME} std\n${TIME} stdout F x\n`, lines: [['stdout', 'x', false]] },
-    { name: 'no entry at all', text: `${'z'.repeat(1_000)}\nhello\n\n${TIME} stdin F x\n${TIME} stdout Q x\n`, lines: [] },
+    {
+      name: 'a torn entry, passed over',
+      text: `${TIME} std\n${TIME} stdout F x\n`,
+      lines: [['stdout', 'x', false]],
+    },
+    {
+      name: 'no entry at all',
+      text: `${'z'.repeat(1_000)}\nhello\n\n${TIME} stdin F x\n${TIME} stdout Q x\n`,
+      lines: [],
+    },
   ])('has $name', ({ text, lines }) => {
     const found = parse([bytes(text)]);
-    expect(found.map((line) => [line.stream, new TextDecoder().decode(line.text), line.partial])).toEqual(lines);
+    expect(
+      found.map((line) => [line.stream, new TextDecoder().decode(line.text), line.partial]),
+    ).toEqual(lines);
     for (const { timeMs } of found) expect(timeMs).toBe(Date.UTC(2016, 9, 6, 0, 17, 9, 669));
   });
 
   it('cuts an entry that is too long, and numbers its pieces', () => {
     const text = 'x'.repeat(2 * MAX_LINE_BYTES + 5);
     const lines = parse([bytes(`${TIME} stdout F ${text}\n${TIME} stdout F y\n`)], 7n);
-    expect(lines.map(({ sequence, text: { length }, partial }) => [sequence, length, partial])).toEqual([
+    expect(
+      lines.map(({ sequence, text: { length }, partial }) => [sequence, length, partial]),
+    ).toEqual([
       [7n, MAX_LINE_BYTES, true],
       [8n, MAX_LINE_BYTES, true],
       [9n, 5, false],
@@ -61,17 +101,22 @@ describe('the log of a container', () => {
   it('holds no more of an entry without end than one line', () => {
     const parser = new CriLogParser(1n);
     let pieces = parser.feed(bytes(`${TIME} stdout F `)).length;
-    for (let chunk = 0; chunk < 64; chunk += 1) pieces += parser.feed(new Uint8Array(MAX_LINE_BYTES).fill(120)).length;
+    for (let chunk = 0; chunk < 64; chunk += 1)
+      pieces += parser.feed(new Uint8Array(MAX_LINE_BYTES).fill(120)).length;
     expect(pieces).toBe(63);
   });
 
   it('is the same however it was cut into chunks', () => {
     fc.assert(
-      fc.property(fc.array(arbEntry, { maxLength: 8 }), fc.array(fc.nat(), { maxLength: 8 }), (entries, at) => {
-        const whole = encode(entries);
-        expect(parse(cut(whole, at))).toEqual(parse([whole]));
-        expect(parse([whole])).toHaveLength(entries.length);
-      }),
+      fc.property(
+        fc.array(arbEntry, { maxLength: 8 }),
+        fc.array(fc.nat(), { maxLength: 8 }),
+        (entries, at) => {
+          const whole = encode(entries);
+          expect(parse(cut(whole, at))).toEqual(parse([whole]));
+          expect(parse([whole])).toHaveLength(entries.length);
+        },
+      ),
     );
   });
 
@@ -82,17 +127,26 @@ describe('the log of a container', () => {
       bytes(`\n${TIME} stderr F z\n`),
     ]);
     fc.assert(
-      fc.property(fc.array(fc.nat(), { maxLength: 6 }), (at) => expect(parse(cut(whole, at))).toEqual(parse([whole]))),
+      fc.property(fc.array(fc.nat(), { maxLength: 6 }), (at) =>
+        expect(parse(cut(whole, at))).toEqual(parse([whole])),
+      ),
       { numRuns: 50 },
     );
   });
 
   it('takes any bytes, and numbers what it finds without gap', () => {
     fc.assert(
-      fc.property(fc.array(fc.oneof(fc.uint8Array({ maxLength: 300 }), fc.constant(bytes(`${TIME} stdout F x\n`)))), (chunks) => {
-        const lines = parse(chunks);
-        expect(lines.map(({ sequence }) => sequence)).toEqual(lines.map((_, index) => BigInt(index + 1)));
-      }),
+      fc.property(
+        fc.array(
+          fc.oneof(fc.uint8Array({ maxLength: 300 }), fc.constant(bytes(`${TIME} stdout F x\n`))),
+        ),
+        (chunks) => {
+          const lines = parse(chunks);
+          expect(lines.map(({ sequence }) => sequence)).toEqual(
+            lines.map((_, index) => BigInt(index + 1)),
+          );
+        },
+      ),
     );
   });
 });

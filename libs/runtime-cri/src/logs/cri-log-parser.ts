@@ -16,8 +16,9 @@ interface Header {
 }
 
 /**
- * Parses the log file of a container, `time stream P|F text`, fed in any chunks. An entry longer than {@link MAX_LINE_BYTES}
- * becomes several lines. What is no entry (torn by a crash or a full disk) is passed over and not counted.
+ * Parses the log file of a container, `time stream P|F text`, fed in any chunks. An entry longer
+ * than {@link MAX_LINE_BYTES} becomes several lines. What is no entry (torn by a crash or a full
+ * disk) is passed over and not counted.
  * @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
  */
 export class CriLogParser {
@@ -58,11 +59,17 @@ export class CriLogParser {
     if (this.skipping) return;
     const header = this.open ?? parseHeader(bytes, this.times);
     if (header === undefined) return;
-    const rest = this.pieces(header, this.open === undefined ? bytes.subarray(header.length) : bytes, lines);
+    const rest = this.pieces(
+      header,
+      this.open === undefined ? bytes.subarray(header.length) : bytes,
+      lines,
+    );
     this.push(header, rest, header.partial, lines);
   }
 
-  /** An entry without its end: gives out what is too long to wait with. @returns What is left of it. */
+  /**
+   * An entry without its end: gives out what is too long to wait with. @returns What is left of it.
+   */
   private beginning(bytes: Buffer, lines: LogLine[]): Buffer {
     if (this.skipping) return NONE;
     const wasOpen = this.open !== undefined;
@@ -101,9 +108,12 @@ function parseHeader(bytes: Buffer, times: TimeParser): Header | undefined {
   if (third < 0 || third >= MAX_HEADER_BYTES) return undefined;
   const stream = bytes.toString('latin1', first + 1, second);
   const tag = bytes.toString('latin1', second + 1, third).split(':', 1)[0];
-  if ((stream !== 'stdout' && stream !== 'stderr') || (tag !== 'P' && tag !== 'F')) return undefined;
+  if ((stream !== 'stdout' && stream !== 'stderr') || (tag !== 'P' && tag !== 'F'))
+    return undefined;
   const timeMs = times.parse(bytes.toString('latin1', 0, first));
-  return Number.isNaN(timeMs) ? undefined : { timeMs, stream, partial: tag === 'P', length: third + 1 };
+  return Number.isNaN(timeMs)
+    ? undefined
+    : { timeMs, stream, partial: tag === 'P', length: third + 1 };
 }
 
 /** `2016-10-06T00:17:09`, a fraction of a second in three digits or more, and a time zone. */

@@ -1,7 +1,10 @@
 import { watch, type FSWatcher } from 'node:fs';
 import type { StopSignal } from '@cloudless/base';
 
-/** Wakes a follower when files of a directory changed, when nothing more will come, or when the follower is to end. */
+/**
+ * Wakes a follower when files of a directory changed, when nothing more will come, or when the
+ * follower is to end.
+ */
 export class DirectoryChanges {
   private readonly watcher: FSWatcher | undefined;
   private changed = true;

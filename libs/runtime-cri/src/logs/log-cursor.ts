@@ -44,16 +44,22 @@ export class LogCursor {
    */
   async *linesUpToNow(ended: boolean): AsyncGenerator<ReadLines> {
     for (;;) {
-      const next = this.handle === undefined ? this.first(ended) : this.following(ended); // before the last read of this file
+      // before the last read of this file
+      const next = this.handle === undefined ? this.first(ended) : this.following(ended);
       if (this.handle !== undefined) yield* this.linesOfFile();
       if (next === undefined) return;
       const firstSequence =
-        next.firstSequence ?? this.parser?.sequence ?? (await firstSequenceOf(next, listLogFiles(this.directory)));
+        next.firstSequence ??
+        this.parser?.sequence ??
+        (await firstSequenceOf(next, listLogFiles(this.directory)));
       await this.openAt(next, firstSequence);
       // The current file may have been rotated away between the look and the opening: then another
       // one carries that name.
-      const rotated = listLogFiles(this.directory).find((file) => file.firstSequence === firstSequence);
-      if (next.state === 'current' && rotated !== undefined) await this.openAt(rotated, firstSequence);
+      const rotated = listLogFiles(this.directory).find(
+        (file) => file.firstSequence === firstSequence,
+      );
+      if (next.state === 'current' && rotated !== undefined)
+        await this.openAt(rotated, firstSequence);
     }
   }
 
@@ -73,11 +79,13 @@ export class LogCursor {
     await this.close();
     const end = this.before === undefined ? undefined : this.before + this.position;
     this.before = sizeBefore(this.directory, firstSequence);
-    this.passedOver = end === undefined || this.before === undefined ? undefined : this.before - end;
+    this.passedOver =
+      end === undefined || this.before === undefined ? undefined : this.before - end;
     this.openSequence = firstSequence;
     this.parser = new CriLogParser(firstSequence);
     this.position = 0;
-    this.handle = await open(file, 'r').catch(() => undefined); // rotated away meanwhile: it is looked for anew
+    // rotated away meanwhile: it is looked for anew
+    this.handle = await open(file, 'r').catch(() => undefined);
     if (this.handle === undefined) this.parser = undefined;
   }
 
@@ -89,7 +97,10 @@ export class LogCursor {
   private first(ended: boolean): LogFile | undefined {
     const files = numberedFiles(this.directory, ended);
     const { start } = this;
-    const wanted = start === undefined ? undefined : files.find(({ firstSequence }) => firstSequence === start.firstSequence);
+    const wanted =
+      start === undefined
+        ? undefined
+        : files.find(({ firstSequence }) => firstSequence === start.firstSequence);
     return wanted ?? files[0];
   }
 
@@ -101,10 +112,14 @@ export class LogCursor {
     if (own === undefined || (own.state === 'closing' && !ended)) {
       // Not rotated, or just now; or removed since, when newer ones than ours are there.
       return own === undefined
-        ? files.find(({ firstSequence }) => firstSequence !== undefined && firstSequence > openSequence)
+        ? files.find(
+            ({ firstSequence }) => firstSequence !== undefined && firstSequence > openSequence,
+          )
         : undefined;
     }
-    return files.find(({ firstSequence }) => firstSequence === undefined || firstSequence > openSequence);
+    return files.find(
+      ({ firstSequence }) => firstSequence === undefined || firstSequence > openSequence,
+    );
   }
 }
 
@@ -114,7 +129,9 @@ export class LogCursor {
  */
 export function numberedFiles(directory: string, ended: boolean): readonly LogFile[] {
   const files = listLogFiles(directory);
-  return ended || !files.some(({ state }) => state === 'closing') ? files : files.filter(({ state }) => state !== 'current');
+  return ended || !files.some(({ state }) => state === 'closing')
+    ? files
+    : files.filter(({ state }) => state !== 'current');
 }
 
 /** The current file goes on where the one before it ends. */

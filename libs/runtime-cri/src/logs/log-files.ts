@@ -1,12 +1,17 @@
 import { createReadStream, readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
-import { REMOVED_LINES_FILE, bytesBefore, parseRemovedLines, type RemovedLines } from '@cloudless/runtime';
+import {
+  REMOVED_LINES_FILE,
+  bytesBefore,
+  parseRemovedLines,
+  type RemovedLines,
+} from '@cloudless/runtime';
 import { LOG_FILE } from '../containers/request-config.js';
 import { CriLogParser } from './cri-log-parser.js';
 
 /**
- * One file of a log. Rotated ones are named by the sequence number of their first line, so that a number means the same
- * line for every reader, also after old files were removed.
+ * One file of a log. Rotated ones are named by the sequence number of their first line, so that a
+ * number means the same line for every reader, also after old files were removed.
  * - `current`: the runtime writes it.
  * - `closing`: it was rotated away, and the runtime may still write its last lines.
  * - `closed`: it is as it will stay.
@@ -14,7 +19,10 @@ import { CriLogParser } from './cri-log-parser.js';
 export interface LogFile {
   readonly file: string;
   readonly state: 'current' | 'closing' | 'closed';
-  /** Sequence number of its first line; undefined for the current one, where it follows from the file before. */
+  /**
+   * Sequence number of its first line; undefined for the current one, where it follows from the
+   * file before.
+   */
   readonly firstSequence: bigint | undefined;
 }
 
@@ -23,8 +31,15 @@ const CLOSED = /^(\d{20})\.log$/;
 const CLOSING = /^(\d{20})\.closing$/;
 
 /** Name of the file whose first line has this number. */
-export function rotatedFile(directory: string, firstSequence: bigint, state: 'closing' | 'closed'): string {
-  return path.join(directory, `${String(firstSequence).padStart(DIGITS, '0')}.${state === 'closed' ? 'log' : 'closing'}`);
+export function rotatedFile(
+  directory: string,
+  firstSequence: bigint,
+  state: 'closing' | 'closed',
+): string {
+  return path.join(
+    directory,
+    `${String(firstSequence).padStart(DIGITS, '0')}.${state === 'closed' ? 'log' : 'closing'}`,
+  );
 }
 
 /** The files of a log, oldest first. */
@@ -43,7 +58,10 @@ export function listLogFiles(directory: string): readonly LogFile[] {
     return [{ file: path.join(directory, name), state, firstSequence: BigInt(first) }];
   });
   if (!names.includes(LOG_FILE)) return rotated;
-  return [...rotated, { file: path.join(directory, LOG_FILE), state: 'current', firstSequence: undefined }];
+  return [
+    ...rotated,
+    { file: path.join(directory, LOG_FILE), state: 'current', firstSequence: undefined },
+  ];
 }
 
 /** Reads the record of removed lines of the log in a directory; undefined without a record. */
@@ -61,7 +79,8 @@ export function readRemovedLines(directory: string): RemovedLines | undefined {
  */
 export function sizeBefore(directory: string, firstSequence: bigint): number | undefined {
   const measured = listLogFiles(directory).flatMap((file) => {
-    const found = file.firstSequence === undefined ? undefined : statSync(file.file, { throwIfNoEntry: false });
+    const found =
+      file.firstSequence === undefined ? undefined : statSync(file.file, { throwIfNoEntry: false });
     return file.firstSequence === undefined || found === undefined
       ? []
       : [{ firstSequence: file.firstSequence, bytes: found.size }];

@@ -1,4 +1,11 @@
-import { appendFileSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -19,18 +26,23 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-const entry = (text: string, tag = 'F', stream = 'stdout'): string => `2026-01-01T00:00:00.000000001Z ${stream} ${tag} ${text}\n`;
+const entry = (text: string, tag = 'F', stream = 'stdout'): string =>
+  `2026-01-01T00:00:00.000000001Z ${stream} ${tag} ${text}\n`;
 const write = (from: number, to: number): void => {
   for (let line = from; line <= to; line += 1) appendFileSync(current, entry(`line ${line}`));
 };
 const reopen = async (): Promise<void> => writeFileSync(current, '', { flag: 'a' });
 const rotate = (overrides: Partial<Parameters<typeof rotateLog>[0]> = {}): Promise<void> =>
   rotateLog({ directory, fileBytes: 10, files: 3, clock: realClock, reopen, ...overrides });
-const shown = ({ sequence, text }: LogLine): string => `${sequence} ${new TextDecoder().decode(text)}`;
+const shown = ({ sequence, text }: LogLine): string =>
+  `${sequence} ${new TextDecoder().decode(text)}`;
 const wanted = (from: number, to: number): readonly string[] =>
   Array.from({ length: to - from + 1 }, (_, index) => `${from + index} line ${from + index}`);
 
-async function read(request: Partial<LogRequest> = {}, isComplete = true): Promise<readonly string[]> {
+async function read(
+  request: Partial<LogRequest> = {},
+  isComplete = true,
+): Promise<readonly string[]> {
   const lines: string[] = [];
   const options = {
     directory,
@@ -102,7 +114,13 @@ describe('following', () => {
     let complete = (): void => undefined;
     const completed = new Promise<void>((resolve) => (complete = resolve));
     write(1, 3);
-    const options = { directory, request: { follow: true }, signal: never, isComplete: false, completed: () => completed };
+    const options = {
+      directory,
+      request: { follow: true },
+      signal: never,
+      isComplete: false,
+      completed: () => completed,
+    };
     const lines = eachLine(readLog(options));
     const seen: string[] = [];
     const take = async (count: number): Promise<void> => {
@@ -135,7 +153,10 @@ describe('following', () => {
     appendFileSync(current, entry('line 1', tag));
     const options = { directory, request: { follow: true }, signal: never, isComplete: false };
     let complete = (): void => undefined;
-    const batches = readLog({ ...options, completed: () => new Promise<void>((resolve) => (complete = resolve)) });
+    const batches = readLog({
+      ...options,
+      completed: () => new Promise<void>((resolve) => (complete = resolve)),
+    });
     const first = tag === 'F' ? [await batches.next()] : [];
     const waiting = first.length === 0 ? batches.next() : undefined;
     for (let file = 0; file < 4; file += 1) {
@@ -145,7 +166,8 @@ describe('following', () => {
     write(42, 43);
     const rest = waiting === undefined ? [] : [await waiting];
     complete();
-    for (let item = await batches.next(); item.done !== true; item = await batches.next()) rest.push(item);
+    for (let item = await batches.next(); item.done !== true; item = await batches.next())
+      rest.push(item);
     let next = 1n;
     let bytes = 0;
     for (const { value } of [...first, ...rest]) {
@@ -160,7 +182,10 @@ describe('following', () => {
     expect(next).toBe(44n);
     const missed = [...rest].flatMap(({ value }) => (value as LogBatch).skipped ?? []);
     const numbers = missed.flatMap(({ firstSequence, lastSequence }) =>
-      Array.from({ length: Number(lastSequence - firstSequence) + 1 }, (_, index) => Number(firstSequence) + index),
+      Array.from(
+        { length: Number(lastSequence - firstSequence) + 1 },
+        (_, index) => Number(firstSequence) + index,
+      ),
     );
     expect(bytes).toBe(numbers.reduce((sum, number) => sum + entry(`line ${number}`).length, 0));
   });
@@ -171,7 +196,13 @@ describe('following', () => {
       await rotate();
     }
     const request = { follow: false, afterSequence: 5n };
-    const batches = readLog({ directory, request, signal: never, isComplete: true, completed: () => Promise.resolve() });
+    const batches = readLog({
+      directory,
+      request,
+      signal: never,
+      isComplete: true,
+      completed: () => Promise.resolve(),
+    });
     const { value } = await batches.next();
     expect(value).toMatchObject({ skipped: { firstSequence: 6n, lastSequence: 30n } });
     expect((value as LogBatch).lines[0]?.sequence).toBe(31n);
@@ -190,7 +221,13 @@ describe('following', () => {
     expect(shown((await reader.next()).value as LogLine)).toBe('1 line 1');
     await expect(reader.next()).rejects.toThrow('broken');
     const leave = new AbortController();
-    const left = eachLine(readLog({ ...failing, signal: leave.signal, completed: () => new Promise<void>(() => undefined) }));
+    const left = eachLine(
+      readLog({
+        ...failing,
+        signal: leave.signal,
+        completed: () => new Promise<void>(() => undefined),
+      }),
+    );
     await left.next();
     const waiting = left.next();
     leave.abort();
@@ -202,17 +239,29 @@ describe('the last line without a line end', () => {
   const line = (sequence: number, stream: 'stdout' | 'stderr', partial: boolean): LogLine => ({
     ...{ sequence: BigInt(sequence), stream, partial, timeMs: 0, text: new Uint8Array(0) },
   });
-  const run = (lines: readonly LogLine[], isComplete: boolean): readonly (readonly [bigint, boolean])[] => {
+  const run = (
+    lines: readonly LogLine[],
+    isComplete: boolean,
+  ): readonly (readonly [bigint, boolean])[] => {
     const ends = new PartialEnds();
-    return [...lines.flatMap((each) => ends.push(each)), ...ends.finish(isComplete)].map(({ sequence, partial }) => [
-      sequence,
-      partial,
-    ]);
+    return [...lines.flatMap((each) => ends.push(each)), ...ends.finish(isComplete)].map(
+      ({ sequence, partial }) => [sequence, partial],
+    );
   };
 
   it.each([
-    { name: 'ends with the container', lines: [line(1, 'stdout', true)], complete: true, partial: [false] },
-    { name: 'goes on while it runs', lines: [line(1, 'stdout', true)], complete: false, partial: [true] },
+    {
+      name: 'ends with the container',
+      lines: [line(1, 'stdout', true)],
+      complete: true,
+      partial: [false],
+    },
+    {
+      name: 'goes on while it runs',
+      lines: [line(1, 'stdout', true)],
+      complete: false,
+      partial: [true],
+    },
     {
       name: 'goes on in the next',
       lines: [line(1, 'stdout', true), line(2, 'stdout', false)],

@@ -1,5 +1,11 @@
 import type { StopSignal } from '@cloudless/base';
-import { LineSelection, selectsLine, type LogBatch, type LogLine, type LogRequest } from '@cloudless/runtime';
+import {
+  LineSelection,
+  selectsLine,
+  type LogBatch,
+  type LogLine,
+  type LogRequest,
+} from '@cloudless/runtime';
 import { DirectoryChanges } from './directory-changes.js';
 import { firstSequenceOf, LogCursor, numberedFiles } from './log-cursor.js';
 import type { LogFile } from './log-files.js';
@@ -23,7 +29,8 @@ export interface LogReadOptions {
 export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal, isComplete } = options;
   if (signal.aborted) return;
-  const changes = request.follow && !isComplete ? new DirectoryChanges(directory, signal) : undefined;
+  const changes =
+    request.follow && !isComplete ? new DirectoryChanges(directory, signal) : undefined;
   const cursor = new LogCursor(directory);
   try {
     if (changes !== undefined) changes.finishWith(options.completed());
@@ -32,7 +39,10 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
     const ends = new PartialEnds();
     /** Of the lines read so far. */
     let last: bigint | undefined;
-    const batchesOf = function* (lines: readonly LogLine[], passedOver?: number): Generator<LogBatch> {
+    const batchesOf = function* (
+      lines: readonly LogLine[],
+      passedOver?: number,
+    ): Generator<LogBatch> {
       // What waits for the next line of its stream must not hide that lines are missing between.
       const jumps = last !== undefined && lines[0] !== undefined && lines[0].sequence !== last + 1n;
       const before = jumps ? selection.select(ends.finish(false)) : undefined;
@@ -42,7 +52,8 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
       if (batch !== undefined) yield batch;
     };
     for (;;) {
-      const mayHaveMore = changes?.take() ?? false; // asked before the read: what comes later wakes us again
+      // asked before the read: what comes later wakes us again
+      const mayHaveMore = changes?.take() ?? false;
       const isLast = isComplete || (changes !== undefined && !mayHaveMore);
       for await (const { lines, passedOver } of cursor.linesUpToNow(isLast)) {
         if (signal.aborted) return;
@@ -70,11 +81,20 @@ interface Beginning {
 }
 
 /** Puts the cursor where the request begins. */
-async function seek(cursor: LogCursor, directory: string, request: LogRequest, isComplete: boolean): Promise<Beginning> {
+async function seek(
+  cursor: LogCursor,
+  directory: string,
+  request: LogRequest,
+  isComplete: boolean,
+): Promise<Beginning> {
   const { afterSequence = 0n, tailLines } = request;
   const files = numberedFiles(directory, isComplete);
   if (tailLines === undefined) {
-    cursor.startAt(files.findLast(({ firstSequence }) => firstSequence !== undefined && firstSequence <= afterSequence + 1n));
+    cursor.startAt(
+      files.findLast(
+        ({ firstSequence }) => firstSequence !== undefined && firstSequence <= afterSequence + 1n,
+      ),
+    );
     return { from: afterSequence + 1n, toSkip: 0 };
   }
   let count = 0;
@@ -99,7 +119,8 @@ async function countSelected(
   let selected = 0;
   try {
     await cursor.openAt(file, firstSequence);
-    for await (const { lines } of cursor.linesOfFile()) selected += lines.filter((line) => selectsLine(request, line)).length;
+    for await (const { lines } of cursor.linesOfFile())
+      selected += lines.filter((line) => selectsLine(request, line)).length;
   } finally {
     await cursor.close();
   }

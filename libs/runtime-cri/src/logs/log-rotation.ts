@@ -4,9 +4,17 @@ import path from 'node:path';
 import { errorKindOf, sleep, type Clock } from '@cloudless/base';
 import { REMOVED_LINES_FILE, addRemovedFiles, encodeRemovedLines } from '@cloudless/runtime';
 import { LOG_FILE } from '../containers/request-config.js';
-import { listLogFiles, readRemovedLines, rotatedFile, sequenceAfter, type LogFile } from './log-files.js';
+import {
+  listLogFiles,
+  readRemovedLines,
+  rotatedFile,
+  sequenceAfter,
+  type LogFile,
+} from './log-files.js';
 
-/** A runtime takes this long at most to write its last lines into a file that it was told to leave. */
+/**
+ * A runtime takes this long at most to write its last lines into a file that it was told to leave.
+ */
 const SETTLE_MS = 250;
 
 /** Needs of {@link rotateLog}. */
@@ -21,15 +29,18 @@ export interface RotationOptions {
   readonly reopen: () => Promise<void>;
 }
 
-/** Whether the current file is there and small enough: one system call, as it is asked for every container again and again. */
+/**
+ * Whether the current file is there and small enough: one system call, as it is asked for every
+ * container again and again.
+ */
 export function isSmall(directory: string, fileBytes: number): boolean {
   const found = statSync(path.join(directory, LOG_FILE), { throwIfNoEntry: false });
   return found !== undefined && found.size <= fileBytes;
 }
 
 /**
- * Rotates the log of a running container when it is time. Safe to repeat after a crash at any point: what was begun is
- * finished first. Not safe to run twice at the same time.
+ * Rotates the log of a running container when it is time. Safe to repeat after a crash at any
+ * point: what was begun is finished first. Not safe to run twice at the same time.
  */
 export async function rotateLog(options: RotationOptions): Promise<void> {
   const { directory, fileBytes } = options;
@@ -42,24 +53,34 @@ export async function rotateLog(options: RotationOptions): Promise<void> {
   if (found === undefined || found.size <= fileBytes) return;
   const before = files.findLast(({ state }) => state === 'closed');
   const firstSequence = before === undefined ? 1n : await sequenceAfter(before);
-  const closing: LogFile = { file: rotatedFile(directory, firstSequence, 'closing'), state: 'closing', firstSequence };
+  const closing: LogFile = {
+    file: rotatedFile(directory, firstSequence, 'closing'),
+    state: 'closing',
+    firstSequence,
+  };
   await rename(current.file, closing.file);
   await finish(options, [closing]);
 }
 
-async function finish({ directory, files, clock, reopen }: RotationOptions, begun: readonly LogFile[]): Promise<void> {
+async function finish(
+  { directory, files, clock, reopen }: RotationOptions,
+  begun: readonly LogFile[],
+): Promise<void> {
   try {
     await reopen();
   } catch (reason) {
-    if (errorKindOf(reason) === 'unavailable') throw reason; // it writes on into the old file: the next turn tries again
+    // it writes on into the old file: the next turn tries again
+    if (errorKindOf(reason) === 'unavailable') throw reason;
     // The container has ended: nobody writes any more.
   }
   await sleep(clock, SETTLE_MS);
-  for (const { file, firstSequence = 1n } of begun) await rename(file, rotatedFile(directory, firstSequence, 'closed'));
+  for (const { file, firstSequence = 1n } of begun)
+    await rename(file, rotatedFile(directory, firstSequence, 'closed'));
   const closed = listLogFiles(directory).filter(({ state }) => state === 'closed');
   const surplus = closed.slice(0, Math.max(0, closed.length - (files - 1)));
   const keptFrom = closed[surplus.length]?.firstSequence;
-  if (surplus.length > 0 && keptFrom !== undefined) await recordRemoval(directory, surplus, keptFrom);
+  if (surplus.length > 0 && keptFrom !== undefined)
+    await recordRemoval(directory, surplus, keptFrom);
   for (const { file } of surplus) await rm(file, { force: true });
 }
 
@@ -67,7 +88,11 @@ async function finish({ directory, files, clock, reopen }: RotationOptions, begu
  * To be called before the files are removed, so that a reader that misses them can report their
  * size.
  */
-async function recordRemoval(directory: string, surplus: readonly LogFile[], keptFrom: bigint): Promise<void> {
+async function recordRemoval(
+  directory: string,
+  surplus: readonly LogFile[],
+  keptFrom: bigint,
+): Promise<void> {
   const target = path.join(directory, REMOVED_LINES_FILE);
   try {
     const sizeOf = ({ file }: LogFile): number => statSync(file).size;

@@ -4,8 +4,9 @@ import type { LogLine } from '@cloudless/runtime';
 const MAX_WAITING = 2;
 
 /**
- * Tells a line that goes on from one that the container ended without a line end: runtimes mark both as partial. Such a line
- * waits until the next one of its stream comes, or the log is known to be complete.
+ * Tells a line that goes on from one that the container ended without a line end: runtimes mark
+ * both as partial. Such a line waits until the next one of its stream comes, or the log is known to
+ * be complete.
  */
 export class PartialEnds {
   private readonly waiting: LogLine[] = [];
@@ -24,7 +25,10 @@ export class PartialEnds {
     return this.waiting.splice(0, ready);
   }
 
-  /** Nothing more is read. @param isComplete - Nothing more was written either: what is still open has ended. */
+  /**
+   * Nothing more is read. @param isComplete - Nothing more was written either: what is still open
+   * has ended.
+   */
   finish(isComplete: boolean): readonly LogLine[] {
     const last = this.waiting.splice(0);
     return last.map((line, index) => {
@@ -35,7 +39,8 @@ export class PartialEnds {
 
   private isDecided(index: number): boolean {
     const line = this.waiting[index];
-    if (line === undefined || !line.partial || this.waiting.length - index > MAX_WAITING) return true;
+    if (line === undefined || !line.partial || this.waiting.length - index > MAX_WAITING)
+      return true;
     return this.waiting.slice(index + 1).some(({ stream }) => stream === line.stream);
   }
 }

@@ -4,7 +4,10 @@ import type { MachineFeatures } from '../system/machine-features.js';
 
 /** What the operator of this machine allows containers. */
 export interface Permissions {
-  /** Absolute paths: directories of the machine that containers may mount, with all that is below. Default none. */
+  /**
+   * Absolute paths: directories of the machine that containers may mount, with all that is below.
+   * Default none.
+   */
   readonly allowedHostPaths?: readonly string[];
   /** Containers with all privileges of root. Default no. */
   readonly allowPrivileged?: boolean;
@@ -28,11 +31,27 @@ const ALWAYS = [
   'security.username',
 ] as const;
 
-/** The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose answer. */
+/**
+ * The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose
+ * answer.
+ */
 export function toCapabilities(
   status: Pick<StatusResponse, 'info' | 'runtimeHandlers'>,
-  { apparmor, selinux, controllers, memoryMounts, processLimits, hasSysctl, platform }: MachineFeatures,
-  { allowedHostPaths = [], allowPrivileged = false, allowedSysctls = [], allowedDevices = [] }: Permissions,
+  {
+    apparmor,
+    selinux,
+    controllers,
+    memoryMounts,
+    processLimits,
+    hasSysctl,
+    platform,
+  }: MachineFeatures,
+  {
+    allowedHostPaths = [],
+    allowPrivileged = false,
+    allowedSysctls = [],
+    allowedDevices = [],
+  }: Permissions,
 ): readonly string[] {
   const config = toConfig(status.info);
   const limits = config.disableCgroup ? [] : [...controllers].map((name) => `limits.${name}`);
@@ -45,7 +64,9 @@ export function toCapabilities(
     ...(allowPrivileged ? ['security.privileged'] : []),
     ...(apparmor && !config.disableApparmor ? ['security.apparmor'] : []),
     ...(selinux && config.enableSelinux ? ['security.selinux'] : []),
-    ...[...new Set([...SAFE_SYSCTLS, ...allowedSysctls])].filter(hasSysctl).map((name) => `sysctl.${name}`),
+    ...[...new Set([...SAFE_SYSCTLS, ...allowedSysctls])]
+      .filter(hasSysctl)
+      .map((name) => `sysctl.${name}`),
     ...[...new Set(allowedDevices)].map((path) => `device.${path}`),
     `platform.${platform}`,
     ...runtimeClasses(status, config).map((name) => `runtime-class.${name}`),
@@ -63,7 +84,8 @@ interface Config {
 }
 
 /**
- * Reads the JSON that containerd gives as `config`. A runtime that tells nothing is taken to use what the machine has.
+ * Reads the JSON that containerd gives as `config`. A runtime that tells nothing is taken to use
+ * what the machine has.
  * @see containerd, pkg/cri/config/config.go, `PluginConfig`
  */
 function toConfig(info: Readonly<Record<string, string>>): Config {
@@ -78,8 +100,13 @@ function toConfig(info: Readonly<Record<string, string>>): Config {
   };
 }
 
-function runtimeClasses({ runtimeHandlers }: Pick<StatusResponse, 'runtimeHandlers'>, { runtimes }: Config): readonly string[] {
-  return [...new Set([...runtimes, ...runtimeHandlers.map(({ name }) => name)])].filter((name) => name !== '');
+function runtimeClasses(
+  { runtimeHandlers }: Pick<StatusResponse, 'runtimeHandlers'>,
+  { runtimes }: Config,
+): readonly string[] {
+  return [...new Set([...runtimes, ...runtimeHandlers.map(({ name }) => name)])].filter(
+    (name) => name !== '',
+  );
 }
 
 function parse(text: string | undefined): unknown {
@@ -91,5 +118,7 @@ function parse(text: string | undefined): unknown {
 }
 
 function toRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+  return typeof value === 'object' && value !== null
+    ? (value as Readonly<Record<string, unknown>>)
+    : {};
 }

@@ -3,7 +3,10 @@ import type { CriClient } from '../client/cri-client.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { toCapabilities, type Permissions } from './capabilities.js';
 
-/** The capabilities of one runtime, kept up to date: one that was restarted may have another configuration. */
+/**
+ * The capabilities of one runtime, kept up to date: one that was restarted may have another
+ * configuration.
+ */
 export class KnownCapabilities {
   private known: readonly string[] = [];
 
@@ -20,7 +23,9 @@ export class KnownCapabilities {
 
   /** Asks the runtime. @throws kind `unavailable` when it does not answer. */
   async load(): Promise<void> {
-    const status = await this.client.quick('Status', (calls, signal) => calls.status({ verbose: true }, { signal }));
+    const status = await this.client.quick('Status', (calls, signal) =>
+      calls.status({ verbose: true }, { signal }),
+    );
     const before = this.known;
     this.known = toCapabilities(status, readMachineFeatures(), this.permissions);
     const added = this.known.filter((name) => !before.includes(name));
@@ -34,7 +39,8 @@ export class KnownCapabilities {
     try {
       await this.load();
     } catch (reason) {
-      if (errorKindOf(reason) !== 'unavailable') this.log.warn('capabilities not read', errorFields(reason));
+      if (errorKindOf(reason) !== 'unavailable')
+        this.log.warn('capabilities not read', errorFields(reason));
     }
   }
 }

@@ -40,8 +40,18 @@ describe('a probe', () => {
   it("gives the runtime's own words for what is missing, of the two conditions that matter", async () => {
     const message = 'cni plugin not initialized';
     server.conditions.delete('RuntimeReady');
-    server.conditions.set('NetworkReady', { type: 'NetworkReady', status: false, reason: 'NetworkPluginNotReady', message });
-    server.conditions.set('NoOldSettings', { type: 'NoOldSettings', status: false, reason: 'Old', message: 'old' });
+    server.conditions.set('NetworkReady', {
+      type: 'NetworkReady',
+      status: false,
+      reason: 'NetworkPluginNotReady',
+      message,
+    });
+    server.conditions.set('NoOldSettings', {
+      type: 'NoOldSettings',
+      status: false,
+      reason: 'Old',
+      message: 'old',
+    });
     const { ready, notReady } = await probe();
     expect(ready).toBe(false);
     expect(notReady).toEqual([
@@ -55,12 +65,18 @@ describe('a probe', () => {
       server.addSandbox(create(PodSandboxConfigSchema, { metadata: { namespace, name }, labels }));
     add('cloudless', 'ours', { 'io.cloudless.cluster': 'another' });
     for (const name of ['a', 'b', 'c', 'd']) add('kube-system', name);
-    expect((await probe()).foreign).toEqual({ count: 4, names: ['kube-system/a', 'kube-system/b', 'kube-system/c'] });
+    expect((await probe()).foreign).toEqual({
+      count: 4,
+      names: ['kube-system/a', 'kube-system/b', 'kube-system/c'],
+    });
   });
 
   it('fails when nobody answers', async () => {
     await server.away();
-    await expect(probe()).rejects.toMatchObject({ kind: 'unavailable', message: expect.stringContaining(server.socketPath) });
+    await expect(probe()).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining(server.socketPath),
+    });
   });
 
   it('does not wait long for one that is stuck', async () => {
@@ -71,7 +87,10 @@ describe('a probe', () => {
     const probing = probe({ clock });
     await settle();
     await clock.advance(5_000);
-    await expect(probing).rejects.toMatchObject({ kind: 'unavailable', message: expect.stringMatching(/Version in 5000 ms/) });
+    await expect(probing).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringMatching(/Version in 5000 ms/),
+    });
     await new Promise((resolve) => stuck.close(resolve));
   });
 });
@@ -120,7 +139,13 @@ describe('capabilities', () => {
       name: 'what the machine has',
       status: config({}),
       machine: all,
-      gives: [...limits, 'security.apparmor', 'security.selinux', 'container.shm', 'volumes.memory'],
+      gives: [
+        ...limits,
+        'security.apparmor',
+        'security.selinux',
+        'container.shm',
+        'volumes.memory',
+      ],
     },
     {
       name: 'what the runtime was told not to use',
@@ -137,33 +162,53 @@ describe('capabilities', () => {
       machine: none,
       gives: ['runtime-class.gvisor', 'runtime-class.kata', 'runtime-class.runc'],
     },
-    { name: 'nothing from what is no JSON', status: { info: { config: '{' }, runtimeHandlers: [] }, machine: none, gives: [] },
-    { name: 'nothing from JSON of another shape', status: config([{ containerd: 3 }]), machine: none, gives: [] },
+    {
+      name: 'nothing from what is no JSON',
+      status: { info: { config: '{' }, runtimeHandlers: [] },
+      machine: none,
+      gives: [],
+    },
+    {
+      name: 'nothing from JSON of another shape',
+      status: config([{ containerd: 3 }]),
+      machine: none,
+      gives: [],
+    },
   ])('of $name', ({ status, machine, gives }) => {
     expect(toCapabilities(status as never, machine, {})).toEqual([...plain, ...gives].sort());
   });
 
   it('privileges and directories of the machine are there when the operator allows them', () => {
     const permissions = { allowedHostPaths: ['/srv'], allowPrivileged: true };
-    expect(toCapabilities(config({}), none, permissions)).toEqual([...plain, 'security.privileged', 'volumes.hostpath'].sort());
-    expect(toCapabilities(config({}), none, { allowedHostPaths: [], allowPrivileged: false })).toEqual(plain);
+    expect(toCapabilities(config({}), none, permissions)).toEqual(
+      [...plain, 'security.privileged', 'volumes.hostpath'].sort(),
+    );
+    expect(
+      toCapabilities(config({}), none, { allowedHostPaths: [], allowPrivileged: false }),
+    ).toEqual(plain);
   });
 
   it('limits of processes are there with containerd, whose containers inherit them', () => {
     const machine = { ...none, processLimits: true };
-    expect(toCapabilities(config({ containerd: {} }), machine, {})).toEqual([...plain, 'container.ulimits'].sort());
+    expect(toCapabilities(config({ containerd: {} }), machine, {})).toEqual(
+      [...plain, 'container.ulimits'].sort(),
+    );
     expect(toCapabilities(config({ runtime: 'crio' }), machine, {})).toEqual(plain);
   });
 
   it('devices are there when the operator allows them', () => {
     const allowed = { allowedDevices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'] };
-    expect(toCapabilities(config({}), none, allowed)).toEqual([...plain, 'device./dev/fuse', 'device./dev/kvm'].sort());
+    expect(toCapabilities(config({}), none, allowed)).toEqual(
+      [...plain, 'device./dev/fuse', 'device./dev/kvm'].sort(),
+    );
   });
 
   it('kernel parameters are there that the kernel has: safe ones, and those that the operator allows', () => {
     const has = ['net.ipv4.tcp_syncookies', 'net.core.somaxconn'];
     const machine = { ...none, hasSysctl: (name: string) => has.includes(name) };
-    expect(toCapabilities(config({}), machine, {})).toEqual([...plain, 'sysctl.net.ipv4.tcp_syncookies'].sort());
+    expect(toCapabilities(config({}), machine, {})).toEqual(
+      [...plain, 'sysctl.net.ipv4.tcp_syncookies'].sort(),
+    );
     const allowed = { allowedSysctls: ['net.core.somaxconn', 'net.core.missing'] };
     expect(toCapabilities(config({}), machine, allowed)).toEqual(
       [...plain, 'sysctl.net.core.somaxconn', 'sysctl.net.ipv4.tcp_syncookies'].sort(),
@@ -186,7 +231,13 @@ describe('what a machine has', () => {
   };
 
   it('is nothing where nothing is', () => {
-    expect(read()).toEqual({ apparmor: false, selinux: false, controllers: [], memoryMounts: false, processLimits: false });
+    expect(read()).toEqual({
+      apparmor: false,
+      selinux: false,
+      controllers: [],
+      memoryMounts: false,
+      processLimits: false,
+    });
   });
 
   it('is read from the files of the kernel, version 2 of control groups', () => {
@@ -234,8 +285,20 @@ describe('what a machine has', () => {
   });
 
   it.each([
-    { name: 'root', capabilities: '000001ffffffffff', systems: 'nodev\ttmpfs\n\text4\n', program: 'usr/bin/mount', can: true },
-    { name: 'a user', capabilities: '0000000000000000', systems: 'nodev\ttmpfs\n', program: 'usr/bin/mount', can: false },
+    {
+      name: 'root',
+      capabilities: '000001ffffffffff',
+      systems: 'nodev\ttmpfs\n\text4\n',
+      program: 'usr/bin/mount',
+      can: true,
+    },
+    {
+      name: 'a user',
+      capabilities: '0000000000000000',
+      systems: 'nodev\ttmpfs\n',
+      program: 'usr/bin/mount',
+      can: false,
+    },
     {
       name: 'root in a container',
       capabilities: '00000000a80425fb',
@@ -250,7 +313,13 @@ describe('what a machine has', () => {
       program: 'bin/mount',
       can: false,
     },
-    { name: 'root without the program', capabilities: '000001ffffffffff', systems: 'nodev\ttmpfs\n', program: 'x', can: false },
+    {
+      name: 'root without the program',
+      capabilities: '000001ffffffffff',
+      systems: 'nodev\ttmpfs\n',
+      program: 'x',
+      can: false,
+    },
   ])('files in memory are mounted by $name: $can', ({ capabilities, systems, program, can }) => {
     write('proc/self/status', `Name:\tagent\nCapEff:\t${capabilities}\n`);
     write('proc/filesystems', `nodev\tsysfs\n${systems}`);
@@ -263,12 +332,20 @@ describe('a runtime that was restarted with another configuration', () => {
   it('has other capabilities as soon as it answers again', async () => {
     const { socketPath, logDirectory } = server;
     const runtime = await openCriRuntime({
-      ...{ socketPath, logDirectory, owner: { cluster: 'c', node: 'n' }, clock: realClock, log: silentLog },
+      ...{
+        socketPath,
+        logDirectory,
+        owner: { cluster: 'c', node: 'n' },
+        clock: realClock,
+        log: silentLog,
+      },
       imageDirectory: server.home,
       allowPrivileged: true,
     });
     try {
-      expect(runtime.capabilities()).toEqual(expect.arrayContaining(['runtime-class.runc', 'security.privileged']));
+      expect(runtime.capabilities()).toEqual(
+        expect.arrayContaining(['runtime-class.runc', 'security.privileged']),
+      );
       await server.away();
       await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
       expect(runtime.capabilities()).toContain('runtime-class.runc');
@@ -284,9 +361,21 @@ describe('a runtime that was restarted with another configuration', () => {
 });
 
 const itReal = WHY_NOT === undefined ? it : it.skip;
-itReal(`a real runtime is ready and gives its capabilities${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, async () => {
-  const { name, version, ready, notReady, capabilities } = await probeCriRuntime({ socketPath: SOCKET ?? '', clock: realClock });
-  expect({ name, ready, notReady }).toEqual({ name: expect.stringMatching(/containerd|cri-o/), ready: true, notReady: [] });
-  expect(version).toMatch(/\d+\.\d+/);
-  expect(capabilities).toEqual(expect.arrayContaining(['runtime.cri', 'limits.memory', 'limits.pids']));
-});
+itReal(
+  `a real runtime is ready and gives its capabilities${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  async () => {
+    const { name, version, ready, notReady, capabilities } = await probeCriRuntime({
+      socketPath: SOCKET ?? '',
+      clock: realClock,
+    });
+    expect({ name, ready, notReady }).toEqual({
+      name: expect.stringMatching(/containerd|cri-o/),
+      ready: true,
+      notReady: [],
+    });
+    expect(version).toMatch(/\d+\.\d+/);
+    expect(capabilities).toEqual(
+      expect.arrayContaining(['runtime.cri', 'limits.memory', 'limits.pids']),
+    );
+  },
+);

@@ -21,9 +21,15 @@ export interface CriProbe {
   readonly version: string;
   /** Containers can be run now. */
   readonly ready: boolean;
-  /** Why not, in the runtime's own words, one each: `NetworkReady is false: cni plugin not initialized (NetworkPluginNotReady)`. */
+  /**
+   * Why not, in the runtime's own words, one each: `NetworkReady is false: cni plugin not
+   * initialized (NetworkPluginNotReady)`.
+   */
   readonly notReady: readonly string[];
-  /** Sandboxes that no Cloudless made: how many, and up to 3 of their names, as `kube-system/coredns`. */
+  /**
+   * Sandboxes that no Cloudless made: how many, and up to 3 of their names, as
+   * `kube-system/coredns`.
+   */
   readonly foreign: { readonly count: number; readonly names: readonly string[] };
   /** What a node has with it, in alphabetical order. */
   readonly capabilities: readonly string[];
@@ -43,8 +49,12 @@ export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProb
   const client = new CriClient({ socketPath, clock, quickMs: limitMs });
   try {
     const { runtimeName: name, runtimeVersion: version } = await client.version();
-    const status = await client.quick('Status', (calls, signal) => calls.status({ verbose: true }, { signal }));
-    const { items } = await client.quick('ListPodSandbox', (calls, signal) => calls.listPodSandbox({}, { signal }));
+    const status = await client.quick('Status', (calls, signal) =>
+      calls.status({ verbose: true }, { signal }),
+    );
+    const { items } = await client.quick('ListPodSandbox', (calls, signal) =>
+      calls.listPodSandbox({}, { signal }),
+    );
     const conditions = status.status?.conditions ?? [];
     const notReady = NEEDED.flatMap((type) =>
       whyNot(
@@ -69,7 +79,9 @@ export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProb
 function whyNot(type: string, condition: RuntimeCondition | undefined): readonly string[] {
   if (condition === undefined) return [`${type} is not told`];
   const { status, reason, message } = condition;
-  return status ? [] : [`${type} is false: ${message || 'no reason given'}${reason === '' ? '' : ` (${reason})`}`];
+  return status
+    ? []
+    : [`${type} is false: ${message || 'no reason given'}${reason === '' ? '' : ` (${reason})`}`];
 }
 
 function nameOf({ id, metadata }: PodSandbox): string {

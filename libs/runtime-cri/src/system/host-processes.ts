@@ -1,6 +1,9 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
-/** One process of this machine, as /proc shows it; `startToken` tells it from a later one with the same id. */
+/**
+ * One process of this machine, as /proc shows it; `startToken` tells it from a later one with the
+ * same id.
+ */
 export interface HostProcess {
   readonly pid: number;
   readonly parentPid: number;
@@ -26,10 +29,16 @@ export function isThere(pid: number): boolean {
 export function readProcess(pid: number, proc = '/proc'): HostProcess | undefined {
   const text = readProc(pid, 'stat', proc);
   if (text === undefined) return undefined;
-  const fields = text.slice(text.lastIndexOf(')') + 2).split(' '); // the name before may hold spaces and brackets
+  // the name before may hold spaces and brackets
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const [state, parentPid, , sessionId] = fields;
   if (state === 'Z' || state === 'X') return undefined;
-  return { pid, parentPid: Number(parentPid), sessionId: Number(sessionId), startToken: fields[19] ?? '' };
+  return {
+    pid,
+    parentPid: Number(parentPid),
+    sessionId: Number(sessionId),
+    startToken: fields[19] ?? '',
+  };
 }
 
 /** Every process of this machine. */
@@ -64,7 +73,10 @@ export function commandLineOf(pid: number): readonly string[] {
 }
 
 /** Sends a signal to that very process. */
-export function signalProcess({ pid, startToken }: HostProcess, signal: 'SIGTERM' | 'SIGHUP' | 'SIGKILL'): void {
+export function signalProcess(
+  { pid, startToken }: HostProcess,
+  signal: 'SIGTERM' | 'SIGHUP' | 'SIGKILL',
+): void {
   if (readProcess(pid)?.startToken !== startToken) return;
   try {
     process.kill(pid, signal);

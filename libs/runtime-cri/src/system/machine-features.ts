@@ -22,7 +22,11 @@ export interface MachineFeatures {
  * Processors by Node's names, where images have another one.
  * @see OCI Image Specification, "Image Index", `platform`
  */
-const PROCESSORS: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
+const PROCESSORS: Readonly<Record<string, string>> = {
+  x64: 'amd64',
+  ia32: '386',
+  ppc64: 'ppc64le',
+};
 
 /** Bit of the capability SYS_ADMIN. @see include/uapi/linux/capability.h */
 const SYS_ADMIN = 1n << 21n;
@@ -32,11 +36,13 @@ const CONTROLLERS = ['cpu', 'memory', 'pids'];
 
 /**
  * Reads what this machine has. @param root - Directory that stands for `/`.
- * @see Linux kernel, Documentation/admin-guide/LSM/apparmor.rst; cgroup-v2.rst, "cgroup.controllers"; selinux(8)
+ * @see Linux kernel, Documentation/admin-guide/LSM/apparmor.rst; cgroup-v2.rst,
+ *   "cgroup.controllers"; selinux(8)
  */
 export function readMachineFeatures(root = '/'): MachineFeatures {
   const at = (name: string): string => path.join(root, name);
-  const hasProgram = (name: string): boolean => ['bin', 'usr/bin'].some((directory) => existsSync(at(`${directory}/${name}`)));
+  const hasProgram = (name: string): boolean =>
+    ['bin', 'usr/bin'].some((directory) => existsSync(at(`${directory}/${name}`)));
   const status = readText(at('proc/self/status'));
   const privileges = effectiveCapabilities(status);
   const isRoot = /^Uid:\s*0\s/m.test(status);
@@ -44,11 +50,18 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
   return {
     apparmor: readText(at('sys/module/apparmor/parameters/enabled')).trim() === 'Y',
     // Mounted with nothing loaded, every process is `kernel`.
-    selinux: existsSync(at('sys/fs/selinux/enforce')) && !readText(at('proc/self/attr/current')).startsWith('kernel'),
-    controllers: new Set(CONTROLLERS.filter((name) => v2.has(name) || existsSync(at(`sys/fs/cgroup/${name}`)))),
+    selinux:
+      existsSync(at('sys/fs/selinux/enforce')) &&
+      !readText(at('proc/self/attr/current')).startsWith('kernel'),
+    controllers: new Set(
+      CONTROLLERS.filter((name) => v2.has(name) || existsSync(at(`sys/fs/cgroup/${name}`))),
+    ),
     hasSysctl: (name) => existsSync(at(`proc/sys/${name.replaceAll('.', '/')}`)),
     platform: `linux/${PROCESSORS[process.arch] ?? process.arch}`,
-    memoryMounts: (privileges & SYS_ADMIN) !== 0n && /\ttmpfs$/m.test(readText(at('proc/filesystems'))) && hasProgram('mount'),
+    memoryMounts:
+      (privileges & SYS_ADMIN) !== 0n &&
+      /\ttmpfs$/m.test(readText(at('proc/filesystems'))) &&
+      hasProgram('mount'),
     processLimits: isRoot && hasProgram('prlimit'),
   };
 }

@@ -10,7 +10,8 @@ let limit: PidsLimit;
 beforeEach(() => {
   const home = mkdtempSync(path.join(tmpdir(), 'cloudless-pids-'));
   [root, proc] = [path.join(home, 'cgroup'), path.join(home, 'proc')];
-  for (const directory of [path.join(root, 'pids'), path.join(proc, '7')]) mkdirSync(directory, { recursive: true });
+  for (const directory of [path.join(root, 'pids'), path.join(proc, '7')])
+    mkdirSync(directory, { recursive: true });
   limit = new PidsLimit(root, proc);
 });
 afterEach(() => rmSync(path.dirname(root), { recursive: true, force: true }));
@@ -25,7 +26,10 @@ const group = (name: string, text: string): void => {
 const read = (name: string): string => readFileSync(path.join(root, name, 'pids.max'), 'utf8');
 const running = (groups: string, state = 'S'): void => {
   writeFileSync(path.join(proc, '7', 'cgroup'), groups);
-  writeFileSync(path.join(proc, '7', 'stat'), `7 (a b) ${state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1000 0`);
+  writeFileSync(
+    path.join(proc, '7', 'stat'),
+    `7 (a b) ${state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1000 0`,
+  );
 };
 
 describe('before a container starts', () => {
@@ -33,7 +37,8 @@ describe('before a container starts', () => {
     group('pids/k8s.io/c1', 'max');
     const undo = await limit.prepare(info('/k8s.io/c1'), 100);
     expect(read('pids/k8s.io/c1')).toBe('100');
-    rmSync(path.join(root, 'pids/k8s.io/c1/pids.max')); // as the kernel has it, a group is removed with its files
+    // as the kernel has it, a group is removed with its files
+    rmSync(path.join(root, 'pids/k8s.io/c1/pids.max'));
     await undo();
     expect(existsSync(path.join(root, 'pids/k8s.io/c1'))).toBe(false);
   });
@@ -51,14 +56,20 @@ describe('before a container starts', () => {
   it('a limit that cannot be set fails the start', async () => {
     await expect(limit.prepare(info('/k8s.io/c1'), 100)).rejects.toMatchObject({
       kind: 'precondition',
-      message: expect.stringMatching(/^limits\.pids: the limit cannot be set in .*pids\/k8s\.io\/c1: /),
+      message: expect.stringMatching(
+        /^limits\.pids: the limit cannot be set in .*pids\/k8s\.io\/c1: /,
+      ),
     });
   });
 });
 
 describe('of a process that runs', () => {
   it.each([
-    { name: 'version 1', groups: '5:cpu,cpuacct:/x\n4:pids:/k8s.io/c1\n0::/y\n', at: 'pids/k8s.io/c1' },
+    {
+      name: 'version 1',
+      groups: '5:cpu,cpuacct:/x\n4:pids:/k8s.io/c1\n0::/y\n',
+      at: 'pids/k8s.io/c1',
+    },
     { name: 'version 2', groups: '0::/system.slice/c1.scope\n', at: 'system.slice/c1.scope' },
   ])('the limit is set where it does not hold: $name', async ({ groups, at }) => {
     if (at.startsWith('system')) writeFileSync(path.join(root, 'cgroup.controllers'), 'pids');

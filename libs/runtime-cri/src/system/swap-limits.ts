@@ -5,10 +5,10 @@ import path from 'node:path';
 const ROOT = '/sys/fs/cgroup';
 
 /**
- * Whether the kernel can keep a group from swapping, so that a memory limit is one. A runtime that is asked for more than the
- * kernel has does not start the container.
- * @see Linux kernel, Documentation/admin-guide/cgroup-v1/memory.rst, "memory.memsw.limit_in_bytes"; cgroup-v2.rst,
- *   "memory.swap.max" (in every group but the root)
+ * Whether the kernel can keep a group from swapping, so that a memory limit is one. A runtime that
+ * is asked for more than the kernel has does not start the container.
+ * @see Linux kernel, Documentation/admin-guide/cgroup-v1/memory.rst, "memory.memsw.limit_in_bytes";
+ *   cgroup-v2.rst, "memory.swap.max" (in every group but the root)
  */
 export function canLimitSwap(root = ROOT): boolean {
   if (existsSync(path.join(root, 'memory', 'memory.memsw.limit_in_bytes'))) return true;

@@ -1,7 +1,10 @@
 import { rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
-/** Stands before a runtime's socket, so that a test can take the runtime away without ending it for others. */
+/**
+ * Stands before a runtime's socket, so that a test can take the runtime away without ending it for
+ * others.
+ */
 export class CutOffProxy {
   private readonly sockets = new Set<Socket>();
   private server: Server | undefined;
@@ -30,7 +33,9 @@ export class CutOffProxy {
 
   /** Nobody answers from here on, until it listens again. */
   async cut(): Promise<void> {
-    const closed = new Promise<void>((resolve) => (this.server === undefined ? resolve() : this.server.close(() => resolve())));
+    const closed = new Promise<void>((resolve) =>
+      this.server === undefined ? resolve() : this.server.close(() => resolve()),
+    );
     for (const socket of this.sockets) socket.destroy();
     await closed;
     this.server = undefined;

@@ -37,21 +37,32 @@ export interface FakeContainer {
 type Calls = Partial<ServiceImpl<typeof RuntimeService>>;
 type ImageCalls = Partial<ServiceImpl<typeof ImageService>>;
 
-/** A container runtime in memory behind a real Unix socket. It runs nothing; tests say what happens. */
+/**
+ * A container runtime in memory behind a real Unix socket. It runs nothing; tests say what happens.
+ */
 export class FakeCriServer {
   readonly home = mkdtempSync(path.join(tmpdir(), 'cloudless-fake-cri-'));
   readonly socketPath = path.join(this.home, 'cri.sock');
   readonly logDirectory = path.join(this.home, 'logs');
-  readonly sandboxes = new Map<string, { readonly config: PodSandboxConfig; readonly createdAt: bigint }>();
+  readonly sandboxes = new Map<
+    string,
+    { readonly config: PodSandboxConfig; readonly createdAt: bigint }
+  >();
   readonly containers = new Map<string, FakeContainer>();
   readonly images = new Set<string>();
   /** What it tells of itself. */
   readonly conditions = new Map(
-    ['RuntimeReady', 'NetworkReady'].map((type) => [type, { type, status: true, reason: '', message: '' }]),
+    ['RuntimeReady', 'NetworkReady'].map((type) => [
+      type,
+      { type, status: true, reason: '', message: '' },
+    ]),
   );
   config: object = { containerd: { runtimes: { runc: {} } } };
   /** Who the image of this name runs as. */
-  readonly imageUsers = new Map<string, Pick<MessageInitShape<typeof ImageSchema>, 'uid' | 'username'>>();
+  readonly imageUsers = new Map<
+    string,
+    Pick<MessageInitShape<typeof ImageSchema>, 'uid' | 'username'>
+  >();
   /** Runtime handlers asked for, in order. */
   readonly handlers: string[] = [];
   /** The status of a container is given when this resolves, by the fake's id. */
@@ -68,7 +79,9 @@ export class FakeCriServer {
 
   /** Listens, again after {@link FakeCriServer.away}. What it holds is as it was. */
   async listen(): Promise<void> {
-    const server = (this.server = createServer(connectNodeAdapter({ routes: (router) => this.routes(router) })));
+    const server = (this.server = createServer(
+      connectNodeAdapter({ routes: (router) => this.routes(router) }),
+    ));
     server.on('session', (session) => {
       this.sessions.add(session);
       session.once('close', () => this.sessions.delete(session));
@@ -78,13 +91,17 @@ export class FakeCriServer {
 
   /** Waits until no client has a connection. */
   async left(): Promise<void> {
-    await Promise.all([...this.sessions].map((session) => new Promise((resolve) => session.once('close', resolve))));
+    await Promise.all(
+      [...this.sessions].map((session) => new Promise((resolve) => session.once('close', resolve))),
+    );
   }
 
   /** Breaks all connections and listens no more. */
   async away(): Promise<void> {
     for (const session of this.sessions) session.destroy();
-    await new Promise<void>((resolve) => (this.server === undefined ? resolve() : this.server.close(() => resolve())));
+    await new Promise<void>((resolve) =>
+      this.server === undefined ? resolve() : this.server.close(() => resolve()),
+    );
     this.server = undefined;
     rmSync(this.socketPath, { force: true });
   }
@@ -102,8 +119,18 @@ export class FakeCriServer {
   }
 
   /** The container ends. */
-  exit(container: FakeContainer, exitCode: number, reason = exitCode === 0 ? 'Completed' : 'Error'): void {
-    Object.assign(container, { state: ContainerState.CONTAINER_EXITED, finishedAt: nanos(), exitCode, reason, pid: 0 });
+  exit(
+    container: FakeContainer,
+    exitCode: number,
+    reason = exitCode === 0 ? 'Completed' : 'Error',
+  ): void {
+    Object.assign(container, {
+      state: ContainerState.CONTAINER_EXITED,
+      finishedAt: nanos(),
+      exitCode,
+      reason,
+      pid: 0,
+    });
     for (const listener of this.eventListeners) listener();
   }
 
@@ -164,29 +191,51 @@ export class FakeCriServer {
 
   private runtimeCalls(): Calls {
     return {
-      version: () => ({ version: '0.1.0', runtimeName: 'fake', runtimeVersion: '1.0', runtimeApiVersion: 'v1' }),
-      status: () => ({ status: { conditions: [...this.conditions.values()] }, info: { config: JSON.stringify(this.config) } }),
+      version: () => ({
+        version: '0.1.0',
+        runtimeName: 'fake',
+        runtimeVersion: '1.0',
+        runtimeApiVersion: 'v1',
+      }),
+      status: () => ({
+        status: { conditions: [...this.conditions.values()] },
+        info: { config: JSON.stringify(this.config) },
+      }),
       runPodSandbox: ({ config, runtimeHandler }) => {
         const name = needed(config?.metadata).name;
-        const taken = [...this.sandboxes].find(([, each]) => each.config.metadata?.name === name)?.[0];
-        if (taken !== undefined) throw new ConnectError(`sandbox name "${name}" is reserved for "${taken}"`, Code.Unknown);
+        const taken = [...this.sandboxes].find(
+          ([, each]) => each.config.metadata?.name === name,
+        )?.[0];
+        if (taken !== undefined)
+          throw new ConnectError(`sandbox name "${name}" is reserved for "${taken}"`, Code.Unknown);
         this.handlers.push(runtimeHandler);
         return { podSandboxId: this.addSandbox(needed(config)) };
       },
       stopPodSandbox: () => ({}),
       removePodSandbox: ({ podSandboxId }) => {
         this.sandboxes.delete(podSandboxId);
-        for (const { id, podSandboxId: of } of this.containers.values()) if (of === podSandboxId) this.containers.delete(id);
+        for (const { id, podSandboxId: of } of this.containers.values())
+          if (of === podSandboxId) this.containers.delete(id);
         return {};
       },
-      podSandboxStatus: ({ podSandboxId }) => ({ status: { id: podSandboxId, network: { ip: '10.0.0.7' } } }),
+      podSandboxStatus: ({ podSandboxId }) => ({
+        status: { id: podSandboxId, network: { ip: '10.0.0.7' } },
+      }),
       // Gives out more than was asked for: filters of a runtime are not what keeps us from others.
-      listPodSandbox: () => ({ items: [...this.sandboxes].map(([id, each]) => toSandbox(id, each)) }),
+      listPodSandbox: () => ({
+        items: [...this.sandboxes].map(([id, each]) => toSandbox(id, each)),
+      }),
       listContainers: () => ({ containers: [...this.containers.values()].map(toContainer) }),
-      createContainer: ({ podSandboxId, config }) => ({ containerId: this.create(podSandboxId, needed(config)) }),
+      createContainer: ({ podSandboxId, config }) => ({
+        containerId: this.create(podSandboxId, needed(config)),
+      }),
       startContainer: ({ containerId }) => {
         const container = this.find(containerId);
-        Object.assign(container, { state: ContainerState.CONTAINER_RUNNING, startedAt: nanos(), pid: process.pid });
+        Object.assign(container, {
+          state: ContainerState.CONTAINER_RUNNING,
+          startedAt: nanos(),
+          pid: process.pid,
+        });
         return {};
       },
       stopContainer: ({ containerId, timeout }) => {
@@ -205,7 +254,11 @@ export class FakeCriServer {
         this.writeLog(this.find(containerId), '');
         return {};
       },
-      getContainerEvents: async function* (this: FakeCriServer, _: unknown, { signal }: { readonly signal: AbortSignal }) {
+      getContainerEvents: async function* (
+        this: FakeCriServer,
+        _: unknown,
+        { signal }: { readonly signal: AbortSignal },
+      ) {
         let wake = (): void => undefined;
         const listener = (): void => wake();
         this.eventListeners.add(listener);
@@ -267,7 +320,14 @@ function toSandbox(
 
 function toContainer({ id, podSandboxId, config, state, createdAt }: FakeContainer): Container {
   return create(ContainerSchema, {
-    ...{ id, podSandboxId, state, createdAt, labels: config.labels, annotations: config.annotations },
+    ...{
+      id,
+      podSandboxId,
+      state,
+      createdAt,
+      labels: config.labels,
+      annotations: config.annotations,
+    },
     ...(config.image === undefined ? {} : { image: config.image }),
   });
 }

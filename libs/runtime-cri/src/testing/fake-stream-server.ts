@@ -51,13 +51,16 @@ export class FakeStreamServer {
 
   async listen(): Promise<void> {
     this.server.on('connection', (socket: Socket) => this.sockets.add(socket));
-    this.server.on('upgrade', (_request, socket, head: Buffer) => this.accept(socket as Socket, head));
+    this.server.on('upgrade', (_request, socket, head: Buffer) =>
+      this.accept(socket as Socket, head),
+    );
     await new Promise<void>((resolve) => this.server.listen(0, '127.0.0.1', resolve));
   }
 
   /** Resolves when input has come and, unless `bytes` is given, has ended. */
   async input(bytes?: number): Promise<void> {
-    const isThere = (): boolean => (bytes === undefined ? this.isInputEnded : this.inputBytes >= bytes);
+    const isThere = (): boolean =>
+      bytes === undefined ? this.isInputEnded : this.inputBytes >= bytes;
     while (!isThere()) await new Promise<void>((resolve) => this.waiting.add(resolve));
   }
 

@@ -9,7 +9,8 @@ import { realClock } from './system.js';
 /** The configuration that containerds of tests are made from. */
 const CONFIG = process.env['CLOUDLESS_CRI_CONTAINERD_CONFIG'];
 /** Why tests with a containerd of their own cannot run; undefined: they can. */
-export const WHY_NO_OWN = WHY_NOT ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
+export const WHY_NO_OWN =
+  WHY_NOT ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
 const RETRY_MS = 50;
 
 /** A containerd with images and state of its own, which a test may kill. */
@@ -19,7 +20,11 @@ export class OwnContainerd {
   private process: ChildProcess;
 
   constructor() {
-    const own = { root: path.join(this.home, 'root'), state: path.join(this.home, 'state'), address: this.socketPath };
+    const own = {
+      root: path.join(this.home, 'root'),
+      state: path.join(this.home, 'state'),
+      address: this.socketPath,
+    };
     let config = readFileSync(CONFIG ?? '', 'utf8');
     for (const [key, value] of Object.entries(own))
       config = config.replace(new RegExp(`^(\\s*${key} = ).*$`, 'm'), `$1"${value}"`);
@@ -57,6 +62,8 @@ export class OwnContainerd {
   }
 
   private spawn(): ChildProcess {
-    return spawn('containerd', ['--config', path.join(this.home, 'containerd.toml')], { stdio: 'ignore' });
+    return spawn('containerd', ['--config', path.join(this.home, 'containerd.toml')], {
+      stdio: 'ignore',
+    });
   }
 }

@@ -16,22 +16,47 @@ export interface Outcome {
 }
 
 /** A request for a shell script in the test image, with a new id. */
-export function requestOf(script: string, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
+export function requestOf(
+  script: string,
+  overrides: Partial<ContainerRequest> = {},
+): ContainerRequest {
   const containerId = toContainerId(randomHex(random, 32));
   const command = ['/bin/sh', '-c', script];
-  return { containerId, labels: {}, image: TEST_IMAGE, command, args: [], env: {}, ports: [], limits: {}, ...overrides };
+  return {
+    containerId,
+    labels: {},
+    image: TEST_IMAGE,
+    command,
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+    ...overrides,
+  };
 }
 
 /** Starts a container that does nothing. */
-export function startIdle(runtime: ContainerRuntime, overrides: Partial<ContainerRequest> = {}): Promise<ContainerStatus> {
+export function startIdle(
+  runtime: ContainerRuntime,
+  overrides: Partial<ContainerRequest> = {},
+): Promise<ContainerStatus> {
   return runtime.start(requestOf('exec sleep 3600', overrides));
 }
 
 /** Runs a shell script in a container beside its main process. */
-export async function execIn(runtime: ContainerRuntime, containerId: ContainerId, script: string): Promise<Outcome> {
+export async function execIn(
+  runtime: ContainerRuntime,
+  containerId: ContainerId,
+  script: string,
+): Promise<Outcome> {
   const parts: Uint8Array[] = [];
-  for await (const event of runtime.exec(containerId, { command: ['/bin/sh', '-c', `exec 2>&1\n${script}`] }, never)) {
-    if (event.kind === 'exited') return { exitCode: event.exitCode, text: Buffer.concat(parts).toString() };
+  for await (const event of runtime.exec(
+    containerId,
+    { command: ['/bin/sh', '-c', `exec 2>&1\n${script}`] },
+    never,
+  )) {
+    if (event.kind === 'exited')
+      return { exitCode: event.exitCode, text: Buffer.concat(parts).toString() };
     parts.push(event.data);
   }
   throw new Error('the command did not end');
@@ -45,5 +70,7 @@ export async function execIn(runtime: ContainerRuntime, containerId: ContainerId
 export async function statusOf({ pid = 0 }: ContainerStatus): Promise<ReadonlyMap<string, string>> {
   await until(() => commandLineOf(pid).join(' ') === 'sleep 3600');
   const text = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return new Map(text.split('\n').map((line) => [line.split(':')[0] ?? '', (line.split(':')[1] ?? '').trim()]));
+  return new Map(
+    text.split('\n').map((line) => [line.split(':')[0] ?? '', (line.split(':')[1] ?? '').trim()]),
+  );
 }

@@ -3,12 +3,19 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { randomHex, silentLog, sleep, type ContainerId } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
-import { behaviourScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
+import {
+  behaviourScript,
+  type Behaviour,
+  type RuntimeMachine,
+} from '@cloudless/runtime/conformance';
 import { openCriRuntime, type CriRuntimeOptions } from '../index.js';
 import { isThere, readProcesses } from '../system/host-processes.js';
 import { realClock, realRandom } from './system.js';
 
-/** Where the tests find a container runtime; they may make and remove containers there, with labels of their own. */
+/**
+ * Where the tests find a container runtime; they may make and remove containers there, with labels
+ * of their own.
+ */
 export const SOCKET = process.env['CLOUDLESS_CRI_SOCKET'] || undefined;
 /** An image with busybox's shell and tools. */
 export const TEST_IMAGE = process.env['CLOUDLESS_CRI_TEST_IMAGE'] ?? 'busybox:1';
@@ -22,7 +29,8 @@ export const WHY_NOT =
 /** Where behaviours leave their files, in each container. */
 const SCRATCH = '/tmp';
 const CHILD = 'CLOUDLESS_TEST_CHILD';
-const SIZE_ARRIVES = '[ -t 0 ] && sleep 0.3 && until [ -n "$(stty size 2>/dev/null)" ]; do sleep 0.02; done';
+const SIZE_ARRIVES =
+  '[ -t 0 ] && sleep 0.3 && until [ -n "$(stty size 2>/dev/null)" ]; do sleep 0.02; done';
 const LOOK_MS = 10;
 
 /** A machine with real containers. */
@@ -30,8 +38,12 @@ export interface RealCriMachine extends RuntimeMachine {
   readonly options: CriRuntimeOptions;
 }
 
-/** Opens a runtime with an owner of its own, so that tests at the same time do not see each other. */
-export async function openRealCriMachine(overrides: Partial<CriRuntimeOptions> = {}): Promise<RealCriMachine> {
+/**
+ * Opens a runtime with an owner of its own, so that tests at the same time do not see each other.
+ */
+export async function openRealCriMachine(
+  overrides: Partial<CriRuntimeOptions> = {},
+): Promise<RealCriMachine> {
   const home = mkdtempSync(path.join(tmpdir(), 'cloudless-cri-'));
   const mark = randomHex(realRandom, 6);
   const options: CriRuntimeOptions = {
@@ -50,7 +62,8 @@ export async function openRealCriMachine(overrides: Partial<CriRuntimeOptions> =
     throw reason;
   });
   const observer = await openCriRuntime({ ...options, logCheckMs: 3_600_000 });
-  const children = (name: string): number => readProcesses().filter(({ pid }) => isChild(pid, `${mark}-${name}-`)).length;
+  const children = (name: string): number =>
+    readProcesses().filter(({ pid }) => isChild(pid, `${mark}-${name}-`)).length;
   return {
     options,
     image: TEST_IMAGE,
@@ -94,16 +107,20 @@ export async function removeAll(runtime: ContainerRuntime): Promise<void> {
 }
 
 /**
- * The behaviour as a command of an image with a shell. Two things are not as on a host: nobody in a container can kill its
- * first process, so one that ends itself runs below a shell that passes its code on; and a size comes to a terminal by a
- * way of its own, so it may come a moment later than input that was sent after it, or than the command began.
+ * The behaviour as a command of an image with a shell. Two things are not as on a host: nobody in a
+ * container can kill its first process, so one that ends itself runs below a shell that passes its
+ * code on; and a size comes to a terminal by a way of its own, so it may come a moment later than
+ * input that was sent after it, or than the command began.
  */
 function commandOf(behaviour: Behaviour, mark: string): readonly string[] {
   const names = behaviour.flatMap((step) => (step.step === 'child' ? [step.name] : []));
   const script = [
     `mkdir -p ${SCRATCH}`,
     `export ${CHILD}=${names.map((name) => `${mark}-${name}-`).join('')}`,
-    ...behaviour.flatMap((step) => [...(step.step === 'writeSize' ? [SIZE_ARRIVES] : []), behaviourScript([step], SCRATCH)]),
+    ...behaviour.flatMap((step) => [
+      ...(step.step === 'writeSize' ? [SIZE_ARRIVES] : []),
+      behaviourScript([step], SCRATCH),
+    ]),
   ].join('\n');
   if (!behaviour.some(({ step }) => step === 'die')) return ['/bin/sh', '-c', script];
   return ['/bin/sh', '-c', '/bin/sh -c "$0"; exit $?', script];

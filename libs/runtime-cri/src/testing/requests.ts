@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { toContainerId } from '@cloudless/base';
-import type { ContainerRequest, NetworkRequest, SecurityProfile, SecurityRequest, VolumeRequest } from '@cloudless/runtime';
+import type {
+  ContainerRequest,
+  NetworkRequest,
+  SecurityProfile,
+  SecurityRequest,
+  VolumeRequest,
+} from '@cloudless/runtime';
 
 /** Capabilities of a node that can do all. */
 export const EVERYTHING: readonly string[] = [
@@ -15,7 +21,13 @@ export const EVERYTHING: readonly string[] = [
     'device./dev/fuse',
     'container.ulimits',
   ],
-  ...['security.apparmor', 'security.selinux', 'security.privileged', 'runtime-class.runsc', 'runtime-class.kata'],
+  ...[
+    'security.apparmor',
+    'security.selinux',
+    'security.privileged',
+    'runtime-class.runsc',
+    'runtime-class.kata',
+  ],
 ];
 
 /** A valid request; override what the test is about. */
@@ -32,12 +44,14 @@ export function aRequest(overrides: Partial<ContainerRequest> = {}): ContainerRe
 const name = fc.stringMatching(/^[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?$/);
 const port = fc.integer({ min: 1, max: 65_535 });
 const id = fc.integer({ min: 0, max: 4_294_967_294 });
-const file = fc.array(name, { minLength: 1, maxLength: 3 }).map((steps) => `/srv/${steps.join('/')}`);
+const file = fc
+  .array(name, { minLength: 1, maxLength: 3 })
+  .map((steps) => `/srv/${steps.join('/')}`);
 
 /** Any combination of these, each present or not. */
-function some<Value extends object>(parts: { readonly [Key in keyof Value]: fc.Arbitrary<Value[Key]> }): fc.Arbitrary<
-  Partial<Value>
-> {
+function some<Value extends object>(parts: {
+  readonly [Key in keyof Value]: fc.Arbitrary<Value[Key]>;
+}): fc.Arbitrary<Partial<Value>> {
   return fc.record(parts as never, { requiredKeys: [] }) as fc.Arbitrary<Partial<Value>>;
 }
 
@@ -49,16 +63,23 @@ const profile: fc.Arbitrary<SecurityProfile> = fc.oneof(
 const CAPABILITIES = ['CHOWN', 'NET_ADMIN', 'NET_RAW', 'SYS_ADMIN', 'MKNOD', 'KILL'];
 
 /** In each capability's place: in neither list, added, or dropped. */
-const capabilities: fc.Arbitrary<Pick<SecurityRequest, 'capabilitiesAdd' | 'capabilitiesDrop'>> = fc.oneof(
-  fc.constant({}),
-  fc.constant({ capabilitiesAdd: ['ALL'] }),
-  fc
-    .record({ places: fc.array(fc.integer({ min: 0, max: 2 }), { minLength: 6, maxLength: 6 }), all: fc.boolean() })
-    .map(({ places, all }) => ({
-      capabilitiesAdd: CAPABILITIES.filter((_, index) => places[index] === 1),
-      capabilitiesDrop: [...CAPABILITIES.filter((_, index) => places[index] === 2), ...(all ? ['ALL'] : [])],
-    })),
-);
+const capabilities: fc.Arbitrary<Pick<SecurityRequest, 'capabilitiesAdd' | 'capabilitiesDrop'>> =
+  fc.oneof(
+    fc.constant({}),
+    fc.constant({ capabilitiesAdd: ['ALL'] }),
+    fc
+      .record({
+        places: fc.array(fc.integer({ min: 0, max: 2 }), { minLength: 6, maxLength: 6 }),
+        all: fc.boolean(),
+      })
+      .map(({ places, all }) => ({
+        capabilitiesAdd: CAPABILITIES.filter((_, index) => places[index] === 1),
+        capabilitiesDrop: [
+          ...CAPABILITIES.filter((_, index) => places[index] === 2),
+          ...(all ? ['ALL'] : []),
+        ],
+      })),
+  );
 
 const user: fc.Arbitrary<SecurityRequest> = fc.oneof(
   fc.constant({}),
@@ -68,9 +89,18 @@ const user: fc.Arbitrary<SecurityRequest> = fc.oneof(
   fc.record({ supplementalGroups: fc.uniqueArray(id, { minLength: 1, maxLength: 3 }) }),
 );
 const selinuxPart = fc.constantFrom('', 'system_u', 'container_t', 's0:c1,c2');
-const selinux = fc.record({ user: selinuxPart, role: selinuxPart, type: selinuxPart, level: selinuxPart });
+const selinux = fc.record({
+  user: selinuxPart,
+  role: selinuxPart,
+  type: selinuxPart,
+  level: selinuxPart,
+});
 const confined: fc.Arbitrary<SecurityRequest> = fc
-  .tuple(user, capabilities, some<SecurityRequest>({ seccomp: profile, apparmor: profile, selinux } as never))
+  .tuple(
+    user,
+    capabilities,
+    some<SecurityRequest>({ seccomp: profile, apparmor: profile, selinux } as never),
+  )
   .map((parts) => Object.assign({}, ...parts) as SecurityRequest);
 const security: fc.Arbitrary<SecurityRequest> = fc
   .tuple(
@@ -89,16 +119,25 @@ const source: fc.Arbitrary<VolumeRequest['source']> = fc.oneof(
   file.map((path) => ({ kind: 'hostPath' as const, path })),
   fc.record({ kind: fc.constant('named' as const), namespace: name, workload: name, name }),
 );
-const volumes = fc.uniqueArray(fc.record({ name, mountPath: file, readOnly: fc.boolean(), source }), {
-  maxLength: 4,
-  selector: (volume) => volume.name,
-});
-const onePlaceEach = volumes.filter((all) => new Set(all.map(({ mountPath }) => mountPath)).size === all.length);
+const volumes = fc.uniqueArray(
+  fc.record({ name, mountPath: file, readOnly: fc.boolean(), source }),
+  {
+    maxLength: 4,
+    selector: (volume) => volume.name,
+  },
+);
+const onePlaceEach = volumes.filter(
+  (all) => new Set(all.map(({ mountPath }) => mountPath)).size === all.length,
+);
 
 const ports = fc
   .uniqueArray(port, { maxLength: 4 })
   .chain((numbers) =>
-    fc.tuple(...numbers.map((number) => fc.record({ number: fc.constant(number), udp: fc.boolean(), host: fc.boolean() }))),
+    fc.tuple(
+      ...numbers.map((number) =>
+        fc.record({ number: fc.constant(number), udp: fc.boolean(), host: fc.boolean() }),
+      ),
+    ),
   )
   .map((all) =>
     all.map(({ number, udp, host }, index) => ({
@@ -108,7 +147,9 @@ const ports = fc
   );
 const dnsServers = fc.array(fc.oneof(fc.ipV4(), fc.ipV6()), { maxLength: 3 });
 const hostnames = fc.array(fc.domain(), { minLength: 1, maxLength: 3 });
-const extraHosts = fc.array(fc.record({ ip: fc.oneof(fc.ipV4(), fc.ipV6()), hostnames }), { maxLength: 3 });
+const extraHosts = fc.array(fc.record({ ip: fc.oneof(fc.ipV4(), fc.ipV6()), hostnames }), {
+  maxLength: 3,
+});
 const network: fc.Arbitrary<NetworkRequest> = fc.oneof(
   some<NetworkRequest>({ hostname: name, dnsServers, extraHosts } as never),
   fc.record({ hostNetwork: fc.constant(true), dnsServers, extraHosts }),

@@ -16,10 +16,20 @@ interface Trace {
   readonly isThere: () => boolean;
 }
 
-/** Looks at the sandboxes and containers with these labels: processes, mounts, network namespaces, links, control groups. */
-export async function readTraces(client: CriClient, labelSelector: Record<string, string>): Promise<Traces> {
-  const { items } = await client.quick('ListPodSandbox', (calls) => calls.listPodSandbox({ filter: { labelSelector } }));
-  const { containers } = await client.quick('ListContainers', (calls) => calls.listContainers({ filter: { labelSelector } }));
+/**
+ * Looks at the sandboxes and containers with these labels: processes, mounts, network namespaces,
+ * links, control groups.
+ */
+export async function readTraces(
+  client: CriClient,
+  labelSelector: Record<string, string>,
+): Promise<Traces> {
+  const { items } = await client.quick('ListPodSandbox', (calls) =>
+    calls.listPodSandbox({ filter: { labelSelector } }),
+  );
+  const { containers } = await client.quick('ListContainers', (calls) =>
+    calls.listContainers({ filter: { labelSelector } }),
+  );
   const infos = [
     ...(await Promise.all(items.map(({ id }) => sandboxInfo(client, id)))),
     ...(await Promise.all(containers.map(({ id }) => containerInfo(client, id)))),
@@ -42,12 +52,16 @@ interface Info {
 }
 
 async function sandboxInfo(client: CriClient, podSandboxId: string): Promise<Info> {
-  const { info } = await client.quick('PodSandboxStatus', (calls) => calls.podSandboxStatus({ podSandboxId, verbose: true }));
+  const { info } = await client.quick('PodSandboxStatus', (calls) =>
+    calls.podSandboxStatus({ podSandboxId, verbose: true }),
+  );
   return toInfo(info);
 }
 
 async function containerInfo(client: CriClient, containerId: string): Promise<Info> {
-  const { info } = await client.quick('ContainerStatus', (calls) => calls.containerStatus({ containerId, verbose: true }));
+  const { info } = await client.quick('ContainerStatus', (calls) =>
+    calls.containerStatus({ containerId, verbose: true }),
+  );
   return toInfo(info);
 }
 
@@ -55,7 +69,9 @@ function toInfo(info: Readonly<Record<string, string>>): Info {
   const { pid = 0, runtimeSpec } = JSON.parse(info['info'] ?? '{}') as {
     readonly pid?: number;
     readonly runtimeSpec?: {
-      readonly linux?: { readonly namespaces?: readonly { readonly type: string; readonly path?: string }[] };
+      readonly linux?: {
+        readonly namespaces?: readonly { readonly type: string; readonly path?: string }[];
+      };
     };
   };
   const netns = runtimeSpec?.linux?.namespaces?.find(({ type }) => type === 'network')?.path ?? '';
@@ -65,13 +81,19 @@ function toInfo(info: Readonly<Record<string, string>>): Info {
 function ofProcess(pid: number): readonly Trace[] {
   const before = readProcess(pid);
   if (before === undefined) return [];
-  const process = { what: `process ${pid}`, isThere: () => readProcess(pid)?.startToken === before.startToken };
+  const process = {
+    what: `process ${pid}`,
+    isThere: () => readProcess(pid)?.startToken === before.startToken,
+  };
   const groups = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
     .trim()
     .split('\n')
     .map((line) => line.split(':'));
   const cgroups = groups
-    .map(([, controllers = '', group = '']) => `/sys/fs/cgroup/${controllers.replace(/^name=/, '')}${group}`)
+    .map(
+      ([, controllers = '', group = '']) =>
+        `/sys/fs/cgroup/${controllers.replace(/^name=/, '')}${group}`,
+    )
     .filter((directory) => /[0-9a-f]{64}/.test(directory) && existsSync(directory))
     .map((directory) => ({ what: `cgroup ${directory}`, isThere: () => existsSync(directory) }));
   return [process, ...cgroups, ...linkOf(pid)];
@@ -82,15 +104,26 @@ function linkOf(pid: number): readonly Trace[] {
   try {
     const index = readFileSync(`/proc/${pid}/root/sys/class/net/eth0/iflink`, 'utf8').trim();
     const links = '/sys/class/net';
-    const name = readdirSync(links).find((each) => readFileSync(path.join(links, each, 'ifindex'), 'utf8').trim() === index);
-    return name === undefined ? [] : [{ what: `link ${name}`, isThere: () => existsSync(path.join(links, name)) }];
+    const name = readdirSync(links).find(
+      (each) => readFileSync(path.join(links, each, 'ifindex'), 'utf8').trim() === index,
+    );
+    return name === undefined
+      ? []
+      : [{ what: `link ${name}`, isThere: () => existsSync(path.join(links, name)) }];
   } catch {
     return []; // the sandbox's own process has no /sys
   }
 }
 
 function ofNetwork(netns: string): readonly Trace[] {
-  return netns === '' ? [] : [{ what: `network namespace ${netns}`, isThere: () => existsSync(netns) || isMounted(netns) }];
+  return netns === ''
+    ? []
+    : [
+        {
+          what: `network namespace ${netns}`,
+          isThere: () => existsSync(netns) || isMounted(netns),
+        },
+      ];
 }
 
 function mounts(id: string): readonly Trace[] {
@@ -102,7 +135,10 @@ function mounts(id: string): readonly Trace[] {
 function shims(id: string): readonly Trace[] {
   return readProcesses()
     .filter(({ pid }) => commandLineOf(pid).includes(id))
-    .map(({ pid, startToken }) => ({ what: `shim ${pid}`, isThere: () => readProcess(pid)?.startToken === startToken }));
+    .map(({ pid, startToken }) => ({
+      what: `shim ${pid}`,
+      isThere: () => readProcess(pid)?.startToken === startToken,
+    }));
 }
 
 function isMounted(point: string): boolean {

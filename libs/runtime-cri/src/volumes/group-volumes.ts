@@ -13,7 +13,10 @@ export interface GroupVolumesOptions {
   readonly log: Log;
 }
 
-/** The empty directories of groups: there from the first start of a container to the removal of the last one. */
+/**
+ * The empty directories of groups: there from the first start of a container to the removal of the
+ * last one.
+ */
 export class GroupVolumes {
   private readonly starting = new Map<string, number>();
   private readonly turns = new Turns();
@@ -23,7 +26,8 @@ export class GroupVolumes {
   /** Makes what a container finds mounted, and keeps it while the container is being started. */
   async mountsFor(request: ContainerRequest): Promise<readonly PlannedMount[]> {
     if ((request.volumes ?? []).length === 0 && request.shmSizeBytes === undefined) return [];
-    const end = await this.turns.take(groupOf(request)); // what is being removed is gone before it is made anew
+    // what is being removed is gone before it is made anew
+    const end = await this.turns.take(groupOf(request));
     try {
       return await this.options.store.mountsOf(request);
     } finally {
@@ -31,7 +35,10 @@ export class GroupVolumes {
     }
   }
 
-  /** From here on a container of this group is being started. @returns To be called when it is known, or is not to be. */
+  /**
+   * From here on a container of this group is being started. @returns To be called when it is
+   * known, or is not to be.
+   */
   hold(group: string): () => void {
     this.starting.set(group, (this.starting.get(group) ?? 0) + 1);
     let isOver = false;
@@ -44,7 +51,10 @@ export class GroupVolumes {
     };
   }
 
-  /** Removes the empty directories of a group, if it has some and no container needs them, as a new look shows. What cannot be removed is left to the sweep. */
+  /**
+   * Removes the empty directories of a group, if it has some and no container needs them, as a new
+   * look shows. What cannot be removed is left to the sweep.
+   */
   async release(group: string): Promise<void> {
     const end = await this.turns.take(group);
     try {
@@ -59,7 +69,10 @@ export class GroupVolumes {
     }
   }
 
-  /** Removes those of groups that nobody knows. @param usedBeforeMs - Newer ones are left alone: wall-clock milliseconds. */
+  /**
+   * Removes those of groups that nobody knows. @param usedBeforeMs - Newer ones are left alone:
+   * wall-clock milliseconds.
+   */
   async sweep(usedBeforeMs: number): Promise<void> {
     for (const { group, usedAtMs } of await this.options.store.groups()) {
       if (usedAtMs > usedBeforeMs || this.isNeeded(group)) continue;
@@ -69,6 +82,9 @@ export class GroupVolumes {
   }
 
   private isNeeded(group: string): boolean {
-    return this.starting.has(group) || this.options.inventory.all().some((known) => known.memory.group === group);
+    return (
+      this.starting.has(group) ||
+      this.options.inventory.all().some((known) => known.memory.group === group)
+    );
   }
 }

@@ -1,4 +1,12 @@
-import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -7,7 +15,8 @@ import { resolveHostPath } from './host-paths.js';
 let home: string;
 beforeEach(() => {
   home = realpathSync(mkdtempSync(path.join(tmpdir(), 'cloudless-host-paths-')));
-  for (const directory of ['srv/data', 'agent/keys', 'other']) mkdirSync(path.join(home, directory), { recursive: true });
+  for (const directory of ['srv/data', 'agent/keys', 'other'])
+    mkdirSync(path.join(home, directory), { recursive: true });
   writeFileSync(path.join(home, 'srv/file'), '');
   symlinkSync(path.join(home, 'srv'), path.join(home, 'link'));
   symlinkSync(path.join(home, 'other'), path.join(home, 'srv/out'));
@@ -44,32 +53,52 @@ describe('a path of the machine', () => {
     { asked: '', allowed: [''], says: 'is never given to containers' },
     { asked: 'srv/agent', allowed: ['srv', ''], says: 'agent, which is never given to containers' },
   ])('$asked, where $allowed may be had, is refused: $says', async ({ asked, allowed, says }) => {
-    await expect(resolve(asked, allowed)).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining(says) });
+    await expect(resolve(asked, allowed)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining(says),
+    });
   });
 
-  const ofRuntimes = ['/run', '/run/containerd', '/run/containerd/s', '/run/crio/crio.sock'].filter((place) => existsSync(place));
-  it.each(ofRuntimes)('by which one is root of the machine is refused, also by another name: %s', async (place) => {
-    symlinkSync(place, path.join(home, 'srv/way'));
-    for (const asked of [place, path.join(home, 'srv/way')]) {
-      await expect(
-        resolveHostPath({ name: 'v', path: asked, readOnly: false }, { allowed: ['/'], guarded: [] }),
-      ).rejects.toMatchObject({ kind: 'precondition', message: expect.stringContaining('is never given to containers') });
-    }
-  });
+  const ofRuntimes = ['/run', '/run/containerd', '/run/containerd/s', '/run/crio/crio.sock'].filter(
+    (place) => existsSync(place),
+  );
+  it.each(ofRuntimes)(
+    'by which one is root of the machine is refused, also by another name: %s',
+    async (place) => {
+      symlinkSync(place, path.join(home, 'srv/way'));
+      for (const asked of [place, path.join(home, 'srv/way')]) {
+        await expect(
+          resolveHostPath(
+            { name: 'v', path: asked, readOnly: false },
+            { allowed: ['/'], guarded: [] },
+          ),
+        ).rejects.toMatchObject({
+          kind: 'precondition',
+          message: expect.stringContaining('is never given to containers'),
+        });
+      }
+    },
+  );
 
   it('must be absolute', async () => {
     await expect(
       resolveHostPath({ name: 'v', path: 'srv', readOnly: false }, { allowed: ['/'], guarded: [] }),
-    ).rejects.toMatchObject({ kind: 'invalid', message: 'volumes.v: "srv" must be an absolute path' });
+    ).rejects.toMatchObject({
+      kind: 'invalid',
+      message: 'volumes.v: "srv" must be an absolute path',
+    });
   });
 
   it('with another file system below cannot be read-only as a whole', async () => {
-    const asked = { name: 'v', path: '/sys', readOnly: true }; // holds /sys/fs/cgroup wherever these tests run
+    // holds /sys/fs/cgroup wherever these tests run
+    const asked = { name: 'v', path: '/sys', readOnly: true };
     const rules = { allowed: ['/sys'], guarded: [] };
     expect(await resolveHostPath({ ...asked, readOnly: false }, rules)).toBe('/sys');
     await expect(resolveHostPath(asked, rules)).rejects.toMatchObject({
       kind: 'precondition',
-      message: expect.stringMatching(/^volumes\.v: \/sys cannot be read-only as a whole, as \/sys\/\S+ is mounted below it/),
+      message: expect.stringMatching(
+        /^volumes\.v: \/sys cannot be read-only as a whole, as \/sys\/\S+ is mounted below it/,
+      ),
     });
   });
 });

@@ -28,22 +28,33 @@ export interface HostPathRequest {
 }
 
 /**
- * Where the path really is, if a container may have it. The real path is what is to be mounted, so that it is what was checked.
+ * Where the path really is, if a container may have it. The real path is what is to be mounted, so
+ * that it is what was checked.
  * @throws kind `invalid` or `precondition`, naming the volume, with what to do.
  */
-export async function resolveHostPath({ name, path, readOnly }: HostPathRequest, rules: HostPathRules): Promise<string> {
-  const refused = (message: string): CloudlessError => new CloudlessError('precondition', `volumes.${name}: ${message}`);
+export async function resolveHostPath(
+  { name, path, readOnly }: HostPathRequest,
+  rules: HostPathRules,
+): Promise<string> {
+  const refused = (message: string): CloudlessError =>
+    new CloudlessError('precondition', `volumes.${name}: ${message}`);
   if (!path.startsWith('/') || path.includes('\0')) {
-    throw new CloudlessError('invalid', `volumes.${name}: ${JSON.stringify(path)} must be an absolute path`);
+    throw new CloudlessError(
+      'invalid',
+      `volumes.${name}: ${JSON.stringify(path)} must be an absolute path`,
+    );
   }
   const real = await realOf(path);
   if (real === undefined) throw refused(`${path} is not on this node: make it there first`);
   const shown = real === path ? path : `${path} leads to ${real}, which`;
   for (const guarded of [...RUNTIME_PLACES, ...rules.guarded]) {
     const at = (await realOf(guarded)) ?? guarded;
-    if (isWithin(at, real) || isWithin(real, at)) throw refused(`${shown} is never given to containers, because of ${at}`);
+    if (isWithin(at, real) || isWithin(real, at))
+      throw refused(`${shown} is never given to containers, because of ${at}`);
   }
-  const allowed = await Promise.all(rules.allowed.map(async (directory) => (await realOf(directory)) ?? directory));
+  const allowed = await Promise.all(
+    rules.allowed.map(async (directory) => (await realOf(directory)) ?? directory),
+  );
   if (!allowed.some((directory) => isWithin(real, directory))) {
     throw refused(
       `${shown} is not below ${rules.allowed.join(' or ')}: allow it with --allow-host-path of this node's agent, or take another`,
@@ -54,10 +65,16 @@ export async function resolveHostPath({ name, path, readOnly }: HostPathRequest,
 }
 
 /** Runtimes make only the mount itself read-only, not what is mounted below. */
-function checkReadOnly(real: string, readOnly: boolean, refused: (message: string) => CloudlessError): void {
+function checkReadOnly(
+  real: string,
+  readOnly: boolean,
+  refused: (message: string) => CloudlessError,
+): void {
   const below = readOnly ? mountsWithin(real).filter((place) => place !== real) : [];
   if (below.length === 0) return;
-  throw refused(`${real} cannot be read-only as a whole, as ${below[0]} is mounted below it: ask for a directory without one`);
+  throw refused(
+    `${real} cannot be read-only as a whole, as ${below[0]} is mounted below it: ask for a directory without one`,
+  );
 }
 
 /** Undefined for what is not there. */

@@ -4,8 +4,9 @@ import { mkdir, open, type FileHandle } from 'node:fs/promises';
 const DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /**
- * Makes directories one below the other, for a mount to stand there. What a container left in the directory is not trusted: no
- * symbolic link is followed; where one is in the way, nothing is made and the mount fails by itself.
+ * Makes directories one below the other, for a mount to stand there. What a container left in the
+ * directory is not trusted: no symbolic link is followed; where one is in the way, nothing is made
+ * and the mount fails by itself.
  */
 export async function makeBelow(directory: string, names: readonly string[]): Promise<void> {
   let at = await open(directory, DIRECTORY);

@@ -18,7 +18,11 @@ const OWN_TABLE = [
   '40 22 0:30 / /volumes/shm rw,nosuid,nodev,noexec shared:5 - tmpfs cloudless rw,size=1024k',
   '41 22 0:99 / /volumes/other rw - tmpfs cloudless rw',
 ].join('\n');
-const mount = (containerPath: string, hostPath: string, inMemory = true): Parameters<typeof checkMemoryMounts>[1][number] => ({
+const mount = (
+  containerPath: string,
+  hostPath: string,
+  inMemory = true,
+): Parameters<typeof checkMemoryMounts>[1][number] => ({
   ...{ containerPath, hostPath, readonly: false, selinuxRelabel: true, inMemory },
 });
 
@@ -68,7 +72,8 @@ describe('files in memory', () => {
     mkdirSync(path.join(real, 'cache'), { recursive: true });
     symlinkSync(real, link);
     try {
-      for (let turn = 0; turn < 2; turn += 1) await mountMemory('cache', path.join(link, 'cache'), { mode: 0o700 });
+      for (let turn = 0; turn < 2; turn += 1)
+        await mountMemory('cache', path.join(link, 'cache'), { mode: 0o700 });
       expect(memoryMountsWithin(link)).toEqual([path.join(realpathSync(real), 'cache')]);
     } finally {
       await unmountMemory(link);

@@ -67,7 +67,11 @@ export async function unmountMemory(directory: string): Promise<void> {
  * @param pid - Of the container's main process; a process that has ended is not checked.
  * @throws kind `precondition`, naming the mount point.
  */
-export function checkMemoryMounts(pid: number, mounts: readonly PlannedMount[], proc = '/proc'): void {
+export function checkMemoryMounts(
+  pid: number,
+  mounts: readonly PlannedMount[],
+  proc = '/proc',
+): void {
   const wanted = mounts.filter(({ inMemory }) => inMemory === true);
   if (wanted.length === 0) return;
   const table = readTable(`${proc}/${pid}/mountinfo`);

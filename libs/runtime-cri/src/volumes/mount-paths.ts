@@ -3,8 +3,14 @@ import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import type { Mount } from '../gen/runtime/v1/api_pb.js';
 
-/** What a runtime is asked to mount; always so that mounts made later on one side do not show on the other. */
-export interface PlannedMount extends Pick<Mount, 'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'> {
+/**
+ * What a runtime is asked to mount; always so that mounts made later on one side do not show on the
+ * other.
+ */
+export interface PlannedMount extends Pick<
+  Mount,
+  'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'
+> {
   /** Files in memory are mounted at `hostPath`. */
   readonly inMemory?: boolean;
 }
@@ -16,20 +22,31 @@ export const SHARED_MEMORY = '/dev/shm';
 const TAKEN = ['/', '/dev', '/proc', '/sys'];
 const TAKEN_WITH_ALL_BELOW = ['/proc', '/sys'];
 
-/** @throws kind `invalid`, naming the volume, for a place where nothing can be mounted, and for two of one name or place. */
-export function checkMountPaths({ volumes = [], shmSizeBytes }: Pick<ContainerRequest, 'volumes' | 'shmSizeBytes'>): void {
+/**
+ * @throws kind `invalid`, naming the volume, for a place where nothing can be mounted, and for two
+ * of one name or place.
+ */
+export function checkMountPaths({
+  volumes = [],
+  shmSizeBytes,
+}: Pick<ContainerRequest, 'volumes' | 'shmSizeBytes'>): void {
   if (shmSizeBytes !== undefined && !(Number.isInteger(shmSizeBytes) && shmSizeBytes >= 1)) {
     throw new CloudlessError('invalid', 'shmSizeBytes: must be 1 or more');
   }
   const names = new Set<string>();
   const places = new Set<string>(shmSizeBytes === undefined ? [] : [SHARED_MEMORY]);
   for (const { name, mountPath } of volumes) {
-    const wrong = (message: string): CloudlessError => new CloudlessError('invalid', `volumes.${name}: ${message}`);
+    const wrong = (message: string): CloudlessError =>
+      new CloudlessError('invalid', `volumes.${name}: ${message}`);
     if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name)) throw wrong('the name is no DNS label');
     if (names.has(name)) throw wrong('there are two of this name');
     names.add(name);
     const place = straight(mountPath);
-    if (!mountPath.startsWith('/') || mountPath.includes('\0') || mountPath.split('/').includes('..')) {
+    if (
+      !mountPath.startsWith('/') ||
+      mountPath.includes('\0') ||
+      mountPath.split('/').includes('..')
+    ) {
       throw wrong(`mountPath ${JSON.stringify(mountPath)} must be an absolute path without ".."`);
     }
     if (TAKEN.includes(place) || TAKEN_WITH_ALL_BELOW.some((taken) => isWithin(place, taken))) {
@@ -40,7 +57,10 @@ export function checkMountPaths({ volumes = [], shmSizeBytes }: Pick<ContainerRe
   }
 }
 
-/** In the order in which they are to be mounted: what is below another comes after it, or it would be covered. */
+/**
+ * In the order in which they are to be mounted: what is below another comes after it, or it would
+ * be covered.
+ */
 export function inMountOrder(volumes: readonly VolumeRequest[]): readonly VolumeRequest[] {
   return volumes
     .map((volume) => ({ ...volume, mountPath: straight(volume.mountPath) }))

@@ -59,7 +59,9 @@ function readMounts(table: string): readonly TableMount[] {
 }
 
 function unescaped(field: string): string {
-  return field.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
+  return field.replace(/\\([0-7]{3})/g, (_, digits: string) =>
+    String.fromCharCode(Number.parseInt(digits, 8)),
+  );
 }
 
 function ownTable(): string {

@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -70,12 +79,15 @@ describe('places for mounts', () => {
     expect(existsSync(path.join(tree, 'a/b/c'))).toBe(true);
   });
 
-  it.each(['directory', 'file', 'nothing'])('are not made behind a symbolic link to a %s', async (kind) => {
-    const outside = path.join(home, 'outside');
-    if (kind === 'directory') mkdirSync(outside);
-    if (kind === 'file') writeFileSync(outside, '');
-    symlinkSync(outside, path.join(tree, 'a'));
-    await makeBelow(tree, ['a', 'b']);
-    expect(existsSync(path.join(outside, 'b'))).toBe(false);
-  });
+  it.each(['directory', 'file', 'nothing'])(
+    'are not made behind a symbolic link to a %s',
+    async (kind) => {
+      const outside = path.join(home, 'outside');
+      if (kind === 'directory') mkdirSync(outside);
+      if (kind === 'file') writeFileSync(outside, '');
+      symlinkSync(outside, path.join(tree, 'a'));
+      await makeBelow(tree, ['a', 'b']);
+      expect(existsSync(path.join(outside, 'b'))).toBe(false);
+    },
+  );
 });

@@ -7,23 +7,33 @@ import { mountsWithin } from './mount-table.js';
 const run = promisify(execFile);
 
 /**
- * Removes a directory with whatever a container left in it. No symbolic link is followed, and nothing is removed that is mounted
- * from elsewhere. @throws kind `precondition` when something is mounted there or stays.
+ * Removes a directory with whatever a container left in it. No symbolic link is followed, and
+ * nothing is removed that is mounted from elsewhere. @throws kind `precondition` when something is
+ * mounted there or stays.
  */
 export async function removeTree(directory: string): Promise<void> {
   const [mounted] = mountsWithin(directory);
-  if (mounted !== undefined) throw new CloudlessError('precondition', `${directory} stays: something is mounted at ${mounted}`);
+  if (mounted !== undefined)
+    throw new CloudlessError(
+      'precondition',
+      `${directory} stays: something is mounted at ${mounted}`,
+    );
   let why: unknown;
   try {
     return await rm(directory, { recursive: true, force: true });
   } catch (reason) {
     why = reason;
   }
-  // Immutable files, or paths longer than a system call takes: what the usual tools know to deal with.
+  // Immutable files, or paths longer than a system call takes: what the usual tools know to deal
+  // with.
   await run('chattr', ['-R', '-f', '-i', '-a', directory]).catch(() => undefined);
   await run('rm', ['-rf', '--', directory]).catch((reason: unknown) => (why = reason));
   if (await isThere(directory)) {
-    throw new CloudlessError('precondition', `${directory} cannot be removed: ${errorMessageOf(why)}`, { cause: why });
+    throw new CloudlessError(
+      'precondition',
+      `${directory} cannot be removed: ${errorMessageOf(why)}`,
+      { cause: why },
+    );
   }
 }
 

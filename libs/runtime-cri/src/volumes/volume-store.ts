@@ -11,7 +11,9 @@ import { mountMemory, unmountMemory } from './memory-mounts.js';
 import { inMountOrder, isWithin, SHARED_MEMORY, type PlannedMount } from './mount-paths.js';
 import { removeTree } from './remove-tree.js';
 
-/** Any user of a container may write there, as in Kubernetes; no user of the machine comes so far. */
+/**
+ * Any user of a container may write there, as in Kubernetes; no user of the machine comes so far.
+ */
 const VOLUME_MODE = 0o777;
 const SET_GROUP_ID = 0o2000;
 const OWN_MODE = 0o700;
@@ -34,7 +36,9 @@ interface Ownership {
  */
 function ownershipOf({ security }: ContainerRequest): Ownership {
   const groupId = security?.fsGroup;
-  return groupId === undefined ? { mode: VOLUME_MODE } : { mode: VOLUME_MODE | SET_GROUP_ID, groupId };
+  return groupId === undefined
+    ? { mode: VOLUME_MODE }
+    : { mode: VOLUME_MODE | SET_GROUP_ID, groupId };
 }
 
 /** Directories of this machine that containers find mounted. */
@@ -50,24 +54,30 @@ export class VolumeStore {
   /**
    * Makes what is not there yet.
    * @returns The mounts of a request in their order.
-   * @throws kind `invalid` or `precondition` for a path of the machine that is not to be had, `exhausted` when the disk is full.
+   * @throws kind `invalid` or `precondition` for a path of the machine that is not to be had,
+   *   `exhausted` when the disk is full.
    */
   async mountsOf(request: ContainerRequest): Promise<readonly PlannedMount[]> {
     const volumes = inMountOrder(request.volumes ?? []);
     const mounts: PlannedMount[] = [];
     for (const volume of volumes) mounts.push(await this.mountOf(volume, request));
-    if (request.shmSizeBytes !== undefined) mounts.push(await this.sharedMemoryOf(request, request.shmSizeBytes));
+    if (request.shmSizeBytes !== undefined)
+      mounts.push(await this.sharedMemoryOf(request, request.shmSizeBytes));
     await this.makeMountPoints(mounts);
     return mounts;
   }
 
-  /** Groups that have empty directories here, with when the newest start of one was, wall-clock milliseconds. */
+  /**
+   * Groups that have empty directories here, with when the newest start of one was, wall-clock
+   * milliseconds.
+   */
   async groups(): Promise<readonly { readonly group: string; readonly usedAtMs: number }[]> {
     const found = await readdir(this.emptyRoot).catch(() => []);
     return Promise.all(
       found.map(async (group) => ({
         group,
-        usedAtMs: (await stat(path.join(this.emptyRoot, group)).catch(() => undefined))?.mtimeMs ?? 0,
+        usedAtMs:
+          (await stat(path.join(this.emptyRoot, group)).catch(() => undefined))?.mtimeMs ?? 0,
       })),
     );
   }
@@ -89,13 +99,19 @@ export class VolumeStore {
     return path.join(this.directory, 'empty');
   }
 
-  private async mountOf({ name, mountPath, readOnly, source }: VolumeRequest, request: ContainerRequest): Promise<PlannedMount> {
+  private async mountOf(
+    { name, mountPath, readOnly, source }: VolumeRequest,
+    request: ContainerRequest,
+  ): Promise<PlannedMount> {
     const mount = (hostPath: string, selinuxRelabel: boolean): PlannedMount => ({
       ...{ containerPath: mountPath, hostPath, readonly: readOnly, selinuxRelabel },
     });
     switch (source.kind) {
       case 'hostPath':
-        return mount(await resolveHostPath({ name, readOnly, path: source.path }, this.rules), false);
+        return mount(
+          await resolveHostPath({ name, readOnly, path: source.path }, this.rules),
+          false,
+        );
       case 'emptyDir': {
         const made = await this.makeEmpty(name, request, ownershipOf(request));
         if (source.memory === undefined) return mount(made, true);
@@ -104,7 +120,10 @@ export class VolumeStore {
         return { ...mount(made, true), inMemory: true };
       }
       case 'named':
-        return mount(await this.make(name, ['named', source.namespace, source.workload, source.name]), true);
+        return mount(
+          await this.make(name, ['named', source.namespace, source.workload, source.name]),
+          true,
+        );
     }
   }
 
@@ -112,14 +131,31 @@ export class VolumeStore {
    * Mounts shared memory, which is empty for each container: the mount of an ended container is
    * removed first.
    */
-  private async sharedMemoryOf(request: ContainerRequest, sizeBytes: number): Promise<PlannedMount> {
+  private async sharedMemoryOf(
+    request: ContainerRequest,
+    sizeBytes: number,
+  ): Promise<PlannedMount> {
     const hostPath = await this.makeEmpty(SHARED_MEMORY_NAME, request, { mode: VOLUME_MODE });
     await unmountMemory(hostPath);
-    await mountMemory('shmSizeBytes', hostPath, { sizeBytes, mode: SHARED_MEMORY_MODE, noExec: true });
-    return { containerPath: SHARED_MEMORY, hostPath, readonly: false, selinuxRelabel: true, inMemory: true };
+    await mountMemory('shmSizeBytes', hostPath, {
+      sizeBytes,
+      mode: SHARED_MEMORY_MODE,
+      noExec: true,
+    });
+    return {
+      containerPath: SHARED_MEMORY,
+      hostPath,
+      readonly: false,
+      selinuxRelabel: true,
+      inMemory: true,
+    };
   }
 
-  private async makeEmpty(name: string, request: ContainerRequest, owner: Ownership): Promise<string> {
+  private async makeEmpty(
+    name: string,
+    request: ContainerRequest,
+    owner: Ownership,
+  ): Promise<string> {
     const group = groupOf(request);
     const made = await this.make(name, ['empty', group, name], owner);
     const usedAt = this.wallTime() / 1_000;
@@ -127,10 +163,17 @@ export class VolumeStore {
     return made;
   }
 
-  private async make(volume: string, steps: readonly string[], owner: Ownership = { mode: VOLUME_MODE }): Promise<string> {
+  private async make(
+    volume: string,
+    steps: readonly string[],
+    owner: Ownership = { mode: VOLUME_MODE },
+  ): Promise<string> {
     const wrong = steps.find((step) => !STEP.test(step));
     if (wrong !== undefined) {
-      throw new CloudlessError('invalid', `volumes.${volume}: ${JSON.stringify(wrong)} cannot name a directory`);
+      throw new CloudlessError(
+        'invalid',
+        `volumes.${volume}: ${JSON.stringify(wrong)} cannot name a directory`,
+      );
     }
     const made = path.join(this.directory, ...steps);
     try {
@@ -142,18 +185,31 @@ export class VolumeStore {
       const { code } = reason as NodeJS.ErrnoException;
       if (code !== 'EEXIST') {
         const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'precondition';
-        throw new CloudlessError(kind, `volumes.${volume}: ${made} cannot be made: ${errorMessageOf(reason)}`, { cause: reason });
+        throw new CloudlessError(
+          kind,
+          `volumes.${volume}: ${made} cannot be made: ${errorMessageOf(reason)}`,
+          { cause: reason },
+        );
       }
     }
     return made;
   }
 
-  /** Nothing can be made in a read-only mount, so what is to stand in one is made before, where it is a directory of ours. */
+  /**
+   * Nothing can be made in a read-only mount, so what is to stand in one is made before, where it
+   * is a directory of ours.
+   */
   private async makeMountPoints(mounts: readonly PlannedMount[]): Promise<void> {
     for (const [index, { containerPath }] of mounts.entries()) {
-      const around = mounts.slice(0, index).findLast((mount) => isWithin(containerPath, mount.containerPath));
-      if (around === undefined || !around.readonly || !isWithin(around.hostPath, this.directory)) continue;
-      await makeBelow(around.hostPath, path.posix.relative(around.containerPath, containerPath).split('/'));
+      const around = mounts
+        .slice(0, index)
+        .findLast((mount) => isWithin(containerPath, mount.containerPath));
+      if (around === undefined || !around.readonly || !isWithin(around.hostPath, this.directory))
+        continue;
+      await makeBelow(
+        around.hostPath,
+        path.posix.relative(around.containerPath, containerPath).split('/'),
+      );
     }
   }
 }

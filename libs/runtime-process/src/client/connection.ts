@@ -48,7 +48,11 @@ export interface Greeted {
  * Opens a socket to the supervisor of a directory and exchanges hellos.
  * @throws kind `unavailable` when none listens, `precondition` when it speaks another protocol.
  */
-export async function greetSupervisor(directory: string, settings: SupervisorSettings, events: boolean): Promise<Greeted> {
+export async function greetSupervisor(
+  directory: string,
+  settings: SupervisorSettings,
+  events: boolean,
+): Promise<Greeted> {
   const socket = await connectTo(directory);
   const parser = new FrameParser();
   try {
@@ -70,7 +74,10 @@ export async function greetSupervisor(directory: string, settings: SupervisorSet
     const hello = parseMessage<Hello>(first.payload);
     if (hello.protocol !== PROTOCOL) {
       const text = `the running supervisor (process ${hello.pid}, version ${hello.version}) speaks protocol ${hello.protocol}, this program ${PROTOCOL}`;
-      throw new CloudlessError('precondition', `${text}: use a program of its version, or stop its containers and end it`);
+      throw new CloudlessError(
+        'precondition',
+        `${text}: use a program of its version, or stop its containers and end it`,
+      );
     }
     return { socket, hello, parser, early };
   } catch (reason) {
@@ -104,7 +111,11 @@ export class Connection {
     socket.resume();
   }
 
-  static async open(directory: string, settings: SupervisorSettings, listener: ConnectionListener): Promise<Connection> {
+  static async open(
+    directory: string,
+    settings: SupervisorSettings,
+    listener: ConnectionListener,
+  ): Promise<Connection> {
     return new Connection(await greetSupervisor(directory, settings, true), listener);
   }
 
@@ -116,7 +127,8 @@ export class Connection {
   request(request: Request): Promise<Answer> {
     if (this.over) return Promise.reject(gone());
     const id = this.nextId++;
-    const bytes = encodeMessage({ ...request, id } as ClientMessage); // the union loses which member it is
+    // the union loses which member it is
+    const bytes = encodeMessage({ ...request, id } as ClientMessage);
     return new Promise((resolve, reject) => {
       this.pending.set(id, { items: [], resolve, reject });
       this.socket.write(bytes);
@@ -141,7 +153,8 @@ export class Connection {
 
   private receive(chunk: Buffer): void {
     try {
-      for (const { payload } of this.parser.feed(chunk)) this.handle(parseMessage<SupervisorMessage>(payload));
+      for (const { payload } of this.parser.feed(chunk))
+        this.handle(parseMessage<SupervisorMessage>(payload));
     } catch {
       this.close(); // not our supervisor, or a damaged stream: a new connection begins anew
     }
@@ -149,7 +162,8 @@ export class Connection {
 
   private handle(message: SupervisorMessage): void {
     if (message.type === 'event') return this.listener.onEvent(message.event);
-    if (message.type === 'hello' || message.type === 'window') return; // of a greeting, and of commands
+    // of a greeting, and of commands
+    if (message.type === 'hello' || message.type === 'window') return;
     const waiting = this.pending.get(message.id);
     if (message.type === 'item') {
       waiting?.items.push(message.status);

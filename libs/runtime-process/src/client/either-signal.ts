@@ -1,6 +1,9 @@
 import type { StopSignal } from '@cloudless/base';
 
-/** A signal that is aborted when one of two is; `release` lets go of them. `AbortSignal.any` keeps a little for each call. */
+/**
+ * A signal that is aborted when one of two is; `release` lets go of them. `AbortSignal.any` keeps a
+ * little for each call.
+ */
 export function eitherSignal(
   first: StopSignal,
   second: StopSignal,

@@ -22,8 +22,8 @@ import { gone, greetSupervisor } from './connection.js';
 const INPUT_CHUNK_BYTES = 64 * 1024;
 
 /**
- * Runs a command over a connection of its own. A reader that does not take what comes makes the command wait; one that
- * leaves, or dies, ends it.
+ * Runs a command over a connection of its own. A reader that does not take what comes makes the
+ * command wait; one that leaves, or dies, ends it.
  */
 export async function* execOver(
   directory: string,
@@ -76,11 +76,14 @@ export async function* execOver(
 type Window = { readonly kind: 'window'; readonly bytes: number };
 
 function toEvent({ kind, payload }: Frame): ExecEvent | Window {
-  if (kind === 'stdout' || kind === 'stderr') return { kind: 'output', stream: kind, data: new Uint8Array(payload) };
+  if (kind === 'stdout' || kind === 'stderr')
+    return { kind: 'output', stream: kind, data: new Uint8Array(payload) };
   const message = parseMessage<SupervisorMessage>(payload);
   if (message.type === 'failed') {
     const { kind: failure, text, exitCode } = message;
-    throw exitCode === undefined ? new CloudlessError(failure, text) : new CommandNotStartedError(exitCode, text);
+    throw exitCode === undefined
+      ? new CloudlessError(failure, text)
+      : new CommandNotStartedError(exitCode, text);
   }
   if (message.type === 'done') return { kind: 'exited', exitCode: message.exitCode ?? -1 };
   if (message.type === 'window') return { kind: 'window', bytes: message.bytes };
@@ -173,6 +176,7 @@ class InputSender {
 
   /** Resolves when something may be sent, or never will be. */
   private async room(): Promise<void> {
-    while (this.window <= 0 && !this.socket.destroyed) await new Promise<void>((resolve) => (this.wake = resolve));
+    while (this.window <= 0 && !this.socket.destroyed)
+      await new Promise<void>((resolve) => (this.wake = resolve));
   }
 }

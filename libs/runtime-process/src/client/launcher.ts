@@ -17,9 +17,11 @@ const START_TIMEOUT_MS = 15_000;
 const POLL_MS = 5;
 
 /**
- * Connects to the supervisor of a directory, and starts one when none lives. Any number of clients may do so at once: of
- * the supervisors that they start, one gets the directory's lock and the others end at once.
- * @throws kind `unavailable` when none answers in time; what it wrote is in `supervisor.err` in the directory.
+ * Connects to the supervisor of a directory, and starts one when none lives. Any number of clients
+ * may do so at once: of the supervisors that they start, one gets the directory's lock and the
+ * others end at once.
+ * @throws kind `unavailable` when none answers in time; what it wrote is in `supervisor.err` in the
+ *   directory.
  */
 export async function connectOrStart<Connected>(
   connect: () => Promise<Connected>,
@@ -36,10 +38,16 @@ export async function connectOrStart<Connected>(
       } catch (reason) {
         if (errorKindOf(reason) !== 'unavailable') throw reason;
         if (clock.now() >= until) {
-          throw new CloudlessError('unavailable', 'the process supervisor does not answer: see supervisor.err in its directory', {
-            // For logs only: callers of the API are not told where the agent keeps its data.
-            cause: new CloudlessError('unavailable', `no supervisor answers in ${directory}`, { cause: reason }),
-          });
+          throw new CloudlessError(
+            'unavailable',
+            'the process supervisor does not answer: see supervisor.err in its directory',
+            {
+              // For logs only: callers of the API are not told where the agent keeps its data.
+              cause: new CloudlessError('unavailable', `no supervisor answers in ${directory}`, {
+                cause: reason,
+              }),
+            },
+          );
         }
       }
       if (child === undefined || child.isOver()) child = startSupervisor(options);
@@ -50,13 +58,17 @@ export async function connectOrStart<Connected>(
   }
 }
 
-/** In a session of its own, without our streams and environment, so that nothing that ends us reaches it. */
+/**
+ * In a session of its own, without our streams and environment, so that nothing that ends us
+ * reaches it.
+ */
 function startSupervisor({ supervisorCommand, directory, idleMs }: LauncherOptions): {
   readonly isOver: () => boolean;
   readonly letGo: () => void;
 } {
   const [file, ...args] = supervisorCommand;
-  if (file === undefined) throw new CloudlessError('invalid', 'supervisorCommand: must not be empty');
+  if (file === undefined)
+    throw new CloudlessError('invalid', 'supervisorCommand: must not be empty');
   const errors = openSync(path.join(directory, 'supervisor.err'), 'a', 0o600);
   const child = spawn(file, [...args, ...supervisorArguments(directory, idleMs)], {
     detached: true,

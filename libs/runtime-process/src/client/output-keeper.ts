@@ -4,8 +4,9 @@ import type { ContainerStatus } from '@cloudless/runtime';
 import { layout } from '../supervisor/container-paths.js';
 
 /**
- * Holds the pipes of running containers open, without reading. A pipe's content is lost when nobody holds it; so what a
- * container writes before it ends, while its supervisor has been killed, waits for the next supervisor.
+ * Holds the pipes of running containers open, without reading. A pipe's content is lost when nobody
+ * holds it; so what a container writes before it ends, while its supervisor has been killed, waits
+ * for the next supervisor.
  */
 export class OutputKeeper {
   private readonly held = new Map<ContainerId, readonly number[]>();
@@ -20,8 +21,11 @@ export class OutputKeeper {
 
   /** Holds those of these containers, and no other. */
   set(statuses: readonly ContainerStatus[]): void {
-    const running = new Set(statuses.filter(({ phase }) => phase === 'running').map(({ containerId }) => containerId));
-    for (const containerId of this.held.keys()) if (!running.has(containerId)) this.release(containerId);
+    const running = new Set(
+      statuses.filter(({ phase }) => phase === 'running').map(({ containerId }) => containerId),
+    );
+    for (const containerId of this.held.keys())
+      if (!running.has(containerId)) this.release(containerId);
     for (const status of statuses) this.follow(status);
   }
 

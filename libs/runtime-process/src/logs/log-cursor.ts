@@ -1,7 +1,13 @@
 import { readFileSync, statSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
-import { REMOVED_LINES_FILE, bytesBefore, parseRemovedLines, type LogLine, type RemovedLines } from '@cloudless/runtime';
+import {
+  REMOVED_LINES_FILE,
+  bytesBefore,
+  parseRemovedLines,
+  type LogLine,
+  type RemovedLines,
+} from '@cloudless/runtime';
 import { listLogFiles, type LogFile } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
 
@@ -52,7 +58,8 @@ export class LogCursor {
   async *linesUpToNow(mayHaveMoved = true): AsyncGenerator<ReadLines> {
     let lists = mayHaveMoved || this.handle === undefined;
     for (;;) {
-      const next = lists ? this.following() : undefined; // before the last read: a file that has a successor gets no more lines
+      // before the last read: a file that has a successor gets no more lines
+      const next = lists ? this.following() : undefined;
       for (let goesOn = this.handle !== undefined; goesOn;) {
         const { read, isShort } = await this.read();
         if (read !== undefined) yield read;
@@ -72,7 +79,8 @@ export class LogCursor {
   private following(): LogFile | undefined {
     const files = listLogFiles(this.directory);
     const { current, from } = this;
-    if (current !== undefined) return files.find(({ firstSequence }) => firstSequence > current.firstSequence);
+    if (current !== undefined)
+      return files.find(({ firstSequence }) => firstSequence > current.firstSequence);
     return files.findLast(({ firstSequence }) => firstSequence <= from) ?? files[0];
   }
 
@@ -80,11 +88,13 @@ export class LogCursor {
     await this.close();
     const end = this.before === undefined ? undefined : this.before + this.position;
     this.before = this.bytesBefore(next);
-    this.passedOver = end === undefined || this.before === undefined ? undefined : this.before - end;
+    this.passedOver =
+      end === undefined || this.before === undefined ? undefined : this.before - end;
     this.current = next;
     this.rest = Buffer.alloc(0);
     this.position = 0;
-    this.handle = await open(next.file, 'r').catch(() => undefined); // rotated away meanwhile: the next one follows
+    // rotated away meanwhile: the next one follows
+    this.handle = await open(next.file, 'r').catch(() => undefined);
   }
 
   private bytesBefore({ firstSequence }: LogFile): number | undefined {
@@ -101,7 +111,8 @@ export class LogCursor {
    * writes are seen as a change.
    */
   private async read(): Promise<{ readonly read?: ReadLines; readonly isShort: boolean }> {
-    const { bytesRead = 0 } = (await this.handle?.read(this.chunk, 0, CHUNK_BYTES, this.position)) ?? {};
+    const { bytesRead = 0 } =
+      (await this.handle?.read(this.chunk, 0, CHUNK_BYTES, this.position)) ?? {};
     const isShort = bytesRead < CHUNK_BYTES;
     if (bytesRead === 0) return { isShort };
     this.position += bytesRead;

@@ -1,7 +1,10 @@
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 
-/** A log file; its name is the sequence number of its first line, so a log is the files in order of their names. */
+/**
+ * A log file; its name is the sequence number of its first line, so a log is the files in order of
+ * their names.
+ */
 export interface LogFile {
   readonly file: string;
   readonly firstSequence: bigint;
@@ -25,5 +28,8 @@ export function listLogFiles(directory: string): readonly LogFile[] {
   return names
     .filter((name) => /^\d{20}\.log$/.test(name))
     .sort()
-    .map((name) => ({ file: path.join(directory, name), firstSequence: BigInt(name.slice(0, DIGITS)) }));
+    .map((name) => ({
+      file: path.join(directory, name),
+      firstSequence: BigInt(name.slice(0, DIGITS)),
+    }));
 }

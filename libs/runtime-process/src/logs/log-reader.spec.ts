@@ -12,20 +12,32 @@ beforeEach(() => (directory = mkdtempSync(path.join(tmpdir(), 'cloudless-log-'))
 afterEach(() => rmSync(directory, { recursive: true }));
 
 const aWriter = (): LogWriter =>
-  new LogWriter({ directory, clock: new ManualClock(1_000), log: silentLog, files: 3, fileBytes: 200 });
+  new LogWriter({
+    directory,
+    clock: new ManualClock(1_000),
+    log: silentLog,
+    files: 3,
+    fileBytes: 200,
+  });
 /** Writes numbered lines, one record each. */
 const write = (writer: LogWriter, from: number, to: number): void => {
-  for (let number = from; number <= to; number += 1) writer.append('stdout', Buffer.from(`line ${number}\n`));
+  for (let number = from; number <= to; number += 1)
+    writer.append('stdout', Buffer.from(`line ${number}\n`));
 };
-const follow = (request: Partial<LogRequest> = {}, drained: Promise<void> = new Promise(() => undefined)) =>
+const follow = (
+  request: Partial<LogRequest> = {},
+  drained: Promise<void> = new Promise(() => undefined),
+) =>
   readLog({
     directory,
     request: { follow: true, ...request },
     signal: new AbortController().signal,
     drained: () => drained,
   });
-const numbersOf = ({ lines }: LogBatch): readonly number[] => lines.map(({ sequence }) => Number(sequence));
-const upTo = (from: number, to: number): readonly number[] => Array.from({ length: to - from + 1 }, (_, index) => from + index);
+const numbersOf = ({ lines }: LogBatch): readonly number[] =>
+  lines.map(({ sequence }) => Number(sequence));
+const upTo = (from: number, to: number): readonly number[] =>
+  Array.from({ length: to - from + 1 }, (_, index) => from + index);
 /** As it is in the file. */
 const sizeOf = (number: number): number => `${number} 1000 oF line ${number}\n`.length;
 
@@ -71,7 +83,8 @@ describe('a follower that rotation overtakes', () => {
     const writer = aWriter();
     write(writer, 1, 100);
     for await (const { skipped } of follow({ follow: false })) expect(skipped).toBeUndefined();
-    for await (const { skipped } of follow({ follow: false, tailLines: 30 })) expect(skipped).toBeUndefined();
+    for await (const { skipped } of follow({ follow: false, tailLines: 30 }))
+      expect(skipped).toBeUndefined();
     writer.close();
   });
 

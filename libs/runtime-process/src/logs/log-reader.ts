@@ -35,7 +35,10 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
     try {
       for (;;) {
         // Asked before the read: what comes later wakes us again.
-        const { mayHaveMore, mayHaveMoved } = changes?.take() ?? { mayHaveMore: false, mayHaveMoved: true };
+        const { mayHaveMore, mayHaveMoved } = changes?.take() ?? {
+          mayHaveMore: false,
+          mayHaveMoved: true,
+        };
         for await (const { lines, passedOver } of cursor.linesUpToNow(mayHaveMoved)) {
           if (signal.aborted) return;
           const batch = selection.select(lines, passedOver);
@@ -52,12 +55,16 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
 }
 
 /** Where to begin, and how many selected lines from there are before the tail. */
-async function startOf(directory: string, request: LogRequest): Promise<{ readonly from: bigint; readonly skipped: number }> {
+async function startOf(
+  directory: string,
+  request: LogRequest,
+): Promise<{ readonly from: bigint; readonly skipped: number }> {
   const { afterSequence = 0n, tailLines } = request;
   if (tailLines === undefined) return { from: afterSequence + 1n, skipped: 0 };
   let count = 0;
   for (const { file, firstSequence } of [...listLogFiles(directory)].reverse()) {
-    const bytes = await readFile(file).catch(() => Buffer.alloc(0)); // rotated away: as good as empty
+    // rotated away: as good as empty
+    const bytes = await readFile(file).catch(() => Buffer.alloc(0));
     count += parseLogRecords(bytes).lines.filter((line) => selectsLine(request, line)).length;
     if (count >= tailLines || firstSequence <= afterSequence)
       return { from: firstSequence, skipped: Math.max(0, count - tailLines) };
@@ -65,7 +72,9 @@ async function startOf(directory: string, request: LogRequest): Promise<{ readon
   return { from: 1n, skipped: Math.max(0, count - tailLines) };
 }
 
-/** Wakes a follower when files changed, when the log is finished, or when the follower is to end. */
+/**
+ * Wakes a follower when files changed, when the log is finished, or when the follower is to end.
+ */
 class Changes {
   private readonly watcher: FSWatcher;
   private changed = true;
@@ -81,7 +90,9 @@ class Changes {
     directory: string,
     private readonly signal: StopSignal,
   ) {
-    this.watcher = watch(directory, { persistent: false }, (kind) => this.onChange(kind !== 'change'));
+    this.watcher = watch(directory, { persistent: false }, (kind) =>
+      this.onChange(kind !== 'change'),
+    );
     this.watcher.on('error', () => this.onChange(true));
     signal.addEventListener('abort', this.onAbort, { once: true });
   }

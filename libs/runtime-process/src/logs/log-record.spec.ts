@@ -6,7 +6,9 @@ const arbLine: fc.Arbitrary<LogLine> = fc.record({
   sequence: fc.bigInt({ min: 1n, max: 2n ** 63n - 1n }),
   stream: fc.constantFrom('stdout' as const, 'stderr' as const),
   timeMs: fc.integer({ min: 0, max: 9_007_199_254_740_991 }),
-  text: fc.uint8Array({ maxLength: 60 }).map((bytes) => bytes.map((byte) => (byte === 10 ? 0 : byte))),
+  text: fc
+    .uint8Array({ maxLength: 60 })
+    .map((bytes) => bytes.map((byte) => (byte === 10 ? 0 : byte))),
   partial: fc.boolean(),
 });
 
@@ -25,7 +27,9 @@ describe('log records', () => {
   it('any bytes are read without failing, and damaged records do not hide good ones', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), arbLine, (noise, good) => {
-        const { lines, consumed } = parseLogRecords(Buffer.concat([noise, Buffer.from('\n'), encodeLogRecord(good)]));
+        const { lines, consumed } = parseLogRecords(
+          Buffer.concat([noise, Buffer.from('\n'), encodeLogRecord(good)]),
+        );
         expect(lines.at(-1)).toEqual(good);
         expect(consumed).toBe(noise.length + 1 + encodeLogRecord(good).length);
       }),

@@ -15,8 +15,9 @@ const EXACT_DIGITS = 15;
 const LETTERS: Readonly<Record<LogStream, string>> = { stdout: 'o', stderr: 'e' };
 
 /**
- * One line of a log file: `<sequence> <milliseconds> <o|e><F|P> <bytes>` and a line feed; F is a full line (or its last
- * part), P one that goes on. The bytes never hold a line feed, so a file can be cut at any of them.
+ * One line of a log file: `<sequence> <milliseconds> <o|e><F|P> <bytes>` and a line feed; F is a
+ * full line (or its last part), P one that goes on. The bytes never hold a line feed, so a file can
+ * be cut at any of them.
  */
 export function encodeLogRecord({ sequence, timeMs, stream, partial, text }: LogLine): Buffer {
   const header = `${sequence} ${Math.trunc(timeMs)} ${LETTERS[stream]}${partial ? 'P' : 'F'} `;
@@ -37,14 +38,22 @@ export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): Lo
   const timeStart = sequenceEnd + 1;
   const timeEnd = digitsEnd(bytes, timeStart, Math.min(end, timeStart + MAX_TIME_DIGITS));
   const textStart = timeEnd + ' oF '.length;
-  if (timeEnd === timeStart || bytes[timeEnd] !== SPACE || bytes[textStart - 1] !== SPACE || textStart > end) return undefined;
+  if (
+    timeEnd === timeStart ||
+    bytes[timeEnd] !== SPACE ||
+    bytes[textStart - 1] !== SPACE ||
+    textStart > end
+  )
+    return undefined;
   const stream = bytes[timeEnd + 1];
   const completeness = bytes[timeEnd + 2];
   if (stream !== LETTER_STDOUT && stream !== LETTER_STDERR) return undefined;
   if (completeness !== LETTER_FULL && completeness !== LETTER_PARTIAL) return undefined;
   const exact = sequenceEnd - start <= EXACT_DIGITS;
   return {
-    sequence: BigInt(exact ? wholeNumber(bytes, start, sequenceEnd) : bytes.toString('latin1', start, sequenceEnd)),
+    sequence: BigInt(
+      exact ? wholeNumber(bytes, start, sequenceEnd) : bytes.toString('latin1', start, sequenceEnd),
+    ),
     timeMs: wholeNumber(bytes, timeStart, timeEnd),
     stream: stream === LETTER_STDOUT ? 'stdout' : 'stderr',
     partial: completeness === LETTER_PARTIAL,
@@ -64,7 +73,8 @@ function digitsEnd(bytes: Buffer, from: number, to: number): number {
 
 function wholeNumber(bytes: Buffer, from: number, to: number): number {
   let value = 0;
-  for (let at = from; at < to; at += 1) value = value * 10 + ((bytes[at] ?? DIGIT_ZERO) - DIGIT_ZERO);
+  for (let at = from; at < to; at += 1)
+    value = value * 10 + ((bytes[at] ?? DIGIT_ZERO) - DIGIT_ZERO);
   return value;
 }
 
@@ -74,7 +84,10 @@ export interface ParsedLog {
    * Damaged ones are left out. Their texts lie in the piece: it must not be written to afterwards.
    */
   readonly lines: readonly LogLine[];
-  /** Bytes up to and with the last line feed; what follows is a record that has not been written to its end. */
+  /**
+   * Bytes up to and with the last line feed; what follows is a record that has not been written to
+   * its end.
+   */
   readonly consumed: number;
 }
 

@@ -16,10 +16,17 @@ afterEach(() => rmSync(directory, { recursive: true }));
 const aWriter = (log: string, fileBytes = 200): LogWriter =>
   new LogWriter({ directory: log, clock: new ManualClock(), log: silentLog, files: 3, fileBytes });
 
-async function read(log: string): Promise<readonly { readonly text: string; readonly sequence: bigint }[]> {
+async function read(
+  log: string,
+): Promise<readonly { readonly text: string; readonly sequence: bigint }[]> {
   const lines = [];
   const request = { follow: false };
-  const options = { directory: log, request, signal: new AbortController().signal, drained: () => Promise.resolve() };
+  const options = {
+    directory: log,
+    request,
+    signal: new AbortController().signal,
+    drained: () => Promise.resolve(),
+  };
   for await (const { text, sequence } of eachLine(readLog(options)))
     lines.push({ text: Buffer.from(text).toString('latin1'), sequence });
   return lines;
@@ -45,7 +52,9 @@ describe('LogWriter', () => {
           const whole = steps.map(([text]) => text).join('');
           const expected = whole.split('\n');
           if (expected.at(-1) === '') expected.pop();
-          expect(await read(log)).toEqual(expected.map((text, index) => ({ text, sequence: BigInt(index + 1) })));
+          expect(await read(log)).toEqual(
+            expected.map((text, index) => ({ text, sequence: BigInt(index + 1) })),
+          );
         },
       ),
       { numRuns: 60 },
@@ -54,12 +63,15 @@ describe('LogWriter', () => {
 
   it('keeps as many files as it may, the newest lines, and numbers on', async () => {
     const writer = aWriter(directory);
-    for (let line = 1; line <= 100; line += 1) writer.append('stdout', Buffer.from(`line ${line}\n`));
+    for (let line = 1; line <= 100; line += 1)
+      writer.append('stdout', Buffer.from(`line ${line}\n`));
     writer.end();
     expect(listLogFiles(directory)).toHaveLength(3);
     const lines = await read(directory);
     expect(lines.at(-1)).toEqual({ text: 'line 100', sequence: 100n });
-    expect(lines.map(({ sequence }) => sequence)).toEqual(lines.map((_, index) => (lines[0]?.sequence ?? 0n) + BigInt(index)));
+    expect(lines.map(({ sequence }) => sequence)).toEqual(
+      lines.map((_, index) => (lines[0]?.sequence ?? 0n) + BigInt(index)),
+    );
   });
 
   it('cuts off a record that was not written to its end', async () => {

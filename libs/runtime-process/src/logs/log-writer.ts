@@ -39,8 +39,9 @@ export interface LogWriterOptions {
 }
 
 /**
- * Writes the output of one container into rotated log files. Every byte is on its way to the file when `append` returns: a
- * writer that is killed loses nothing it was given, and a new one on the same directory goes on, also in mid-line.
+ * Writes the output of one container into rotated log files. Every byte is on its way to the file
+ * when `append` returns: a writer that is killed loses nothing it was given, and a new one on the
+ * same directory goes on, also in mid-line.
  */
 export class LogWriter {
   private fd: number;
@@ -51,7 +52,10 @@ export class LogWriter {
   private closed = false;
   private failing = false;
 
-  /** Opens the newest file, cuts off a record that was not written to its end, and takes up lines begun before. */
+  /**
+   * Opens the newest file, cuts off a record that was not written to its end, and takes up lines
+   * begun before.
+   */
   constructor(private readonly options: LogWriterOptions) {
     const { directory } = options;
     makeDirectorySync(directory, 0o700);
@@ -62,7 +66,8 @@ export class LogWriter {
     this.fd = openSync(newest?.file ?? path.join(directory, logFileName(1n)), 'a', 0o600);
     if (consumed < bytes.length) ftruncateSync(this.fd, consumed);
     this.size = consumed;
-    const opened = (stream: LogStream): PendingFile => new PendingFile(path.join(directory, `${stream}.pending`));
+    const opened = (stream: LogStream): PendingFile =>
+      new PendingFile(path.join(directory, `${stream}.pending`));
     this.pending = { stdout: opened('stdout'), stderr: opened('stderr') };
     const resumed = (stream: LogStream): LineSplitter => {
       const lastOfStream = lines.findLast((line) => line.stream === stream)?.sequence ?? 0n;
@@ -77,7 +82,8 @@ export class LogWriter {
     const splitter = this.splitters[stream];
     const hadPending = splitter.pending.length > 0;
     this.write(stream, splitter.feed(chunk));
-    if (hadPending || splitter.pending.length > 0) this.pending[stream].write(this.sequence, splitter.pending);
+    if (hadPending || splitter.pending.length > 0)
+      this.pending[stream].write(this.sequence, splitter.pending);
   }
 
   /** The output has ended: writes the last lines that had no line end, and closes. */
@@ -105,7 +111,9 @@ export class LogWriter {
     const timeMs = this.options.clock.wallTime();
     let { sequence } = this;
     const records = Buffer.concat(
-      lines.map(({ text, partial }) => encodeLogRecord({ sequence: ++sequence, timeMs, stream, text, partial })),
+      lines.map(({ text, partial }) =>
+        encodeLogRecord({ sequence: ++sequence, timeMs, stream, text, partial }),
+      ),
     );
     try {
       if (this.size >= this.options.fileBytes) this.rotate();
@@ -118,10 +126,17 @@ export class LogWriter {
     }
   }
 
-  /** A full disk must not stop the container: its lines are dropped, the log stays whole, and the operator is told once. */
+  /**
+   * A full disk must not stop the container: its lines are dropped, the log stays whole, and the
+   * operator is told once.
+   */
   private refused(reason: unknown, lineCount: number): void {
     if (!this.failing)
-      this.options.log.error('log lines dropped', { directory: this.options.directory, lineCount, error: String(reason) });
+      this.options.log.error('log lines dropped', {
+        directory: this.options.directory,
+        lineCount,
+        error: String(reason),
+      });
     this.failing = true;
     const written = fstatSync(this.fd).size;
     if (written > this.size) ftruncateSync(this.fd, this.size);
@@ -160,7 +175,10 @@ export class LogWriter {
   }
 }
 
-/** A write to a file is cut short only when the disk is full or a signal comes; the next one tells which. */
+/**
+ * A write to a file is cut short only when the disk is full or a signal comes; the next one tells
+ * which.
+ */
 function writeWhole(fd: number, bytes: Buffer): void {
   let done = 0;
   while (done < bytes.length) done += writeSync(fd, bytes, done);

@@ -4,8 +4,8 @@ import { MAX_LINE_BYTES } from '@cloudless/runtime';
 const HEADER_BYTES = 12;
 
 /**
- * The beginning of a line that has no end yet, kept on disk so that it outlives the writer: the log's sequence number at
- * that moment (8 bytes, big endian), length (4 bytes), bytes.
+ * The beginning of a line that has no end yet, kept on disk so that it outlives the writer: the
+ * log's sequence number at that moment (8 bytes, big endian), length (4 bytes), bytes.
  */
 export class PendingFile {
   private readonly fd: number;
@@ -16,8 +16,8 @@ export class PendingFile {
 
   /**
    * What was pending.
-   * @param lastSequence - Of the newest line of this stream: when the file is older than it, the writer was killed after it
-   *   wrote the line, and what the file holds is part of it.
+   * @param lastSequence - Of the newest line of this stream: when the file is older than it, the
+   *   writer was killed after it wrote the line, and what the file holds is part of it.
    */
   read(lastSequence: bigint): Uint8Array {
     const bytes = Buffer.alloc(HEADER_BYTES + MAX_LINE_BYTES);

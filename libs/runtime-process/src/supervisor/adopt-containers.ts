@@ -32,8 +32,9 @@ export interface AdoptDeps {
 }
 
 /**
- * Takes up what an earlier supervisor left: containers that live go on, those that do not are reported as ended, half-made
- * ones are cleared away, and processes of commands, whose callers are gone, are killed.
+ * Takes up what an earlier supervisor left: containers that live go on, those that do not are
+ * reported as ended, half-made ones are cleared away, and processes of commands, whose callers are
+ * gone, are killed.
  */
 export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
   makeDirectorySync(layout.containers(deps.directory), 0o700);
@@ -51,12 +52,21 @@ export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
       containers.push(adopt(record, folder, deps));
     }
   }
-  const running = new Set<string>(containers.filter(({ isRunning }) => isRunning).map(({ status }) => status.containerId));
-  killMarked(({ containerId, execId }) => known.has(containerId) && (execId !== undefined || !running.has(containerId)));
+  const running = new Set<string>(
+    containers.filter(({ isRunning }) => isRunning).map(({ status }) => status.containerId),
+  );
+  killMarked(
+    ({ containerId, execId }) =>
+      known.has(containerId) && (execId !== undefined || !running.has(containerId)),
+  );
   return containers;
 }
 
-function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: string, deps: AdoptDeps): ManagedContainer {
+function adopt(
+  record: Exclude<ContainerRecord, { phase: 'starting' }>,
+  folder: string,
+  deps: AdoptDeps,
+): ManagedContainer {
   const { clock, log, bootId, settings, onExit } = deps;
   let container: ManagedContainer | undefined;
   const writer = new LogWriter({
@@ -67,7 +77,8 @@ function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: 
     fileBytes: settings.logFileBytes,
   });
   const output = new ContainerOutput(folder, writer, () => container?.pipeEnded());
-  for (const name of readdirSync(folder)) if (name.endsWith('.sh')) rmSync(path.join(folder, name), { force: true });
+  for (const name of readdirSync(folder))
+    if (name.endsWith('.sh')) rmSync(path.join(folder, name), { force: true });
   const containerDeps = { directory: folder, clock, log, bootId, output, onExit };
   if (record.phase === 'exited') {
     container = new ManagedContainer(record.status, undefined, undefined, containerDeps);
@@ -88,9 +99,14 @@ function adopt(record: Exclude<ContainerRecord, { phase: 'starting' }>, folder: 
   }
   if (isSameBoot && cgroup !== undefined) deps.clearGroup(cgroup);
   const status: ContainerStatus = record.status;
-  container = new ManagedContainer(status, undefined, undefined, containerDeps); // no process: nothing may be signalled by this id
+  // no process: nothing may be signalled by this id
+  container = new ManagedContainer(status, undefined, undefined, containerDeps);
   const end = isSameBoot ? (readEnd(endFile) ?? UNSEEN) : LOST;
-  container.ended(end, isSameBoot && hasEndedBefore(record.lease, end.finishedAtMs ?? clock.wallTime(), clock.wallTime()));
+  container.ended(
+    end,
+    isSameBoot &&
+      hasEndedBefore(record.lease, end.finishedAtMs ?? clock.wallTime(), clock.wallTime()),
+  );
   output.finish();
   return container;
 }
@@ -109,6 +125,7 @@ function endUnfinished(
   { guard, cgroup }: ContainerRecord & { readonly phase: 'starting' },
   clearGroup: AdoptDeps['clearGroup'],
 ): void {
-  if (guard !== undefined && isAlive(guard.pid, guard.startToken)) signalGroup(guard.pid, 'SIGKILL');
+  if (guard !== undefined && isAlive(guard.pid, guard.startToken))
+    signalGroup(guard.pid, 'SIGKILL');
   if (cgroup !== undefined) clearGroup(new Cgroup(cgroup));
 }

@@ -30,7 +30,9 @@ export interface CommandOutput {
   readonly isPaused: boolean;
   /** Bytes read so far. */
   readonly bytesRead: number;
-  /** Reads what is there now, then closes, whoever may still hold the other end; the end is told. */
+  /**
+   * Reads what is there now, then closes, whoever may still hold the other end; the end is told.
+   */
   finish(): void;
 }
 
@@ -39,7 +41,10 @@ const LINGER_MS = 250;
 /** Something that left the group may write for ever. */
 const MAX_LINGERS = 40;
 
-/** One command in a container, leader of its own process group: what commands with and without a terminal have in common. */
+/**
+ * One command in a container, leader of its own process group: what commands with and without a
+ * terminal have in common.
+ */
 export abstract class CommandProcess implements Companion {
   private exitCode: number | undefined;
   private ended = false;
@@ -80,7 +85,10 @@ export abstract class CommandProcess implements Companion {
     killAll(relatives);
   }
 
-  /** The caller has gone: asks it to end, and makes it; what it still writes is dropped. `onEnd` follows. */
+  /**
+   * The caller has gone: asks it to end, and makes it; what it still writes is dropped. `onEnd`
+   * follows.
+   */
   leave(): void {
     if (this.left || this.ended) return;
     this.left = true;
@@ -113,8 +121,9 @@ export abstract class CommandProcess implements Companion {
   }
 
   /**
-   * A reader that waits for a slow caller is not cut off, nor is one that still gets something: a terminal hands on what was
-   * written before the end only bit by bit. An output that someone merely holds open is.
+   * A reader that waits for a slow caller is not cut off, nor is one that still gets something: a
+   * terminal hands on what was written before the end only bit by bit. An output that someone
+   * merely holds open is.
    */
   private linger(before = this.bytesRead, turn = 1): void {
     this.lingering = this.tell.clock.setTimer(LINGER_MS, () => {

@@ -25,7 +25,9 @@ export class ContainerGroups {
 
   /** The group of a container, which need not exist yet. */
   groupOf(containerId: ContainerId): Cgroup | undefined {
-    return this.parent === undefined ? undefined : new Cgroup(path.join(this.parent.folder, containerId));
+    return this.parent === undefined
+      ? undefined
+      : new Cgroup(path.join(this.parent.folder, containerId));
   }
 
   /** Kills what is left in the group of an ended container, and removes the group, now or soon. */
@@ -37,7 +39,8 @@ export class ContainerGroups {
 
   /** Clears the groups that an earlier supervisor left, except those of running containers. */
   clearOthers(isRunning: (containerId: string) => boolean): void {
-    for (const group of this.parent?.groupsBelow() ?? []) if (!isRunning(path.basename(group.folder))) this.clear(group);
+    for (const group of this.parent?.groupsBelow() ?? [])
+      if (!isRunning(path.basename(group.folder))) this.clear(group);
   }
 
   /** Kills everything in all groups and removes the groups, within {@link MAX_CLOSE_TRIES}. */

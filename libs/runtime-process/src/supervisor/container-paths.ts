@@ -2,14 +2,18 @@ import path from 'node:path';
 import type { ContainerId } from '@cloudless/base';
 import type { LogStream } from '@cloudless/runtime';
 
-/** Where things are in the directory of a supervisor; the client reads logs and holds pipes by the same names. */
+/**
+ * Where things are in the directory of a supervisor; the client reads logs and holds pipes by the
+ * same names.
+ */
 export const layout = {
   socket: (directory: string): string => path.join(directory, 'socket'),
   containers: (directory: string): string => path.join(directory, 'containers'),
   /** The leases of all containers, for the lease guard. */
   leases: (directory: string): string => path.join(directory, 'leases'),
   fifos: (directory: string): string => path.join(directory, 'fifos'),
-  container: (directory: string, containerId: ContainerId | string): string => path.join(directory, 'containers', containerId),
+  container: (directory: string, containerId: ContainerId | string): string =>
+    path.join(directory, 'containers', containerId),
   work: (containerDirectory: string): string => path.join(containerDirectory, 'work'),
   log: (containerDirectory: string): string => path.join(containerDirectory, 'log'),
   /** The exit status, which the guard of the container writes. */
@@ -19,6 +23,8 @@ export const layout = {
    * script of the main process is deleted once it has begun, the script of a command when the
    * command has ended.
    */
-  script: (containerDirectory: string, name: string): string => path.join(containerDirectory, `${name}.sh`),
-  pipe: (containerDirectory: string, stream: LogStream): string => path.join(containerDirectory, `${stream}.fifo`),
+  script: (containerDirectory: string, name: string): string =>
+    path.join(containerDirectory, `${name}.sh`),
+  pipe: (containerDirectory: string, stream: LogStream): string =>
+    path.join(containerDirectory, `${stream}.fifo`),
 } as const;

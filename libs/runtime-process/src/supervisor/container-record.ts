@@ -4,7 +4,10 @@ import type { ContainerStatus } from '@cloudless/runtime';
 import type { LaunchContext } from './launch-plan.js';
 import type { ProcessReference } from './main-process.js';
 
-/** A lease as written down: when it ends, in seconds since the machine started, which all its processes count alike. */
+/**
+ * A lease as written down: when it ends, in seconds since the machine started, which all its
+ * processes count alike.
+ */
 export interface RecordedLease {
   readonly leaseMs: number;
   readonly graceMs: number;
@@ -13,10 +16,10 @@ export interface RecordedLease {
 
 /**
  * What is kept on disk of a container.
- * `starting`: its process is being made, nobody was told of it. `running`: `startToken` tells its process from a later one
- * with the same id. `exited`: the end has been seen and is final.
- * `guard` is the parent of the process, `cgroup` the folder of its cgroup. Absent without guard or
- * cgroup, and in older records.
+ * `starting`: its process is being made, nobody was told of it. `running`: `startToken` tells its
+ * process from a later one with the same id. `exited`: the end has been seen and is final. `guard`
+ * is the parent of the process, `cgroup` the folder of its cgroup. Absent without guard or cgroup,
+ * and in older records.
  */
 export type ContainerRecord =
   | {
@@ -44,8 +47,9 @@ export type ContainerRecord =
 const NAME = 'state.json';
 
 /**
- * Replaces the record by an atomic rename. It is not flushed to the disk: a record matters only until the machine starts
- * again, as nothing that it speaks of outlives that; a damaged one is then dropped.
+ * Replaces the record by an atomic rename. It is not flushed to the disk: a record matters only
+ * until the machine starts again, as nothing that it speaks of outlives that; a damaged one is then
+ * dropped.
  */
 export function writeRecord(directory: string, record: ContainerRecord): void {
   const draft = path.join(directory, `${NAME}.new`);
@@ -56,7 +60,9 @@ export function writeRecord(directory: string, record: ContainerRecord): void {
 /** Undefined when there is none, or one that is damaged or of another format. */
 export function readRecord(directory: string): ContainerRecord | undefined {
   try {
-    const record = JSON.parse(readFileSync(path.join(directory, NAME), 'utf8')) as Partial<ContainerRecord> | null; // written by writeRecord
+    const record = JSON.parse(
+      readFileSync(path.join(directory, NAME), 'utf8'),
+    ) as Partial<ContainerRecord> | null; // written by writeRecord
     if (record === null || record.format !== 1) return undefined;
     return record as ContainerRecord;
   } catch {

@@ -36,7 +36,10 @@ export class ExecCommand extends CommandProcess {
     input?.on('close', options.onInputDrained);
   }
 
-  /** Starts the command. @throws kind `invalid` when it cannot be started, `exhausted` when pipes or processes ran out. */
+  /**
+   * Starts the command. @throws kind `invalid` when it cannot be started, `exhausted` when pipes or
+   * processes ran out.
+   */
   static async start(options: ExecCommandOptions): Promise<ExecCommand> {
     const { command, context, execId, join } = options;
     const plan = planCommand(command, context, execId, join);
@@ -48,7 +51,10 @@ export class ExecCommand extends CommandProcess {
     }
   }
 
-  private static async launch(options: ExecCommandOptions, plan: CommandStart): Promise<ExecCommand> {
+  private static async launch(
+    options: ExecCommandOptions,
+    plan: CommandStart,
+  ): Promise<ExecCommand> {
     const { command, context, execId, fifos, directory } = options;
     const { file, argv0, args, env, clear } = plan;
     const pipe = async (name: string): Promise<string> => {
@@ -56,7 +62,11 @@ export class ExecCommand extends CommandProcess {
       await fifos.take(target);
       return target;
     };
-    const files = [await pipe('stdout'), await pipe('stderr'), ...(options.hasInput ? [await pipe('stdin')] : [])];
+    const files = [
+      await pipe('stdout'),
+      await pipe('stderr'),
+      ...(options.hasInput ? [await pipe('stdin')] : []),
+    ];
     const [stdout = '', stderr = '', stdin] = files;
     let started: ExecCommand | undefined;
     const reader = (stream: LogStream, target: string): PipeReader =>
@@ -68,7 +78,8 @@ export class ExecCommand extends CommandProcess {
     const readers = [reader('stdout', stdout), reader('stderr', stderr)];
     const theirs = [openSync(stdout, constants.O_WRONLY), openSync(stderr, constants.O_WRONLY)];
     const inputEnds = stdin === undefined ? undefined : openInput(stdin);
-    for (const target of files) rmSync(target, { force: true }); // both ends are open: no name is needed any more
+    // both ends are open: no name is needed any more
+    for (const target of files) rmSync(target, { force: true });
     const child = spawn(file, args, {
       argv0,
       cwd: context.workingDir,
@@ -76,7 +87,8 @@ export class ExecCommand extends CommandProcess {
       detached: true,
       stdio: [inputEnds?.theirs ?? 'ignore', theirs[0], theirs[1]],
     });
-    for (const fd of [...theirs, ...(inputEnds === undefined ? [] : [inputEnds.theirs])]) closeSync(fd);
+    for (const fd of [...theirs, ...(inputEnds === undefined ? [] : [inputEnds.theirs])])
+      closeSync(fd);
     if (child.pid === undefined) {
       for (const open of readers) open.close();
       if (inputEnds !== undefined) closeSync(inputEnds.ours);
@@ -85,7 +97,10 @@ export class ExecCommand extends CommandProcess {
         command[0] ?? argv0,
       );
     }
-    const input = inputEnds === undefined ? undefined : new net.Socket({ fd: inputEnds.ours, readable: false, writable: true });
+    const input =
+      inputEnds === undefined
+        ? undefined
+        : new net.Socket({ fd: inputEnds.ours, readable: false, writable: true });
     started = new ExecCommand(options, child, readers, input, clear);
     for (const open of readers) open.start();
     return started;
@@ -97,7 +112,8 @@ export class ExecCommand extends CommandProcess {
   }
 
   endInput(): void {
-    this.input?.write('', () => this.dropInput()); // after all before it was written; a pipe cannot be shut down, only closed
+    // after all before it was written; a pipe cannot be shut down, only closed
+    this.input?.write('', () => this.dropInput());
   }
 
   /** Without a terminal there is nothing to resize. */

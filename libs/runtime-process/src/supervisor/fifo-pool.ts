@@ -4,7 +4,10 @@ import path from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/system';
 
-/** Named pipes are made this many at a time, as Node cannot make them and a helper program costs milliseconds. */
+/**
+ * Named pipes are made this many at a time, as Node cannot make them and a helper program costs
+ * milliseconds.
+ */
 const BATCH = 64;
 /** A new batch is made when fewer than this are left. */
 const LOW = 24;
@@ -34,7 +37,8 @@ export class FifoPool {
     while (this.ready.length === 0) await this.fill();
     const next = this.ready.pop();
     if (next !== undefined) renameSync(next, file);
-    if (this.ready.length < LOW) void this.fill().catch(() => undefined); // asked again by the one who finds none
+    // asked again by the one who finds none
+    if (this.ready.length < LOW) void this.fill().catch(() => undefined);
   }
 
   private fill(): Promise<void> {
@@ -46,7 +50,8 @@ export class FifoPool {
     const files = Array.from({ length: BATCH }, () => path.join(this.directory, this.newName()));
     return new Promise((resolve, reject) => {
       execFile('mkfifo', ['-m', '600', ...files], { env: { PATH: HELPER_PATH } }, (cause) => {
-        if (cause !== null) return reject(new CloudlessError('exhausted', 'no named pipes could be made', { cause }));
+        if (cause !== null)
+          return reject(new CloudlessError('exhausted', 'no named pipes could be made', { cause }));
         this.ready.push(...files);
         resolve();
       });

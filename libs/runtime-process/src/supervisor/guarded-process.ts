@@ -37,17 +37,24 @@ export interface StartedGuard extends ProcessReference {
 }
 
 /** Starts a guard; undefined, and `child` with an error to come, when no process can be made. */
-export function startGuard(options: GuardOptions): StartedGuard | { readonly child: ChildProcess; readonly pid: undefined } {
-  const child = spawn(options.shell, ['-c', GUARD, 'cloudless-guard', options.endFile, options.scriptFile], {
-    cwd: options.workingDir,
-    env: {},
-    detached: true,
-    stdio: ['ignore', 'ignore', 'ignore', 'pipe', options.stdout, options.stderr],
-  });
+export function startGuard(
+  options: GuardOptions,
+): StartedGuard | { readonly child: ChildProcess; readonly pid: undefined } {
+  const child = spawn(
+    options.shell,
+    ['-c', GUARD, 'cloudless-guard', options.endFile, options.scriptFile],
+    {
+      cwd: options.workingDir,
+      env: {},
+      detached: true,
+      stdio: ['ignore', 'ignore', 'ignore', 'pipe', options.stdout, options.stderr],
+    },
+  );
   const { pid } = child;
   if (pid === undefined) return { child, pid };
   const mainPid = readPid(child.stdio[3] as Readable);
-  mainPid.catch(() => undefined); // the caller that waits gets the error; writing the record may fail before
+  // the caller that waits gets the error; writing the record may fail before
+  mainPid.catch(() => undefined);
   return { child, pid, startToken: startTokenOf(pid) ?? '', mainPid };
 }
 
@@ -61,7 +68,13 @@ function readPid(pipe: Readable): Promise<number> {
     pipe.on('error', () => undefined); // the close follows
     pipe.once('close', () => {
       if (/^\d+\n$/.test(text)) resolve(Number(text));
-      else reject(new CloudlessError('exhausted', 'command: the guard of the container ended before it started the process'));
+      else
+        reject(
+          new CloudlessError(
+            'exhausted',
+            'command: the guard of the container ended before it started the process',
+          ),
+        );
     });
   });
 }

@@ -8,7 +8,11 @@ describe('a lease that outlives its supervisor', () => {
   function aLease(keep: () => void = () => undefined) {
     const clock = new ManualClock();
     const graces: number[] = [];
-    return { clock, graces, lease: new KeptLease({ clock, onEnd: (graceMs) => graces.push(graceMs), keep }) };
+    return {
+      clock,
+      graces,
+      lease: new KeptLease({ clock, onEnd: (graceMs) => graces.push(graceMs), keep }),
+    };
   }
 
   it('that ended while no supervisor lived leaves no more grace than is left of it', async () => {

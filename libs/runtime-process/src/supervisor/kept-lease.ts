@@ -12,10 +12,16 @@ export interface KeptLeaseDeps {
   readonly keep: () => void;
 }
 
-/** A new end is written down when the one on record is older than this share of the lease: at worst it ends so much too early. */
+/**
+ * A new end is written down when the one on record is older than this share of the lease: at worst
+ * it ends so much too early.
+ */
 const KEEP_SHARE = 0.25;
 
-/** A container's lease that outlives its supervisor. Not flushed to disk: nothing of it outlives the machine's boot. */
+/**
+ * A container's lease that outlives its supervisor. Not flushed to disk: nothing of it outlives the
+ * machine's boot.
+ */
 export class KeptLease {
   private readonly timer: LeaseTimer;
   private onRecord: RecordedLease | undefined;
@@ -27,7 +33,10 @@ export class KeptLease {
 
   /** Whether the lease has expired, also when its timer has not fired yet. */
   get hasEnded(): boolean {
-    return this.timer.hasEnded || (this.exact !== undefined && uptime() >= this.exact.endsAtUptimeSeconds);
+    return (
+      this.timer.hasEnded ||
+      (this.exact !== undefined && uptime() >= this.exact.endsAtUptimeSeconds)
+    );
   }
 
   /** What is to be on record; undefined without a lease. */
@@ -52,18 +61,30 @@ export class KeptLease {
     this.exact = { ...lease, endsAtUptimeSeconds };
     const { onRecord } = this;
     const isNear =
-      onRecord !== undefined && endsAtUptimeSeconds - onRecord.endsAtUptimeSeconds < (lease.leaseMs / 1_000) * KEEP_SHARE;
+      onRecord !== undefined &&
+      endsAtUptimeSeconds - onRecord.endsAtUptimeSeconds < (lease.leaseMs / 1_000) * KEEP_SHARE;
     // One that ends earlier than the record says is written down at once.
-    if (isNear && endsAtUptimeSeconds >= onRecord.endsAtUptimeSeconds && lease.graceMs === onRecord.graceMs) return;
+    if (
+      isNear &&
+      endsAtUptimeSeconds >= onRecord.endsAtUptimeSeconds &&
+      lease.graceMs === onRecord.graceMs
+    )
+      return;
     this.record({ ...lease, endsAtUptimeSeconds });
   }
 
-  /** Goes on with what an earlier supervisor wrote down; at once to its end when that has passed, with what is left of the grace. */
+  /**
+   * Goes on with what an earlier supervisor wrote down; at once to its end when that has passed,
+   * with what is left of the grace.
+   */
   resume(lease: RecordedLease): void {
     this.onRecord = lease;
     this.exact = lease;
     const leaseMs = (lease.endsAtUptimeSeconds - uptime()) * 1_000;
-    this.timer.renew({ leaseMs: Math.max(0, leaseMs), graceMs: lease.graceMs + Math.min(0, leaseMs) });
+    this.timer.renew({
+      leaseMs: Math.max(0, leaseMs),
+      graceMs: lease.graceMs + Math.min(0, leaseMs),
+    });
   }
 
   /** What could not be written down is tried again with the next renewal. */

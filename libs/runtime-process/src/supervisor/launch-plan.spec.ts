@@ -1,19 +1,33 @@
 import { resolveExecutable, spawnFailure } from './launch-plan.js';
 
 describe('a command that cannot be started', () => {
-  const context = { env: { PATH: '/usr/bin:/bin' }, workingDir: '/var/lib/cloudless/containers/0123' };
+  const context = {
+    env: { PATH: '/usr/bin:/bin' },
+    workingDir: '/var/lib/cloudless/containers/0123',
+  };
 
   it.each([
     { name: './missing', says: 'command: no executable file ./missing' },
     { name: 'bin/missing', says: 'command: no executable file bin/missing' },
     { name: '/no/such/file', says: 'command: no executable file /no/such/file' },
-    { name: 'missing-program', says: 'command: no executable missing-program in PATH /usr/bin:/bin' },
-  ])('is named as the caller named it, without the directory of the agent: $name', ({ name, says }) => {
-    expect(() => resolveExecutable([name], context)).toThrow(expect.objectContaining({ kind: 'invalid', message: says }));
-  });
+    {
+      name: 'missing-program',
+      says: 'command: no executable missing-program in PATH /usr/bin:/bin',
+    },
+  ])(
+    'is named as the caller named it, without the directory of the agent: $name',
+    ({ name, says }) => {
+      expect(() => resolveExecutable([name], context)).toThrow(
+        expect.objectContaining({ kind: 'invalid', message: says }),
+      );
+    },
+  );
 
   it('that the system refuses is named likewise', () => {
     const cause = Object.assign(new Error('spawn EACCES'), { code: 'EACCES' });
-    expect(spawnFailure(cause, './run')).toMatchObject({ kind: 'invalid', message: 'command: ./run cannot be started' });
+    expect(spawnFailure(cause, './run')).toMatchObject({
+      kind: 'invalid',
+      message: 'command: ./run cannot be started',
+    });
   });
 });

@@ -1,4 +1,12 @@
-import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs';
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  openSync,
+  readSync,
+  statSync,
+} from 'node:fs';
 import path from 'node:path';
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
@@ -11,30 +19,49 @@ export interface LaunchContext {
   readonly workingDir: string;
 }
 
-/** Checks what a request says, before anything is made for it. @throws kind `invalid` or `unimplemented`. */
+/**
+ * Checks what a request says, before anything is made for it. @throws kind `invalid` or
+ * `unimplemented`.
+ */
 export function checkRequest(request: ContainerRequest): void {
   refuseOfContainers(request);
   checkContainerId(request.containerId);
   const violations: Violation[] = [];
   const { command, args, env, workingDir, ports } = request;
   checkCommand([...command], violations);
-  if (args.some(hasNul)) violations.push({ field: 'args', message: 'must not hold NUL characters' });
+  if (args.some(hasNul))
+    violations.push({ field: 'args', message: 'must not hold NUL characters' });
   checkVariables(env, violations);
   if (workingDir !== undefined && !isDirectory(workingDir))
     violations.push({ field: 'workingDir', message: `no directory ${workingDir}` });
   const names = ports.map(({ name }) => variableOf(name));
-  if (new Set(names).size < names.length) violations.push({ field: 'ports', message: 'names must differ' });
+  if (new Set(names).size < names.length)
+    violations.push({ field: 'ports', message: 'names must differ' });
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
-/** What only containers have. Nothing that was asked for is left out in silence. @throws kind `unimplemented`. */
-function refuseOfContainers({ image, limits, ports, volumes = [], security, network }: ContainerRequest): void {
+/**
+ * What only containers have. Nothing that was asked for is left out in silence. @throws kind
+ * `unimplemented`.
+ */
+function refuseOfContainers({
+  image,
+  limits,
+  ports,
+  volumes = [],
+  security,
+  network,
+}: ContainerRequest): void {
   const lacking = [
     ['image', image !== undefined, 'runs commands, not images'],
     ['limits.cpuMillis', limits.cpuMillis !== undefined, 'enforces no limits'],
     ['limits.memoryBytes', limits.memoryBytes !== undefined, 'enforces no limits'],
     ['limits.pids', limits.pids !== undefined, 'enforces no limits'],
-    ['ports.hostPort', ports.some(({ hostPort }) => hostPort !== undefined), 'hands out the ports itself'],
+    [
+      'ports.hostPort',
+      ports.some(({ hostPort }) => hostPort !== undefined),
+      'hands out the ports itself',
+    ],
     ['volumes', volumes.length > 0, 'mounts nothing'],
     ['security', security !== undefined, "gives every process the agent's own rights"],
     ['network', network !== undefined, "has no network but the machine's"],
@@ -44,20 +71,27 @@ function refuseOfContainers({ image, limits, ports, volumes = [], security, netw
   }
 }
 
-/** An id becomes the name of a directory, so nothing but hex digits passes. @throws kind `invalid`. */
+/**
+ * An id becomes the name of a directory, so nothing but hex digits passes. @throws kind `invalid`.
+ */
 export function checkContainerId(containerId: unknown): void {
   if (typeof containerId !== 'string' || !/^[0-9a-f]{64}$/.test(containerId)) {
     throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
   }
 }
 
-/** All that a container gets: PATH, HOME, its own variables, its ports and its mark. Nothing of the agent's environment. */
+/**
+ * All that a container gets: PATH, HOME, its own variables, its ports and its mark. Nothing of the
+ * agent's environment.
+ */
 export function environmentOf(
   request: ContainerRequest,
   endpoints: readonly ContainerEndpoint[],
   defaults: { readonly path: string; readonly home: string },
 ): Readonly<Record<string, string>> {
-  const ports = endpoints.map(({ portName, port }) => [`CLOUDLESS_PORT_${variableOf(portName)}`, String(port)] as const);
+  const ports = endpoints.map(
+    ({ portName, port }) => [`CLOUDLESS_PORT_${variableOf(portName)}`, String(port)] as const,
+  );
   const [first] = endpoints;
   return {
     PATH: defaults.path,
@@ -69,7 +103,10 @@ export function environmentOf(
   };
 }
 
-/** Variables with others added, or in place of those with the same name; the mark stays. @throws kind `invalid`. */
+/**
+ * Variables with others added, or in place of those with the same name; the mark stays. @throws
+ * kind `invalid`.
+ */
 export function withVariables(
   env: Readonly<Record<string, string>>,
   more: Readonly<Record<string, string>>,
@@ -77,7 +114,11 @@ export function withVariables(
   const violations: Violation[] = [];
   checkVariables(more, violations);
   if (violations.length > 0) throw new InvalidInputError(violations);
-  return { ...env, ...more, ...(env[CONTAINER_MARK] === undefined ? {} : { [CONTAINER_MARK]: env[CONTAINER_MARK] }) };
+  return {
+    ...env,
+    ...more,
+    ...(env[CONTAINER_MARK] === undefined ? {} : { [CONTAINER_MARK]: env[CONTAINER_MARK] }),
+  };
 }
 
 /**
@@ -85,7 +126,10 @@ export function withVariables(
  * @throws {@link CommandNotStartedError} when there is none, kind `invalid` for an empty or
  *   malformed command.
  */
-export function resolveExecutable(command: readonly string[], { env, workingDir }: LaunchContext): string {
+export function resolveExecutable(
+  command: readonly string[],
+  { env, workingDir }: LaunchContext,
+): string {
   const violations: Violation[] = [];
   checkCommand(command, violations);
   const [name = ''] = command;
@@ -103,7 +147,9 @@ export function resolveExecutable(command: readonly string[], { env, workingDir 
   // The name as the caller gave it: callers are not told where the agent keeps its data.
   if (files.some((each) => existsSync(each)))
     throw new CommandNotStartedError(notExecutable, `command: ${name} is not executable`);
-  const where = name.includes('/') ? `no executable file ${name}` : `no executable ${name} in PATH ${env.PATH ?? ''}`;
+  const where = name.includes('/')
+    ? `no executable file ${name}`
+    : `no executable ${name} in PATH ${env.PATH ?? ''}`;
   throw new CommandNotStartedError(notFound, `command: ${where}`);
 }
 
@@ -111,14 +157,20 @@ export function resolveExecutable(command: readonly string[], { env, workingDir 
 export function spawnFailure(cause: NodeJS.ErrnoException, name: string): CloudlessError {
   const { code = '' } = cause;
   const message = `command: ${name} cannot be started`;
-  if (['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE'].includes(code)) return new CloudlessError('exhausted', message, { cause });
-  const { notFound, notExecutable } = NOT_STARTED_EXIT_CODES; // the interpreter of a script may be what is not found
-  return new CommandNotStartedError(code === 'ENOENT' ? notFound : notExecutable, message, { cause });
+  if (['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE'].includes(code))
+    return new CloudlessError('exhausted', message, { cause });
+  // the interpreter of a script may be what is not found
+  const { notFound, notExecutable } = NOT_STARTED_EXIT_CODES;
+  return new CommandNotStartedError(code === 'ENOENT' ? notFound : notExecutable, message, {
+    cause,
+  });
 }
 
 function checkCommand(command: readonly string[], violations: Violation[]): void {
-  if (command.length === 0 || command[0] === '') violations.push({ field: 'command', message: 'must not be empty' });
-  if (command.some(hasNul)) violations.push({ field: 'command', message: 'must not hold NUL characters' });
+  if (command.length === 0 || command[0] === '')
+    violations.push({ field: 'command', message: 'must not be empty' });
+  if (command.some(hasNul))
+    violations.push({ field: 'command', message: 'must not hold NUL characters' });
 }
 
 function checkVariables(env: Readonly<Record<string, string>>, violations: Violation[]): void {
@@ -157,7 +209,9 @@ function interpreterOf(file: string): string | undefined {
 }
 
 function isDirectory(folder: string): boolean {
-  return path.isAbsolute(folder) && (statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false);
+  return (
+    path.isAbsolute(folder) && (statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false)
+  );
 }
 
 function isExecutable(file: string): boolean {

@@ -13,15 +13,35 @@ beforeAll(() => {
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 /** Variables of which one shell or another has its own idea. */
-const SPECIAL = ['PWD', 'OLDPWD', 'SHLVL', '_', 'IFS', 'UID', 'PPID', 'PS1', 'OPTIND', 'ENV', 'with.dot', 'a-b', '1st'];
+const SPECIAL = [
+  'PWD',
+  'OLDPWD',
+  'SHLVL',
+  '_',
+  'IFS',
+  'UID',
+  'PPID',
+  'PS1',
+  'OPTIND',
+  'ENV',
+  'with.dot',
+  'a-b',
+  '1st',
+];
 const arbEnvironment = fc.dictionary(
-  fc.oneof(fc.constantFrom(...SPECIAL), fc.stringMatching(/^[A-Z_][A-Z0-9_]{1,8}$/)).filter((name) => !name.startsWith('LD_')),
+  fc
+    .oneof(fc.constantFrom(...SPECIAL), fc.stringMatching(/^[A-Z_][A-Z0-9_]{1,8}$/))
+    .filter((name) => !name.startsWith('LD_')),
   fc.string({ unit: 'grapheme' }).filter((text) => !text.includes('\0')),
   { maxKeys: 6, noNullPrototype: true },
 );
 
 /** What the program of a script gets, when this shell runs the script. */
-function run(tools: ShellTools, env: Readonly<Record<string, string>>, args: readonly string[]): unknown {
+function run(
+  tools: ShellTools,
+  env: Readonly<Record<string, string>>,
+  args: readonly string[],
+): unknown {
   const file = path.join(directory, 'script');
   const print = 'process.stdout.write(JSON.stringify([process.env, process.argv.slice(1)]))';
   const command = [process.execPath, '-e', print, '--', ...args];
@@ -52,14 +72,27 @@ describe('a launch script', () => {
     },
   );
 
-  it.each(['/bin/sh', '/bin/dash', '/bin/bash'])('adds nothing to the output of the program, run by %s', async (shell) => {
-    const tools = existsSync(shell) ? await findShellTools(shell) : undefined;
-    if (tools === undefined) return;
-    const file = path.join(directory, 'quiet');
-    const context = { env: { LANG: 'none_XX', LC_ALL: 'none_XX.UTF-8', LC_CTYPE: 'none' }, workingDir: '/' };
-    writeFileSync(file, launchScript({ command: ['/bin/true'], context, leadsSession: false }, tools));
-    expect(spawnSync(tools.shell, [file], { env: {}, encoding: 'utf8' })).toMatchObject({ status: 0, stdout: '', stderr: '' });
-  });
+  it.each(['/bin/sh', '/bin/dash', '/bin/bash'])(
+    'adds nothing to the output of the program, run by %s',
+    async (shell) => {
+      const tools = existsSync(shell) ? await findShellTools(shell) : undefined;
+      if (tools === undefined) return;
+      const file = path.join(directory, 'quiet');
+      const context = {
+        env: { LANG: 'none_XX', LC_ALL: 'none_XX.UTF-8', LC_CTYPE: 'none' },
+        workingDir: '/',
+      };
+      writeFileSync(
+        file,
+        launchScript({ command: ['/bin/true'], context, leadsSession: false }, tools),
+      );
+      expect(spawnSync(tools.shell, [file], { env: {}, encoding: 'utf8' })).toMatchObject({
+        status: 0,
+        stdout: '',
+        stderr: '',
+      });
+    },
+  );
 
   it('has no value of an ordinary variable among the arguments of a program', () => {
     const tools = {
@@ -71,13 +104,22 @@ describe('a launch script', () => {
       addedVariables: ['_'],
     };
     const context = { env: { TOKEN: 'hush' }, workingDir: '/' };
-    const script = launchScript({ command: ['app'], context, joinFile: '/g/cgroup.procs', leadsSession: true }, tools);
-    expect(script.split('\n').filter((line) => line.includes('hush'))).toEqual([`export TOKEN='hush'`]);
-    expect(script).toContain(`exec '/usr/bin/env' '-u' '_' '/usr/bin/setsid' '--' 'app' 3>&- 4>&- 5>&-`);
+    const script = launchScript(
+      { command: ['app'], context, joinFile: '/g/cgroup.procs', leadsSession: true },
+      tools,
+    );
+    expect(script.split('\n').filter((line) => line.includes('hush'))).toEqual([
+      `export TOKEN='hush'`,
+    ]);
+    expect(script).toContain(
+      `exec '/usr/bin/env' '-u' '_' '/usr/bin/setsid' '--' 'app' 3>&- 4>&- 5>&-`,
+    );
   });
 
   it('quotes one word, whatever the text holds', () => {
     const text = `it's "a" $HOME \`date\` \\ \n * end`;
-    expect(execFileSync('/bin/sh', ['-c', `printf %s ${quoted(text)}`], { encoding: 'utf8' })).toBe(text);
+    expect(execFileSync('/bin/sh', ['-c', `printf %s ${quoted(text)}`], { encoding: 'utf8' })).toBe(
+      text,
+    );
   });
 });

@@ -44,7 +44,10 @@ const SPECIAL_NAMES =
  * which every user of the machine can read. Only variables that a shell does not accept or uses
  * itself are arguments of `env` for a moment.
  */
-export function launchScript({ command, context, joinFile, leadsSession }: LaunchSteps, tools: ShellTools): string {
+export function launchScript(
+  { command, context, joinFile, leadsSession }: LaunchSteps,
+  tools: ShellTools,
+): string {
   const variables = Object.entries(context.env);
   const ordinary = variables.filter(([name]) => isOrdinary(name));
   const special = variables.filter(([name]) => !isOrdinary(name));
@@ -61,7 +64,12 @@ export function launchScript({ command, context, joinFile, leadsSession }: Launc
   return [
     ...(leadsSession ? ['read -r CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST </proc/self/stat'] : []),
     ...(joinFile === undefined ? [] : [`echo 0 >${quoted(joinFile)} || exit ${NOT_JOINED}`]),
-    ...(leadsSession ? ['echo "$CLOUDLESS_GUARD_PID" >&3 || exit', 'unset CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST'] : []),
+    ...(leadsSession
+      ? [
+          'echo "$CLOUDLESS_GUARD_PID" >&3 || exit',
+          'unset CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST',
+        ]
+      : []),
     'unset PWD OLDPWD SHLVL _',
     ...ordinary.map(([name, value]) => `export ${name}=${quoted(value)}`),
     `exec ${words.map(quoted).join(' ')}${leadsSession ? ' 3>&- 4>&- 5>&-' : ''}`,

@@ -1,5 +1,13 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
 import { toContainerId } from '@cloudless/base';
@@ -39,78 +47,90 @@ const ended = (child: ChildProcess): Promise<readonly unknown[]> =>
  */
 function writeLeases(header: string, leases: readonly (readonly unknown[])[]): string {
   const file = layout.leases(directory);
-  writeFileSync(`${file}.new`, `${[header, ...leases.map((lease) => lease.join(' '))].join('\n')}\n`);
+  writeFileSync(
+    `${file}.new`,
+    `${[header, ...leases.map((lease) => lease.join(' '))].join('\n')}\n`,
+  );
   renameSync(`${file}.new`, file);
   return file;
 }
 /** Starts the script as a supervisor would have that is dead by now. */
 function guard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
   const file = writeLeases('1 1 dead - -', leases);
-  const child = spawn(shell, ['-c', LEASE_GUARD, 'guard', file, '1', found?.sleep ?? '', found?.grep ?? ''], { stdio: 'ignore' });
+  const child = spawn(
+    shell,
+    ['-c', LEASE_GUARD, 'guard', file, '1', found?.sleep ?? '', found?.grep ?? ''],
+    { stdio: 'ignore' },
+  );
   children.push(child);
   return child;
 }
 const isSleeping = ({ pid = 0 }: ChildProcess): boolean =>
-  readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('sleep') && readFileSync(`/proc/${pid}/environ`, 'utf8').includes(ID);
+  readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('sleep') &&
+  readFileSync(`/proc/${pid}/environ`, 'utf8').includes(ID);
 const centiseconds = (): number => Math.floor(uptime() * 100);
 
-describe.each(['/bin/sh', '/bin/bash'])('the guard of leases, run by %s, when the supervisor is dead,', (shell) => {
-  const isMissing = (): boolean => found === undefined || !existsSync(shell);
+describe.each(['/bin/sh', '/bin/bash'])(
+  'the guard of leases, run by %s, when the supervisor is dead,',
+  (shell) => {
+    const isMissing = (): boolean => found === undefined || !existsSync(shell);
 
-  it('sends SIGTERM when a lease has expired, and SIGKILL after the grace period', async () => {
-    if (isMissing()) return;
-    const gentle = sleeper();
-    const ready = path.join(directory, 'ready');
-    const stubborn = sleeper(`trap '' TERM; echo >${ready}; while :; do sleep 0.1; done`);
-    await until(() => existsSync(ready));
-    const ends = [ended(gentle), ended(stubborn)];
-    const now = centiseconds();
-    const line = ({ pid = 0 }: ChildProcess, killAt: number): readonly unknown[] => [
-      now,
-      killAt,
-      ID,
-      pid,
-      startTokenOf(pid),
-      '-',
-    ];
-    const over = ended(guard(shell, [line(gentle, now + 6_000), line(stubborn, now + 60)]));
-    expect(await Promise.all(ends)).toEqual([
-      [null, 'SIGTERM'],
-      [null, 'SIGKILL'],
-    ]);
-    expect(existsSync(layout.leases(directory))).toBe(true);
-    rmSync(layout.leases(directory)); // a guard without its file ends
-    await over;
-  });
+    it('sends SIGTERM when a lease has expired, and SIGKILL after the grace period', async () => {
+      if (isMissing()) return;
+      const gentle = sleeper();
+      const ready = path.join(directory, 'ready');
+      const stubborn = sleeper(`trap '' TERM; echo >${ready}; while :; do sleep 0.1; done`);
+      await until(() => existsSync(ready));
+      const ends = [ended(gentle), ended(stubborn)];
+      const now = centiseconds();
+      const line = ({ pid = 0 }: ChildProcess, killAt: number): readonly unknown[] => [
+        now,
+        killAt,
+        ID,
+        pid,
+        startTokenOf(pid),
+        '-',
+      ];
+      const over = ended(guard(shell, [line(gentle, now + 6_000), line(stubborn, now + 60)]));
+      expect(await Promise.all(ends)).toEqual([
+        [null, 'SIGTERM'],
+        [null, 'SIGKILL'],
+      ]);
+      expect(existsSync(layout.leases(directory))).toBe(true);
+      rmSync(layout.leases(directory)); // a guard without its file ends
+      await over;
+    });
 
-  it('kills processes that left the session by their mark, and ends when no process is left', async () => {
-    if (isMissing()) return;
-    const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
-    const strayEnd = ended(stray);
-    await until(() => isSleeping(stray)); // while a program begins, the kernel shows no environment
-    const now = centiseconds();
-    const over = ended(guard(shell, [[now, now, ID, '-', '-', '-']]));
-    expect(await strayEnd).toEqual([null, 'SIGKILL']);
-    expect(await over).toEqual([0, null]);
-  });
+    it('kills processes that left the session by their mark, and ends when no process is left', async () => {
+      if (isMissing()) return;
+      const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
+      const strayEnd = ended(stray);
+      // while a program begins, the kernel shows no environment
+      await until(() => isSleeping(stray));
+      const now = centiseconds();
+      const over = ended(guard(shell, [[now, now, ID, '-', '-', '-']]));
+      expect(await strayEnd).toEqual([null, 'SIGKILL']);
+      expect(await over).toEqual([0, null]);
+    });
 
-  it('leaves a later process with the same id alone', async () => {
-    if (isMissing()) return;
-    const later = sleeper();
-    const now = centiseconds();
-    expect(await ended(guard(shell, [[now, now, ID, later.pid, '1', '-']]))).toEqual([0, null]);
-    expect(startTokenOf(later.pid ?? 0)).toBeDefined();
-  });
+    it('leaves a later process with the same id alone', async () => {
+      if (isMissing()) return;
+      const later = sleeper();
+      const now = centiseconds();
+      expect(await ended(guard(shell, [[now, now, ID, later.pid, '1', '-']]))).toEqual([0, null]);
+      expect(startTokenOf(later.pid ?? 0)).toBeDefined();
+    });
 
-  it('ends when a later guard is in charge', async () => {
-    if (isMissing()) return;
-    const far = centiseconds() + 360_000;
-    const running = guard(shell, [[far, far, ID, '-', '-', '-']]);
-    const over = ended(running);
-    writeLeases('2 1 dead - -', []);
-    expect(await over).toEqual([0, null]);
-  });
-});
+    it('ends when a later guard is in charge', async () => {
+      if (isMissing()) return;
+      const far = centiseconds() + 360_000;
+      const running = guard(shell, [[far, far, ID, '-', '-', '-']]);
+      const over = ended(running);
+      writeLeases('2 1 dead - -', []);
+      expect(await over).toEqual([0, null]);
+    });
+  },
+);
 
 describe('LeaseGuard', () => {
   const lease: GuardedLease = {
@@ -120,7 +140,8 @@ describe('LeaseGuard', () => {
     main: undefined,
     cgroup: undefined,
   };
-  const guardIn = (): number => Number(readFileSync(layout.leases(directory), 'utf8').split(' ')[3]);
+  const guardIn = (): number =>
+    Number(readFileSync(layout.leases(directory), 'utf8').split(' ')[3]);
 
   it('runs a guard while there are leases', async () => {
     if (found === undefined) return;
@@ -151,18 +172,21 @@ describe('LeaseGuard', () => {
     await until(() => startTokenOf(second) === undefined);
   });
 
-  it.each([0.001, 0.25, 0.254_999, 0.999_999])('writes no lease as over before its end, with a fraction of %s s', (fraction) => {
-    if (found === undefined) return;
-    const endsAtUptimeSeconds = Math.floor(uptime()) + 3_600 + fraction;
-    const leases = new LeaseGuard(directory, found, () => undefined);
-    leases.update([{ ...lease, endsAtUptimeSeconds, graceMs: 15 }]);
-    const [, line = ''] = readFileSync(layout.leases(directory), 'utf8').split('\n');
-    const [termAt = 0, killAt = 0] = line.split(' ').map(Number);
-    expect(termAt / 100).toBeGreaterThanOrEqual(endsAtUptimeSeconds);
-    expect(termAt / 100).toBeLessThan(endsAtUptimeSeconds + 0.02);
-    expect((killAt - termAt) * 10).toBeGreaterThanOrEqual(15);
-    leases.close();
-  });
+  it.each([0.001, 0.25, 0.254_999, 0.999_999])(
+    'writes no lease as over before its end, with a fraction of %s s',
+    (fraction) => {
+      if (found === undefined) return;
+      const endsAtUptimeSeconds = Math.floor(uptime()) + 3_600 + fraction;
+      const leases = new LeaseGuard(directory, found, () => undefined);
+      leases.update([{ ...lease, endsAtUptimeSeconds, graceMs: 15 }]);
+      const [, line = ''] = readFileSync(layout.leases(directory), 'utf8').split('\n');
+      const [termAt = 0, killAt = 0] = line.split(' ').map(Number);
+      expect(termAt / 100).toBeGreaterThanOrEqual(endsAtUptimeSeconds);
+      expect(termAt / 100).toBeLessThan(endsAtUptimeSeconds + 0.02);
+      expect((killAt - termAt) * 10).toBeGreaterThanOrEqual(15);
+      leases.close();
+    },
+  );
 
   it('leaves the earlier leases in force when new leases cannot be written', () => {
     if (found === undefined) return;

@@ -69,12 +69,16 @@ export class LeaseGuard {
     // one runs.
     if (!existsSync(this.file)) this.write();
     const { shell, sleep, grep } = this.tools;
-    const child = spawn(shell, ['-c', LEASE_GUARD, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep], {
-      cwd: '/',
-      env: {},
-      detached: true,
-      stdio: 'ignore',
-    });
+    const child = spawn(
+      shell,
+      ['-c', LEASE_GUARD, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep],
+      {
+        cwd: '/',
+        env: {},
+        detached: true,
+        stdio: 'ignore',
+      },
+    );
     child.on('error', () => undefined); // reported by the missing id
     const { pid } = child;
     if (pid === undefined)
@@ -119,7 +123,13 @@ export class LeaseGuard {
   private write(): void {
     const mine = { pid: process.pid, startToken: startTokenOf(process.pid) ?? '' };
     const guard = this.guard?.reference;
-    const header = [this.number, mine.pid, mine.startToken, guard?.pid ?? '-', guard?.startToken ?? '-'].join(' ');
+    const header = [
+      this.number,
+      mine.pid,
+      mine.startToken,
+      guard?.pid ?? '-',
+      guard?.startToken ?? '-',
+    ].join(' ');
     const draft = `${this.file}.new`;
     writeFileSync(draft, `${[header, ...this.leases.map(toLine)].join('\n')}\n`, { mode: 0o600 });
     renameSync(draft, this.file);
@@ -128,17 +138,33 @@ export class LeaseGuard {
 
 /** Times in hundredths of a second since the machine started, as `/proc/uptime` counts. */
 function toLine({ containerId, endsAtUptimeSeconds, graceMs, main, cgroup }: GuardedLease): string {
-  // Rounded up: a process that is killed before its lease is over would count as crashed, and be restarted.
+  // Rounded up: a process that is killed before its lease is over would count as crashed, and be
+  // restarted.
   const endsAt = Math.ceil(endsAtUptimeSeconds * 100);
   const killAt = endsAt + Math.ceil(graceMs / 10);
-  return [endsAt, killAt, containerId, main?.pid ?? '-', main?.startToken ?? '-', cgroup ?? '-'].join(' ');
+  return [
+    endsAt,
+    killAt,
+    containerId,
+    main?.pid ?? '-',
+    main?.startToken ?? '-',
+    cgroup ?? '-',
+  ].join(' ');
 }
 
-function readHeader(file: string): { readonly number: number; readonly guard: ProcessReference | undefined } {
+function readHeader(file: string): {
+  readonly number: number;
+  readonly guard: ProcessReference | undefined;
+} {
   try {
-    const [number = '', , , pid = '', startToken = ''] = (readFileSync(file, 'utf8').split('\n')[0] ?? '').split(' ');
+    const [number = '', , , pid = '', startToken = ''] = (
+      readFileSync(file, 'utf8').split('\n')[0] ?? ''
+    ).split(' ');
     if (!/^\d{1,9}$/.test(number)) return { number: 0, guard: undefined };
-    return { number: Number(number), guard: /^\d+$/.test(pid) ? { pid: Number(pid), startToken } : undefined };
+    return {
+      number: Number(number),
+      guard: /^\d+$/.test(pid) ? { pid: Number(pid), startToken } : undefined,
+    };
   } catch {
     return { number: 0, guard: undefined };
   }

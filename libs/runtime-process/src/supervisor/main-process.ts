@@ -71,7 +71,8 @@ export class MainProcess implements ProcessReference {
 
   /** To be called when the process has ended: kills the rest of its process group. */
   killGroup(): void {
-    signalGroup(this.pid, 'SIGKILL'); // no other process can have this number while a member of the group lives
+    // no other process can have this number while a member of the group lives
+    signalGroup(this.pid, 'SIGKILL');
     this.cgroup?.kill();
     killAll(this.relatives);
   }
@@ -82,8 +83,11 @@ export class MainProcess implements ProcessReference {
    */
   killRelatives(processes: readonly TreeProcess[]): void {
     if (this.cgroup !== undefined) return this.cgroup.kill();
-    const isReused = processes.some(({ pid }) => pid === this.pid); // then another process may lead a session of this number
-    const known = this.relatives.flatMap(({ pid, startToken }) => (isAlive(pid, startToken) ? relativesOf(pid, processes) : []));
+    // then another process may lead a session of this number
+    const isReused = processes.some(({ pid }) => pid === this.pid);
+    const known = this.relatives.flatMap(({ pid, startToken }) =>
+      isAlive(pid, startToken) ? relativesOf(pid, processes) : [],
+    );
     killAll([...this.relatives, ...known, ...(isReused ? [] : relativesOf(this.pid, processes))]);
   }
 
@@ -123,6 +127,7 @@ export class MainProcess implements ProcessReference {
   }
 
   private noteRelatives(): void {
-    if (this.cgroup === undefined) this.relatives = [...this.relatives, ...relativesOf(this.pid, readProcesses())];
+    if (this.cgroup === undefined)
+      this.relatives = [...this.relatives, ...relativesOf(this.pid, readProcesses())];
   }
 }

@@ -29,10 +29,15 @@ export interface Companion {
   kill(): void;
 }
 
-/** After the end of the main process its pipes are given this long to empty before they are closed under whoever holds them. */
+/**
+ * After the end of the main process its pipes are given this long to empty before they are closed
+ * under whoever holds them.
+ */
 const LINGER_MS = 250;
 
-/** When a pipe of an adopted process ended, the process is looked at again after these milliseconds. */
+/**
+ * When a pipe of an adopted process ended, the process is looked at again after these milliseconds.
+ */
 const HINT_LOOKS_MS = [0, 1, 3, 10, 30];
 
 /** One container: a main process, or the record of how it ended. */
@@ -78,7 +83,10 @@ export class ManagedContainer {
   /** Where its commands run. @throws kind `precondition` when it has ended. */
   launchContext(): LaunchContext {
     if (!this.isRunning || this.context === undefined) {
-      throw new CloudlessError('precondition', `container ${this.current.containerId} is not running`);
+      throw new CloudlessError(
+        'precondition',
+        `container ${this.current.containerId} is not running`,
+      );
     }
     return this.context;
   }
@@ -87,7 +95,11 @@ export class ManagedContainer {
   joinOf(execId: string, tools: ShellTools | undefined): CommandJoin | undefined {
     const cgroup = this.main?.cgroup;
     if (cgroup === undefined || tools === undefined) return undefined;
-    return { tools, joinFile: cgroup.joinFile, scriptFile: layout.script(this.deps.directory, `exec-${execId}`) };
+    return {
+      tools,
+      joinFile: cgroup.joinFile,
+      scriptFile: layout.script(this.deps.directory, `exec-${execId}`),
+    };
   }
 
   /** Ends by itself unless it is renewed again in time; undefined: it runs without end. */
@@ -150,7 +162,8 @@ export class ManagedContainer {
   /** Looks whether the process has ended, unless its end is told in any case. */
   check(): void {
     const { main } = this;
-    if (main === undefined || !this.isRunning || (!main.adopted && main.guard === undefined)) return;
+    if (main === undefined || !this.isRunning || (!main.adopted && main.guard === undefined))
+      return;
     const end = main.findEnd(this.deps.clock.now());
     if (end !== undefined) this.ended(end);
   }
@@ -173,13 +186,25 @@ export class ManagedContainer {
   }
 
   /** The main process has ended: kills the rest of its group, writes the record, tells. */
-  ended({ exitCode, reason, finishedAtMs = this.deps.clock.wallTime() }: ProcessEnd, byLease = this.lease.hasEnded): void {
+  ended(
+    { exitCode, reason, finishedAtMs = this.deps.clock.wallTime() }: ProcessEnd,
+    byLease = this.lease.hasEnded,
+  ): void {
     if (!this.isRunning) return;
     this.killing?.timer.cancel();
     this.lease.cancel();
     this.main?.killGroup();
     const { containerId, labels, startedAtMs, endpoints } = this.current;
-    const ended = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints } as const;
+    const ended = {
+      containerId,
+      labels,
+      phase: 'exited',
+      startedAtMs,
+      finishedAtMs,
+      exitCode,
+      reason,
+      endpoints,
+    } as const;
     this.current = byLease ? { ...ended, reason: LEASE_ENDED_REASON, leaseEnded: true } : ended;
     this.context = undefined;
     this.writeEnd();
@@ -190,7 +215,10 @@ export class ManagedContainer {
     else this.lingering = this.deps.clock.setTimer(LINGER_MS, () => this.deps.output.finish());
   }
 
-  /** On a full disk the end is told all the same; a later supervisor sees by itself that the process is gone, but not its exit code. */
+  /**
+   * On a full disk the end is told all the same; a later supervisor sees by itself that the process
+   * is gone, but not its exit code.
+   */
   private writeEnd(): void {
     try {
       writeRecord(this.deps.directory, { format: 1, phase: 'exited', status: this.current });
@@ -215,7 +243,10 @@ export class ManagedContainer {
   /** Deletes logs and files. @throws kind `precondition` while it runs. */
   remove(): void {
     if (this.isRunning)
-      throw new CloudlessError('precondition', `container ${this.current.containerId} is running: stop it first`);
+      throw new CloudlessError(
+        'precondition',
+        `container ${this.current.containerId} is running: stop it first`,
+      );
     this.lingering?.cancel();
     this.deps.output.finish();
     rmSync(this.deps.directory, { recursive: true, force: true });

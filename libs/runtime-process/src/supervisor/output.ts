@@ -13,14 +13,19 @@ export class ContainerOutput {
   private open: number;
   private settle: () => void = () => undefined;
 
-  /** @param onPipeEnd - Called when nobody holds a pipe open any more, which hints that the container has ended. */
+  /**
+   * @param onPipeEnd - Called when nobody holds a pipe open any more, which hints that the
+   * container has ended.
+   */
   constructor(
     containerDirectory: string,
     private readonly log: LogWriter,
     private readonly onPipeEnd: () => void,
   ) {
     this.drained = new Promise((resolve) => (this.settle = resolve));
-    this.paths = (['stdout', 'stderr'] as const).map((stream) => layout.pipe(containerDirectory, stream));
+    this.paths = (['stdout', 'stderr'] as const).map((stream) =>
+      layout.pipe(containerDirectory, stream),
+    );
     const reader = (stream: LogStream): PipeReader[] => {
       const file = layout.pipe(containerDirectory, stream);
       if (!existsSync(file)) return []; // drained by an earlier supervisor

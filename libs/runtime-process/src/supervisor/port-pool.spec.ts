@@ -4,7 +4,10 @@ import type { SupervisorSettings } from '../wire/messages.js';
 import { PortPool } from './port-pool.js';
 
 /** Where neither agents nor the system give ports by themselves. */
-const settings = { portRange: { from: 12_000, to: 17_999 }, address: '127.0.0.1' } as SupervisorSettings;
+const settings = {
+  portRange: { from: 12_000, to: 17_999 },
+  address: '127.0.0.1',
+} as SupervisorSettings;
 const http: PortRequest = { name: 'http', port: 80, protocol: 'tcp' };
 const dns: PortRequest = { name: 'dns', port: 53, protocol: 'udp' };
 
@@ -36,7 +39,9 @@ describeLinux('ports of several supervisors on one machine', () => {
   });
 
   it('differ when many are given at the same moment', async () => {
-    const all = await Promise.all(Array.from({ length: 6 }, () => takeFrom(aPool(), http, http, http)));
+    const all = await Promise.all(
+      Array.from({ length: 6 }, () => takeFrom(aPool(), http, http, http)),
+    );
     expect(new Set(all.flat()).size).toBe(18);
   });
 

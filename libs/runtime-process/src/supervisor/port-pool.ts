@@ -36,8 +36,14 @@ export class PortPool {
     }
   }
 
-  /** One free port for each request. @throws kind `exhausted`, keeping none, when the range has too few. */
-  async take(requests: readonly PortRequest[], settings: SupervisorSettings): Promise<readonly number[]> {
+  /**
+   * One free port for each request. @throws kind `exhausted`, keeping none, when the range has too
+   * few.
+   */
+  async take(
+    requests: readonly PortRequest[],
+    settings: SupervisorSettings,
+  ): Promise<readonly number[]> {
     const found: number[] = [];
     try {
       for (const { protocol } of requests) found.push(await this.takeOne(protocol, settings));
@@ -59,9 +65,11 @@ export class PortPool {
       const port = wanted < from || wanted > to ? from : wanted;
       this.next = port + 1;
       if (this.taken.has(port)) continue;
-      this.taken.add(port); // before the check, which takes time: another start must not find it free
+      // before the check, which takes time: another start must not find it free
+      this.taken.add(port);
       if (!(await this.reservations.take(port, protocol))) this.taken.delete(port);
-      else if (await (protocol === 'tcp' ? isFreeTcp(port, address) : isFreeUdp(port, address))) return port;
+      else if (await (protocol === 'tcp' ? isFreeTcp(port, address) : isFreeUdp(port, address)))
+        return port;
       else this.release([port]);
     }
     throw new CloudlessError('exhausted', `no free port from ${from} to ${to}`);

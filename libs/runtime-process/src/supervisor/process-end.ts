@@ -25,7 +25,8 @@ export function endOf(code: number | null, signal: NodeJS.Signals | null): Proce
 
 /** The same for the exit status of a shell, in which 128 + n stands for signal n. */
 export function endOfStatus(status: number): ProcessEnd {
-  const [signal] = Object.entries(constants.signals).find(([, number]) => number === status - 128) ?? [];
+  const [signal] =
+    Object.entries(constants.signals).find(([, number]) => number === status - 128) ?? [];
   return { exitCode: status, reason: exitReason(status, signal) };
 }
 

@@ -1,7 +1,14 @@
 import { chmodSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
-import { CloudlessError, errorFields, type Clock, type Log, type Random, type Timer } from '@cloudless/base';
+import {
+  CloudlessError,
+  errorFields,
+  type Clock,
+  type Log,
+  type Random,
+  type Timer,
+} from '@cloudless/base';
 import { acquireDirectoryLock } from '../system/directory-lock.js';
 import { VERSION } from '../version.js';
 import { layout } from './container-paths.js';
@@ -12,7 +19,9 @@ import { Supervisor } from './supervisor.js';
 
 /** What the main function of a supervisor needs. */
 export interface SupervisorOptions {
-  /** The arguments that the client added to the supervisor command, such as `process.argv.slice(3)`. */
+  /**
+   * The arguments that the client added to the supervisor command, such as `process.argv.slice(3)`.
+   */
   readonly args: readonly string[];
   readonly clock: Clock;
   readonly random: Random;
@@ -21,21 +30,39 @@ export interface SupervisorOptions {
 }
 
 /**
- * Runs the supervisor of one directory in this process until it has nothing to do or is told to end: the main function of
- * the command that `openProcessRuntime` is given. Changes the process's working directory.
- * @returns When all is let go; end the process then. At once when another supervisor serves the directory.
+ * Runs the supervisor of one directory in this process until it has nothing to do or is told to
+ * end: the main function of the command that `openProcessRuntime` is given. Changes the process's
+ * working directory.
+ * @returns When all is let go; end the process then. At once when another supervisor serves the
+ *   directory.
  * @throws kind `invalid` for arguments that no client writes.
  */
-export async function runSupervisor({ args, clock, random, useCgroups = true }: SupervisorOptions): Promise<void> {
+export async function runSupervisor({
+  args,
+  clock,
+  random,
+  useCgroups = true,
+}: SupervisorOptions): Promise<void> {
   const { directory, idleMs } = parseArguments(args);
-  process.chdir(directory); // keeps no other file system busy, and makes the socket's path short enough
+  // keeps no other file system busy, and makes the socket's path short enough
+  process.chdir(directory);
   if (!acquireDirectoryLock(directory)) return;
-  const log = createFileLog(path.join(directory, 'supervisor.log'), clock, { component: 'supervisor', pid: process.pid });
+  const log = createFileLog(path.join(directory, 'supervisor.log'), clock, {
+    component: 'supervisor',
+    pid: process.pid,
+  });
   const tools = await findShellTools();
-  const cgroup = tools === undefined || !useCgroups ? undefined : await openContainerGroups(directory, tools, log);
+  const cgroup =
+    tools === undefined || !useCgroups
+      ? undefined
+      : await openContainerGroups(directory, tools, log);
   const supervisor = new Supervisor({ directory, clock, random, log, tools, cgroup });
   await supervisor.open();
-  log.info('supervisor began', { containers: supervisor.list().length, cgroup: cgroup?.folder, guards: tools !== undefined });
+  log.info('supervisor began', {
+    containers: supervisor.list().length,
+    cgroup: cgroup?.folder,
+    guards: tools !== undefined,
+  });
   try {
     await serve(supervisor, { clock, log, idleMs });
   } finally {
@@ -51,8 +78,8 @@ interface ServeDeps {
 }
 
 /**
- * Serves clients on the socket; resolves when idle for long enough or when shut down. Signals to it are not for what it holds:
- * SIGTERM ends it only when it holds nothing.
+ * Serves clients on the socket; resolves when idle for long enough or when shut down. Signals to it
+ * are not for what it holds: SIGTERM ends it only when it holds nothing.
  */
 async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps): Promise<void> {
   const clients = new Set<net.Socket>();
@@ -71,10 +98,16 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
       clients.delete(socket);
       watchIdle();
     });
-    void new Session(socket, { supervisor, log, version: VERSION, onShutdown: () => socket.end(end) });
+    void new Session(socket, {
+      supervisor,
+      log,
+      version: VERSION,
+      onShutdown: () => socket.end(end),
+    });
   });
   const unlisten = supervisor.listen(watchIdle);
-  const onFault = (reason: unknown): void => log.error('supervisor fault', errorFields(reason)); // what runs must not pay for it
+  // what runs must not pay for it
+  const onFault = (reason: unknown): void => log.error('supervisor fault', errorFields(reason));
   process.on('uncaughtException', onFault).on('unhandledRejection', onFault);
   const endIfIdle = (): void => (supervisor.isIdle ? end() : undefined);
   process.on('SIGTERM', endIfIdle).on('SIGHUP', ignore).on('SIGINT', ignore);
@@ -100,7 +133,10 @@ const ignore = (): void => undefined;
 const SOCKET = path.relative('.', layout.socket('.'));
 
 /** @throws kind `invalid`. */
-export function parseArguments(args: readonly string[]): { readonly directory: string; readonly idleMs: number } {
+export function parseArguments(args: readonly string[]): {
+  readonly directory: string;
+  readonly idleMs: number;
+} {
   const [directory = '', idleText = ''] = args.slice(-2);
   const idleMs = Number(idleText);
   if (!path.isAbsolute(directory) || !/^\d{1,12}$/.test(idleText)) {

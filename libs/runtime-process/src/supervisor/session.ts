@@ -1,5 +1,11 @@
 import type { Socket } from 'node:net';
-import { assertNever, CloudlessError, errorKindOf, errorMessageOf, type Log } from '@cloudless/base';
+import {
+  assertNever,
+  CloudlessError,
+  errorKindOf,
+  errorMessageOf,
+  type Log,
+} from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
 import { FrameParser, type Frame } from '../wire/frames.js';
 import {
@@ -73,20 +79,30 @@ export class Session {
     void this.answer(message);
   }
 
-  /** Answers also a client of another protocol, so that it can say which; but hears nothing more from it. */
+  /**
+   * Answers also a client of another protocol, so that it can say which; but hears nothing more
+   * from it.
+   */
   private greet(hello: Extract<ClientMessage, { type: 'hello' }>): void {
     const capabilities = [
       ...[EXEC_STREAMS, ...(this.deps.supervisor.hasLeases ? [LEASES] : [])],
       ...(loadPtyBinding() === undefined ? [] : [EXEC_TTY]),
     ];
-    this.send({ type: 'hello', protocol: PROTOCOL, version: this.deps.version, pid: process.pid, capabilities });
+    this.send({
+      type: 'hello',
+      protocol: PROTOCOL,
+      version: this.deps.version,
+      pid: process.pid,
+      capabilities,
+    });
     if (hello.protocol !== PROTOCOL) {
       this.socket.end();
       return;
     }
     this.greeted = true;
     this.deps.supervisor.configure(hello.settings);
-    if (hello.events) this.unlisten ??= this.deps.supervisor.listen((event) => this.send({ type: 'event', event }));
+    if (hello.events)
+      this.unlisten ??= this.deps.supervisor.listen((event) => this.send({ type: 'event', event }));
   }
 
   private async answer(message: Request): Promise<void> {

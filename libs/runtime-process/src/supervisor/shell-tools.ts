@@ -18,11 +18,19 @@ const PROBE_TIMEOUT_MS = 10_000;
 export async function findShellTools(shell = findProgram('sh')): Promise<ShellTools | undefined> {
   if (process.platform !== 'linux' || !existsSync('/proc/uptime')) return undefined;
   const [env, setsid, sleep, grep] = ['env', 'setsid', 'sleep', 'grep'].map(findProgram);
-  if (shell === undefined || env === undefined || setsid === undefined || sleep === undefined || grep === undefined)
+  if (
+    shell === undefined ||
+    env === undefined ||
+    setsid === undefined ||
+    sleep === undefined ||
+    grep === undefined
+  )
     return undefined;
   const listed = await output(shell, `unset PWD OLDPWD SHLVL _; exec ${quoted(env)}`);
   if (listed === undefined) return undefined;
-  const addedVariables = listed.split('\n').flatMap((line) => (line.includes('=') ? [line.slice(0, line.indexOf('='))] : []));
+  const addedVariables = listed
+    .split('\n')
+    .flatMap((line) => (line.includes('=') ? [line.slice(0, line.indexOf('='))] : []));
   return { shell, env, setsid, sleep, grep, addedVariables };
 }
 
@@ -30,7 +38,11 @@ export async function findShellTools(shell = findProgram('sh')): Promise<ShellTo
  * Creates the parent cgroup for the cgroups of containers, and checks that processes can join.
  * @returns Undefined where this user lacks the permission, or there are no cgroups.
  */
-export async function openContainerGroups(directory: string, { shell }: ShellTools, log: Log): Promise<Cgroup | undefined> {
+export async function openContainerGroups(
+  directory: string,
+  { shell }: ShellTools,
+  log: Log,
+): Promise<Cgroup | undefined> {
   for (const own of readOwnGroups()) {
     const group = groupOfDirectory(own, directory);
     const trial = new Cgroup(path.join(group.folder, 'trial'));

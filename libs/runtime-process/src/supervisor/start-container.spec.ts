@@ -33,7 +33,13 @@ function depsOf(overrides: Partial<StartDeps> = {}): StartDeps {
     log: silentLog,
     fifos: new FifoPool(layout.fifos(directory), () => `pipe-${(names += 1)}`),
     bootId: readBootId(),
-    settings: { portRange: { from: 1, to: 2 }, address: '127.0.0.1', path: '/usr/bin:/bin', logFiles: 2, logFileBytes: 1024 },
+    settings: {
+      portRange: { from: 1, to: 2 },
+      address: '127.0.0.1',
+      path: '/usr/bin:/bin',
+      logFiles: 2,
+      logFileBytes: 1024,
+    },
     onExit: () => undefined,
     onGuardLost: () => undefined,
     ...overrides,
@@ -56,7 +62,9 @@ describe.each([
       // full disk.
       if (file === layout.pipe(folder, 'stderr')) mkdirSync(path.join(folder, 'state.json.new'));
     };
-    await expect(startContainer(request, [], depsOf({ ...toolsOfCase(), fifos: { take } }))).rejects.toThrow('EISDIR');
+    await expect(
+      startContainer(request, [], depsOf({ ...toolsOfCase(), fifos: { take } })),
+    ).rejects.toThrow('EISDIR');
     expect(readdirSync(layout.containers(directory))).toEqual([]);
     const left = markedProcesses().filter(({ containerId }) => containerId === request.containerId);
     await until(() => left.every(({ pid }) => startTokenOf(pid) === undefined));
@@ -67,7 +75,11 @@ describe.each([
    */
   async function runToEnd(request: ContainerRequest): Promise<ManagedContainer> {
     let isOver = false;
-    const container = await startContainer(request, [], depsOf({ ...toolsOfCase(), onExit: () => (isOver = true) }));
+    const container = await startContainer(
+      request,
+      [],
+      depsOf({ ...toolsOfCase(), onExit: () => (isOver = true) }),
+    );
     await until(() => isOver);
     await container.drained;
     return container;

@@ -34,7 +34,10 @@ export interface StartDeps {
   readonly onGuardLost: () => void;
 }
 
-/** Makes the files of a container and starts its process, leader of its own session. Leaves nothing when it fails. */
+/**
+ * Makes the files of a container and starts its process, leader of its own session. Leaves nothing
+ * when it fails.
+ */
 export async function startContainer(
   request: ContainerRequest,
   ports: readonly number[],

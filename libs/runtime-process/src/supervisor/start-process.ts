@@ -50,10 +50,15 @@ export interface ProcessDeps {
  * @throws kind `invalid` or `exhausted` when the process cannot be made; nothing of it is left
  *   then.
  */
-export async function startMainProcess(plan: ProcessPlan, deps: ProcessDeps): Promise<StartedProcess> {
+export async function startMainProcess(
+  plan: ProcessPlan,
+  deps: ProcessDeps,
+): Promise<StartedProcess> {
   // Read and write: the process itself then keeps the pipe alive, so that it meets no broken pipe
   // while no supervisor lives.
-  const pipes = (['stdout', 'stderr'] as const).map((stream) => openSync(layout.pipe(plan.folder, stream), constants.O_RDWR));
+  const pipes = (['stdout', 'stderr'] as const).map((stream) =>
+    openSync(layout.pipe(plan.folder, stream), constants.O_RDWR),
+  );
   const [stdout = -1, stderr = -1] = pipes;
   try {
     const { tools } = deps;
@@ -78,7 +83,14 @@ async function startGuarded(
   const steps = { command, context, joinFile: cgroup?.joinFile, leadsSession: true };
   writeFileSync(scriptFile, launchScript(steps, tools), { mode: 0o600 });
   const { shell } = tools;
-  const started = startGuard({ shell, workingDir: context.workingDir, endFile, scriptFile, stdout, stderr });
+  const started = startGuard({
+    shell,
+    workingDir: context.workingDir,
+    endFile,
+    scriptFile,
+    stdout,
+    stderr,
+  });
   const { child } = started;
   if (started.pid === undefined) throw await failureOf(child, request.command[0] ?? file);
   const ends = new EndOfChild();
@@ -89,7 +101,12 @@ async function startGuarded(
   child.on('error', () => undefined); // only a failed signal: the exit tells
   const guard = { pid: started.pid, startToken: started.startToken };
   try {
-    writeRecord(folder, { format: 1, phase: 'starting', guard, ...(cgroup === undefined ? {} : { cgroup: cgroup.folder }) });
+    writeRecord(folder, {
+      format: 1,
+      phase: 'starting',
+      guard,
+      ...(cgroup === undefined ? {} : { cgroup: cgroup.folder }),
+    });
     const pid = await started.mainPid;
     rmSync(scriptFile, { force: true });
     const startToken = startTokenOf(pid) ?? '';
@@ -152,7 +169,10 @@ class EndOfChild {
 }
 
 async function failureOf(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
-  return spawnFailure(await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)), name);
+  return spawnFailure(
+    await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
+    name,
+  );
 }
 
 function killGroupOrProcess(pid: number): void {

@@ -33,7 +33,13 @@ describe('an exclusive container whose lease cannot be written once its process 
         return realClock.wallTime();
       },
     };
-    const supervisor = new Supervisor({ directory, clock, random: realRandom, log: silentLog, tools });
+    const supervisor = new Supervisor({
+      directory,
+      clock,
+      random: realRandom,
+      log: silentLog,
+      tools,
+    });
     await supervisor.open();
     supervisor.configure(SETTINGS);
     const lease = { leaseMs: 600_000, graceMs: 0 };

@@ -9,7 +9,12 @@ import {
   type Random,
   type Timer,
 } from '@cloudless/base';
-import type { ContainerEvent, ContainerLease, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import type {
+  ContainerEvent,
+  ContainerLease,
+  ContainerRequest,
+  ContainerStatus,
+} from '@cloudless/runtime';
 import type { Cgroup } from '../system/cgroups.js';
 import { killMarked } from '../system/marked-processes.js';
 import { readBootId } from '../system/process-identity.js';
@@ -69,7 +74,8 @@ export class Supervisor {
 
   constructor(private readonly deps: SupervisorDeps) {
     const { directory, tools, cgroup, clock, log } = deps;
-    const onFault = (reason: unknown): void => log.error('lease guard not started', errorFields(reason));
+    const onFault = (reason: unknown): void =>
+      log.error('lease guard not started', errorFields(reason));
     this.guard = tools === undefined ? undefined : new LeaseGuard(directory, tools, onFault);
     this.groups = new ContainerGroups(cgroup, clock, log);
     this.ports = new PortPool(deps.random);
@@ -83,7 +89,15 @@ export class Supervisor {
     const onExit = (container: ManagedContainer): void => this.exited(container);
     const clearGroup = (group: Cgroup): void => this.groups.clear(group);
     const { bootId } = this;
-    const found = adoptContainers({ directory, clock, log, bootId, settings: LOG_DEFAULTS, onExit, clearGroup });
+    const found = adoptContainers({
+      directory,
+      clock,
+      log,
+      bootId,
+      settings: LOG_DEFAULTS,
+      onExit,
+      clearGroup,
+    });
     for (const container of found) {
       this.containers.set(container.status.containerId, container);
       if (container.isRunning) await this.ports.hold(container.ports);
@@ -107,7 +121,9 @@ export class Supervisor {
   }
 
   get isIdle(): boolean {
-    return this.starting.size === 0 && [...this.containers.values()].every(({ isRunning }) => !isRunning);
+    return (
+      this.starting.size === 0 && [...this.containers.values()].every(({ isRunning }) => !isRunning)
+    );
   }
 
   listen(listener: (event: ContainerEvent) => void): () => void {
@@ -122,13 +138,15 @@ export class Supervisor {
   find(containerId: ContainerId): ManagedContainer {
     checkContainerId(containerId);
     const container = this.containers.get(containerId);
-    if (container === undefined) throw new CloudlessError('notFound', `no container ${containerId}`);
+    if (container === undefined)
+      throw new CloudlessError('notFound', `no container ${containerId}`);
     return container;
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     const { settings } = this;
-    if (settings === undefined || this.stopping) throw new CloudlessError('unavailable', 'the supervisor takes no starts now');
+    if (settings === undefined || this.stopping)
+      throw new CloudlessError('unavailable', 'the supervisor takes no starts now');
     checkRequest(request);
     const { containerId } = request;
     if (this.containers.has(containerId) || this.starting.has(containerId))
@@ -142,7 +160,10 @@ export class Supervisor {
     }
   }
 
-  /** Gives running containers new leases; others are passed over. @throws the first failure, when all have been tried. */
+  /**
+   * Gives running containers new leases; others are passed over. @throws the first failure, when
+   * all have been tried.
+   */
   renew(leases: readonly (readonly [ContainerId, ContainerLease | null])[]): void {
     const failures: unknown[] = [];
     for (const [containerId, lease] of leases) {
@@ -225,7 +246,10 @@ export class Supervisor {
     if (this.isIdle) this.groups.removeParent();
   }
 
-  private async startWith(request: ContainerRequest, settings: SupervisorSettings): Promise<ContainerStatus> {
+  private async startWith(
+    request: ContainerRequest,
+    settings: SupervisorSettings,
+  ): Promise<ContainerStatus> {
     const { directory, clock, log, tools } = this.deps;
     const ports = await this.ports.take(request.ports, settings);
     const { containerId } = request;
@@ -267,7 +291,10 @@ export class Supervisor {
   private pledge({ containerId, lease }: ContainerRequest, cgroup: Cgroup | undefined): void {
     if (lease === undefined) return;
     if (this.guard === undefined)
-      throw new CloudlessError('unimplemented', 'lease: this node lacks the capability disconnect.exclusive');
+      throw new CloudlessError(
+        'unimplemented',
+        'lease: this node lacks the capability disconnect.exclusive',
+      );
     const endsAtUptimeSeconds = uptime() + lease.leaseMs / 1_000;
     this.pledged.set(containerId, {
       ...{ containerId, endsAtUptimeSeconds, graceMs: lease.graceMs, main: undefined },
@@ -300,14 +327,20 @@ export class Supervisor {
     this.tryGuardLeases();
   }
 
-  /** Soon kills what left the process group of an ended container or command; one look serves all that ended meanwhile. */
+  /**
+   * Soon kills what left the process group of an ended container or command; one look serves all
+   * that ended meanwhile.
+   */
   private sweep(mark: string): void {
     this.unswept.add(mark);
     if (this.unswept.size > 1) return;
     this.deps.clock.setTimer(SWEEP_DELAY_MS, () => {
       const marks = new Set(this.unswept);
       this.unswept.clear();
-      killMarked(({ containerId, execId }) => marks.has(containerId) || (execId !== undefined && marks.has(execId)));
+      killMarked(
+        ({ containerId, execId }) =>
+          marks.has(containerId) || (execId !== undefined && marks.has(execId)),
+      );
       const ended = [...marks].flatMap((each) => this.containers.get(each) ?? []);
       if (ended.length === 0) return;
       const processes = ended.some(({ main }) => main?.cgroup === undefined) ? readProcesses() : [];
@@ -317,9 +350,12 @@ export class Supervisor {
 
   private look(): void {
     this.looking?.cancel();
-    const adopted = [...this.containers.values()].filter(({ isRunning, main }) => isRunning && main?.adopted === true);
+    const adopted = [...this.containers.values()].filter(
+      ({ isRunning, main }) => isRunning && main?.adopted === true,
+    );
     for (const container of adopted) container.check();
-    this.looking = adopted.length === 0 ? undefined : this.deps.clock.setTimer(LOOK_MS, () => this.look());
+    this.looking =
+      adopted.length === 0 ? undefined : this.deps.clock.setTimer(LOOK_MS, () => this.look());
   }
 
   private lookAtGuarded(): void {
@@ -332,5 +368,8 @@ export class Supervisor {
   }
 }
 
-/** Long enough to gather the ends of a mass stop, far shorter than the minute within which nothing may be left. */
+/**
+ * Long enough to gather the ends of a mass stop, far shorter than the minute within which nothing
+ * may be left.
+ */
 const SWEEP_DELAY_MS = 20;

@@ -32,11 +32,15 @@ export class TerminalCommand extends CommandProcess {
     super(pid, [output], options, clear);
   }
 
-  /** Starts the command. @throws kind `invalid` when it cannot be started, `unimplemented` where there are no terminals. */
+  /**
+   * Starts the command. @throws kind `invalid` when it cannot be started, `unimplemented` where
+   * there are no terminals.
+   */
   static start(options: TerminalCommandOptions): TerminalCommand {
     const { command, context, execId, tty, clock, join } = options;
     const binding = loadPtyBinding();
-    if (binding === undefined) throw new CloudlessError('unimplemented', 'tty: this node lacks the capability exec.tty');
+    if (binding === undefined)
+      throw new CloudlessError('unimplemented', 'tty: this node lacks the capability exec.tty');
     const inTerminal = { ...context, env: { TERM: DEFAULT_TERM, ...context.env } };
     const { file, args, env, clear } = planCommand(command, inTerminal, execId, join);
     let started: TerminalCommand | undefined;
@@ -47,7 +51,8 @@ export class TerminalCommand extends CommandProcess {
     ]);
     const input = new TerminalInput(process.fd, clock, options.onInputDrained);
     const output = new TerminalOutput(process.fd, {
-      onData: (chunk) => (started?.isHeard === false ? undefined : options.onOutput('stdout', chunk)),
+      onData: (chunk) =>
+        started?.isHeard === false ? undefined : options.onOutput('stdout', chunk),
       onEnd: () => started?.outputEnded(),
       beforeClose: (close) => input.close(close),
     });
@@ -107,7 +112,8 @@ class TerminalOutput implements CommandOutput {
     this.stream = new ReadStream(fd);
     this.stream.on('data', (chunk: Buffer) => this.over || this.take(chunk));
     this.stream.on('error', () => this.ended()); // EIO: no process holds the terminal any more
-    // Node takes a hang-up after a partial read for the end, and a terminal is always read in parts: there may be more.
+    // Node takes a hang-up after a partial read for the end, and a terminal is always read in
+    // parts: there may be more.
     this.stream.on('end', () => this.finish());
   }
 

@@ -7,7 +7,8 @@ const RETRY_MS = 10;
 const HIGH_BYTES = 16 * 1024;
 
 /**
- * Writes to a terminal. Node's own stream for terminals would stop the whole process while nobody reads at the other end.
+ * Writes to a terminal. Node's own stream for terminals would stop the whole process while nobody
+ * reads at the other end.
  */
 export class TerminalInput {
   private waiting: Uint8Array[] = [];
@@ -32,7 +33,10 @@ export class TerminalInput {
     return this.size < HIGH_BYTES;
   }
 
-  /** Drops what waits. @param done - Called once the descriptor is not used any more; at once if it is not. */
+  /**
+   * Drops what waits. @param done - Called once the descriptor is not used any more; at once if it
+   * is not.
+   */
   close(done: () => void): void {
     this.over = true;
     this.waiting = [];

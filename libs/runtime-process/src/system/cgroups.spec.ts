@@ -41,8 +41,18 @@ describe('the groups that a process is in', () => {
       membership: '0::/',
       groups: ['/mnt/c g'],
     },
-    { name: 'none without a hierarchy', mounts: '23 1 8:1 / / rw - ext4 /dev/root rw', membership: '0::/', groups: [] },
-    { name: 'none of another controller', mounts: HYBRID.split('\n')[2] ?? '', membership: '8:pids:/', groups: [] },
+    {
+      name: 'none without a hierarchy',
+      mounts: '23 1 8:1 / / rw - ext4 /dev/root rw',
+      membership: '0::/',
+      groups: [],
+    },
+    {
+      name: 'none of another controller',
+      mounts: HYBRID.split('\n')[2] ?? '',
+      membership: '8:pids:/',
+      groups: [],
+    },
   ])('$name', ({ mounts, membership, groups }) => {
     expect(ownGroups(mounts, membership)).toEqual(groups);
   });
@@ -54,7 +64,10 @@ describe('Cgroup, in each hierarchy in which this user may create groups', () =>
       const group = new Cgroup(path.join(own, `cloudless-spec-${process.pid}`));
       if (!isMade(group)) continue;
       const script = `echo 0 >'${group.joinFile}' || exit; setsid env -i sleep 3600 & echo up; exec sleep 3600`;
-      const child = spawn('/bin/sh', ['-c', script], { detached: true, stdio: ['ignore', 'pipe', 'inherit'] });
+      const child = spawn('/bin/sh', ['-c', script], {
+        detached: true,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
       const hasJoined = await new Promise((resolve) => {
         child.stdout.once('data', () => resolve(true));
         child.once('exit', () => resolve(false));

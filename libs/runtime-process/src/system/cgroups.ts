@@ -66,7 +66,9 @@ export class Cgroup {
   groupsBelow(): readonly Cgroup[] {
     try {
       const entries = readdirSync(this.folder, { withFileTypes: true });
-      return entries.filter((entry) => entry.isDirectory()).map(({ name }) => new Cgroup(path.join(this.folder, name)));
+      return entries
+        .filter((entry) => entry.isDirectory())
+        .map(({ name }) => new Cgroup(path.join(this.folder, name)));
     } catch {
       return []; // gone
     }
@@ -76,14 +78,16 @@ export class Cgroup {
     const below = this.groupsBelow().flatMap((group) => group.processes());
     try {
       const own = readFileSync(this.joinFile, 'utf8').split('\n').filter(Boolean).map(Number);
-      return [...below, ...own.filter((pid) => pid > 0)]; // 0 stands for a process of another pid namespace
+      // 0 stands for a process of another pid namespace
+      return [...below, ...own.filter((pid) => pid > 0)];
     } catch {
       return below;
     }
   }
 
   private setFrozen(isFrozen: boolean): void {
-    if (writeQuietly(path.join(this.folder, 'freezer.state'), isFrozen ? 'FROZEN' : 'THAWED')) return;
+    if (writeQuietly(path.join(this.folder, 'freezer.state'), isFrozen ? 'FROZEN' : 'THAWED'))
+      return;
     writeQuietly(path.join(this.folder, 'cgroup.freeze'), isFrozen ? '1' : '0');
   }
 }
@@ -103,12 +107,21 @@ export function ownGroups(mounts: string, membership: string): readonly string[]
     const [before = '', after = ''] = line.split(' - ');
     const [, , , root = '', mountPoint = ''] = before.split(' ');
     const [type, , options = ''] = after.split(' ');
-    const own = type === 'cgroup2' ? ownPath('') : options.split(',').includes('freezer') ? ownPath('freezer') : undefined;
+    const own =
+      type === 'cgroup2'
+        ? ownPath('')
+        : options.split(',').includes('freezer')
+          ? ownPath('freezer')
+          : undefined;
     if (own === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
     const below = root === '/' ? own : own.startsWith(`${root}/`) ? own.slice(root.length) : '/';
-    return [{ isNew: type === 'cgroup2', folder: path.resolve(path.join(unescaped(mountPoint), below)) }];
+    return [
+      { isNew: type === 'cgroup2', folder: path.resolve(path.join(unescaped(mountPoint), below)) },
+    ];
   });
-  return [...found.filter(({ isNew }) => isNew), ...found.filter(({ isNew }) => !isNew)].map(({ folder }) => folder);
+  return [...found.filter(({ isNew }) => isNew), ...found.filter(({ isNew }) => !isNew)].map(
+    ({ folder }) => folder,
+  );
 }
 
 /**
@@ -125,7 +138,10 @@ export function groupOfDirectory(ownGroup: string, directory: string): Cgroup {
  */
 export function readOwnGroups(): readonly string[] {
   try {
-    return ownGroups(readFileSync('/proc/self/mountinfo', 'utf8'), readFileSync('/proc/self/cgroup', 'utf8'));
+    return ownGroups(
+      readFileSync('/proc/self/mountinfo', 'utf8'),
+      readFileSync('/proc/self/cgroup', 'utf8'),
+    );
   } catch {
     return [];
   }
@@ -133,7 +149,9 @@ export function readOwnGroups(): readonly string[] {
 
 /** Blanks in paths are written as octal numbers. */
 function unescaped(text: string): string {
-  return text.replaceAll(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
+  return text.replaceAll(/\\([0-7]{3})/g, (_, digits: string) =>
+    String.fromCharCode(Number.parseInt(digits, 8)),
+  );
 }
 
 function writeQuietly(file: string, text: string): boolean {

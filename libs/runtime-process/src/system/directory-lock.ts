@@ -10,15 +10,21 @@ interface Holder {
 }
 
 /**
- * Takes the lock of a directory for this process, until it ends. Nothing is released: a dead holder's lock is void.
+ * Takes the lock of a directory for this process, until it ends. Nothing is released: a dead
+ * holder's lock is void.
  *
- * The lock with the highest number counts. To take over a void one, a process makes the next number (`link` is atomic and
- * fails when the name exists), and only then deletes older ones. So no two can take over from the same holder, and one that
- * was slow to look finds a higher number and gives up.
+ * The lock with the highest number counts. To take over a void one, a process makes the next number
+ * (`link` is atomic and fails when the name exists), and only then deletes older ones. So no two
+ * can take over from the same holder, and one that was slow to look finds a higher number and gives
+ * up.
  * @returns False when another process that lives holds it.
  */
 export function acquireDirectoryLock(directory: string): boolean {
-  const mine: Holder = { pid: process.pid, startToken: startTokenOf(process.pid) ?? '', bootId: readBootId() };
+  const mine: Holder = {
+    pid: process.pid,
+    startToken: startTokenOf(process.pid) ?? '',
+    bootId: readBootId(),
+  };
   const draft = path.join(directory, `lock-draft.${process.pid}`);
   writeFileSync(draft, JSON.stringify(mine), { mode: 0o600 });
   try {
@@ -55,9 +61,15 @@ function highestLock(directory: string): number {
 
 function isHeld(file: string): boolean {
   try {
-    const holder = JSON.parse(readFileSync(file, 'utf8')) as Partial<Holder>; // written by acquireDirectoryLock, whole
+    // written by acquireDirectoryLock, whole
+    const holder = JSON.parse(readFileSync(file, 'utf8')) as Partial<Holder>;
     const { pid, startToken, bootId } = holder;
-    return pid !== undefined && startToken !== undefined && bootId === readBootId() && isAlive(pid, startToken);
+    return (
+      pid !== undefined &&
+      startToken !== undefined &&
+      bootId === readBootId() &&
+      isAlive(pid, startToken)
+    );
   } catch {
     return false; // taken over meanwhile, or damaged by a power failure: the number decides
   }

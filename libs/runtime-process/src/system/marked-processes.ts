@@ -17,8 +17,9 @@ export interface MarkedProcess {
 const MAX_ROUNDS = 5;
 
 /**
- * Finds processes by the marks in their environment, which children inherit also when they left the process group
- * (daemons). One that cleaned its environment is not found. Nothing is found where there is no `/proc`.
+ * Finds processes by the marks in their environment, which children inherit also when they left the
+ * process group (daemons). One that cleaned its environment is not found. Nothing is found where
+ * there is no `/proc`.
  */
 export function markedProcesses(): readonly MarkedProcess[] {
   if (process.platform !== 'linux') return [];

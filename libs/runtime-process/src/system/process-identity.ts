@@ -2,8 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 /**
- * When the process with this id started, as text to compare: an id alone may have been given to another process.
- * @returns Undefined when no such process lives; one that has ended and waits for its parent does not live.
+ * When the process with this id started, as text to compare: an id alone may have been given to
+ * another process.
+ * @returns Undefined when no such process lives; one that has ended and waits for its parent does
+ *   not live.
  * @see proc_pid_stat(5): field 3 `state`, field 22 `starttime`; elsewhere `ps -o lstart=`
  */
 export function startTokenOf(pid: number): string | undefined {
@@ -39,14 +41,17 @@ function tokenFromProc(pid: number): string | undefined {
   } catch {
     return undefined;
   }
-  const fields = text.slice(text.lastIndexOf(')') + 2).split(' '); // the name before may hold spaces and brackets
+  // the name before may hold spaces and brackets
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const state = fields[0];
   return state === 'Z' || state === 'X' ? undefined : fields[19];
 }
 
 function tokenFromPs(pid: number): string | undefined {
   try {
-    const [state, ...start] = execFileSync('/bin/ps', ['-o', 'state=,lstart=', '-p', String(pid)], { encoding: 'utf8' })
+    const [state, ...start] = execFileSync('/bin/ps', ['-o', 'state=,lstart=', '-p', String(pid)], {
+      encoding: 'utf8',
+    })
       .trim()
       .split(/\s+/);
     return state === undefined || state.startsWith('Z') ? undefined : start.join(' ');

@@ -1,6 +1,11 @@
 import { relativesOf, type TreeProcess } from './process-tree.js';
 
-const aProcess = (pid: number, parent: number, session: number): TreeProcess => ({ pid, parent, session, startToken: `${pid}` });
+const aProcess = (pid: number, parent: number, session: number): TreeProcess => ({
+  pid,
+  parent,
+  session,
+  startToken: `${pid}`,
+});
 
 describe('the relatives of a process', () => {
   it.each([
@@ -12,7 +17,11 @@ describe('the relatives of a process', () => {
       relatives: [11, 12, 13],
     },
     { name: 'an orphan in its session', others: [aProcess(12, 1, 10)], relatives: [12] },
-    { name: 'descendants of an orphan in its session', others: [aProcess(13, 12, 13), aProcess(12, 1, 10)], relatives: [12, 13] },
+    {
+      name: 'descendants of an orphan in its session',
+      others: [aProcess(13, 12, 13), aProcess(12, 1, 10)],
+      relatives: [12, 13],
+    },
     { name: 'no stranger', others: [aProcess(12, 1, 12), aProcess(13, 12, 9)], relatives: [] },
   ])('are $name', ({ others, relatives }) => {
     const everything = [aProcess(1, 0, 1), aProcess(9, 1, 9), aProcess(10, 9, 10), ...others];

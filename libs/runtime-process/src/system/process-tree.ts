@@ -19,9 +19,18 @@ export function readProcesses(): readonly TreeProcess[] {
     if (!/^\d+$/.test(entry)) return [];
     try {
       const text = readFileSync(`/proc/${entry}/stat`, 'latin1');
-      const [state = '', parent, , session, ...rest] = text.slice(text.lastIndexOf(')') + 2).split(' ');
+      const [state = '', parent, , session, ...rest] = text
+        .slice(text.lastIndexOf(')') + 2)
+        .split(' ');
       if (state === 'Z' || state === 'X') return [];
-      return [{ pid: Number(entry), parent: Number(parent), session: Number(session), startToken: rest[15] ?? '' }];
+      return [
+        {
+          pid: Number(entry),
+          parent: Number(parent),
+          session: Number(session),
+          startToken: rest[15] ?? '',
+        },
+      ];
     } catch {
       return []; // ended meanwhile
     }
@@ -29,11 +38,15 @@ export function readProcesses(): readonly TreeProcess[] {
 }
 
 /** Descendants of a process, and members of the session that the process leads. Pure. */
-export function relativesOf(leader: number, processes: readonly TreeProcess[]): readonly TreeProcess[] {
+export function relativesOf(
+  leader: number,
+  processes: readonly TreeProcess[],
+): readonly TreeProcess[] {
   const family = new Set<number>([leader]);
   for (let size = 0; size < family.size;) {
     size = family.size;
-    for (const { pid, parent, session } of processes) if (family.has(parent) || session === leader) family.add(pid);
+    for (const { pid, parent, session } of processes)
+      if (family.has(parent) || session === leader) family.add(pid);
   }
   return processes.filter(({ pid }) => family.has(pid) && pid !== leader);
 }

@@ -2,9 +2,18 @@ import { silentLog, toContainerId } from '@cloudless/base';
 import { openProcessRuntime } from '../index.js';
 import { realClock, realRandom } from './system.js';
 
-/** A client to be killed: `client-main <directory> <container id> <script> <supervisor command…>` starts a container, follows its log and says `started` first. */
+/**
+ * A client to be killed: `client-main <directory> <container id> <script> <supervisor command…>`
+ * starts a container, follows its log and says `started` first.
+ */
 const [directory = '', containerId = '', script = '', ...supervisorCommand] = process.argv.slice(2);
-const runtime = await openProcessRuntime({ directory, supervisorCommand, clock: realClock, random: realRandom, log: silentLog });
+const runtime = await openProcessRuntime({
+  directory,
+  supervisorCommand,
+  clock: realClock,
+  random: realRandom,
+  log: silentLog,
+});
 await runtime.start({
   containerId: toContainerId(containerId),
   labels: {},
@@ -15,6 +24,10 @@ await runtime.start({
   limits: {},
 });
 process.stdout.write('started\n');
-for await (const line of runtime.logs(toContainerId(containerId), { follow: true }, new AbortController().signal)) {
+for await (const line of runtime.logs(
+  toContainerId(containerId),
+  { follow: true },
+  new AbortController().signal,
+)) {
   process.stdout.write(`${Buffer.from(line.text).toString()}\n`);
 }

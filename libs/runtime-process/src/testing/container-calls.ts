@@ -6,7 +6,10 @@ import { until, type RealMachine } from './real-machine.js';
 const random = createSeededRandom(4711);
 
 /** A complete request for a shell script; override what the test is about. */
-export function aScript(script: string, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
+export function aScript(
+  script: string,
+  overrides: Partial<ContainerRequest> = {},
+): ContainerRequest {
   return {
     containerId: toContainerId(randomHex(random, 32)),
     labels: {},
@@ -20,13 +23,17 @@ export function aScript(script: string, overrides: Partial<ContainerRequest> = {
 }
 
 /** Resolves to the status of an ended container, also when the supervisor is replaced meanwhile. */
-export async function endOfContainer(runtime: ContainerRuntime, id: ContainerId): Promise<ContainerStatus> {
+export async function endOfContainer(
+  runtime: ContainerRuntime,
+  id: ContainerId,
+): Promise<ContainerStatus> {
   for (;;) {
     try {
       const events = runtime.events(new AbortController().signal);
       const known = (await runtime.list()).find(({ containerId }) => containerId === id);
       if (known?.phase === 'exited') return known;
-      for await (const { kind, status } of events) if (kind === 'exited' && status.containerId === id) return status;
+      for await (const { kind, status } of events)
+        if (kind === 'exited' && status.containerId === id) return status;
     } catch (reason) {
       if ((reason as { kind?: string }).kind !== 'unavailable') throw reason;
     }

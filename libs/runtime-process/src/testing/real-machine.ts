@@ -3,7 +3,11 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { silentLog } from '@cloudless/base';
-import { behaviourScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
+import {
+  behaviourScript,
+  type Behaviour,
+  type RuntimeMachine,
+} from '@cloudless/runtime/conformance';
 import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
 import { killMarked, markedProcesses } from '../system/marked-processes.js';
 import { startTokenOf } from '../system/process-identity.js';
@@ -11,7 +15,13 @@ import { realClock, realRandom } from './system.js';
 
 const MAIN = fileURLToPath(new URL('./supervisor-main.ts', import.meta.url));
 /** How a spec starts a supervisor straight from source. */
-export const SUPERVISOR_COMMAND = [process.execPath, '--conditions=@cloudless/source', '--import', 'tsx', MAIN];
+export const SUPERVISOR_COMMAND = [
+  process.execPath,
+  '--conditions=@cloudless/source',
+  '--import',
+  'tsx',
+  MAIN,
+];
 /** Small, so that a few thousand lines rotate. */
 const LOG_FILE_BYTES = 64 * 1024;
 const LOOK_MS = 5;
@@ -40,7 +50,9 @@ export function runtimeOptions(directory: string): ProcessRuntimeOptions {
 }
 
 /** Opens a runtime in a fresh directory. */
-export async function openRealMachine(overrides: Partial<ProcessRuntimeOptions> = {}): Promise<RealMachine> {
+export async function openRealMachine(
+  overrides: Partial<ProcessRuntimeOptions> = {},
+): Promise<RealMachine> {
   const home = mkdtempSync(path.join(tmpdir(), 'cloudless-process-'));
   const directory = path.join(home, 'runtime');
   const options = { ...runtimeOptions(directory), ...overrides };
@@ -53,7 +65,8 @@ export async function openRealMachine(overrides: Partial<ProcessRuntimeOptions> 
     known.add(await next.supervisorPid());
     return next;
   };
-  const childPid = (name: string): number => Number(readFileSync(path.join(home, `child-${name}`), 'utf8'));
+  const childPid = (name: string): number =>
+    Number(readFileSync(path.join(home, `child-${name}`), 'utf8'));
   return {
     directory,
     get runtime() {

@@ -7,19 +7,30 @@ const show = ({ kind, payload }: Frame): string => `${kind} ${payload.toString('
 
 describe('frames', () => {
   it('come out as they went in, however they were cut', () => {
-    const arbFrame = fc.record({ kind: fc.constantFrom(...kinds), payload: fc.uint8Array({ maxLength: 300 }) });
+    const arbFrame = fc.record({
+      kind: fc.constantFrom(...kinds),
+      payload: fc.uint8Array({ maxLength: 300 }),
+    });
     fc.assert(
-      fc.property(fc.array(arbFrame), fc.array(fc.integer({ min: 1, max: 50 }), { minLength: 1 }), (frames, sizes) => {
-        const bytes = Buffer.concat(frames.map(({ kind, payload }) => encodeFrame(kind, payload)));
-        const parser = new FrameParser();
-        const seen: Frame[] = [];
-        for (let start = 0, turn = 0; start < bytes.length; turn += 1) {
-          const size = sizes[turn % sizes.length] ?? 1;
-          seen.push(...parser.feed(bytes.subarray(start, start + size)));
-          start += size;
-        }
-        expect(seen.map(show)).toEqual(frames.map(({ kind, payload }) => show({ kind, payload: Buffer.from(payload) })));
-      }),
+      fc.property(
+        fc.array(arbFrame),
+        fc.array(fc.integer({ min: 1, max: 50 }), { minLength: 1 }),
+        (frames, sizes) => {
+          const bytes = Buffer.concat(
+            frames.map(({ kind, payload }) => encodeFrame(kind, payload)),
+          );
+          const parser = new FrameParser();
+          const seen: Frame[] = [];
+          for (let start = 0, turn = 0; start < bytes.length; turn += 1) {
+            const size = sizes[turn % sizes.length] ?? 1;
+            seen.push(...parser.feed(bytes.subarray(start, start + size)));
+            start += size;
+          }
+          expect(seen.map(show)).toEqual(
+            frames.map(({ kind, payload }) => show({ kind, payload: Buffer.from(payload) })),
+          );
+        },
+      ),
     );
   });
 
@@ -28,7 +39,8 @@ describe('frames', () => {
       fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 5 }), (chunks) => {
         const parser = new FrameParser();
         try {
-          for (const chunk of chunks) for (const { payload } of parser.feed(Buffer.from(chunk))) parseMessage(payload);
+          for (const chunk of chunks)
+            for (const { payload } of parser.feed(Buffer.from(chunk))) parseMessage(payload);
         } catch (reason) {
           expect(reason).toMatchObject({ kind: 'invalid' });
         }
@@ -40,6 +52,8 @@ describe('frames', () => {
   it('a length over the bound is refused before its bytes come', () => {
     const header = Buffer.alloc(5);
     header.writeUInt32BE(MAX_FRAME_BYTES + 1, 0);
-    expect(() => new FrameParser().feed(header)).toThrow(expect.objectContaining({ kind: 'invalid' }));
+    expect(() => new FrameParser().feed(header)).toThrow(
+      expect.objectContaining({ kind: 'invalid' }),
+    );
   });
 });

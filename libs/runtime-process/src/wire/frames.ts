@@ -2,8 +2,8 @@ import { CloudlessError } from '@cloudless/base';
 import type { TerminalSize } from '@cloudless/runtime';
 
 /**
- * `message`: JSON text. `stdout`, `stderr`, `stdin`: raw bytes of a command. `stdinEnd`: no more input, no payload. `resize`: columns
- * and rows of a command's terminal, 2 bytes each, big endian.
+ * `message`: JSON text. `stdout`, `stderr`, `stdin`: raw bytes of a command. `stdinEnd`: no more
+ * input, no payload. `resize`: columns and rows of a command's terminal, 2 bytes each, big endian.
  */
 export type FrameKind = 'message' | 'stdout' | 'stderr' | 'stdin' | 'stdinEnd' | 'resize';
 
@@ -46,14 +46,18 @@ export function parseResize(payload: Buffer): TerminalSize {
 export class FrameParser {
   private rest: Buffer = Buffer.alloc(0);
 
-  /** @throws kind `invalid` for an unknown kind or a length over {@link MAX_FRAME_BYTES}; the connection is then useless. */
+  /**
+   * @throws kind `invalid` for an unknown kind or a length over {@link MAX_FRAME_BYTES}; the
+   * connection is then useless.
+   */
   feed(chunk: Buffer): readonly Frame[] {
     let bytes = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk]);
     const frames: Frame[] = [];
     while (bytes.length >= HEADER_BYTES) {
       const length = bytes.readUInt32BE(0);
       const kind = KINDS[bytes.readUInt8(4)];
-      if (kind === undefined || length > MAX_FRAME_BYTES) throw new CloudlessError('invalid', 'malformed frame');
+      if (kind === undefined || length > MAX_FRAME_BYTES)
+        throw new CloudlessError('invalid', 'malformed frame');
       if (bytes.length < HEADER_BYTES + length) break;
       frames.push({ kind, payload: bytes.subarray(HEADER_BYTES, HEADER_BYTES + length) });
       bytes = bytes.subarray(HEADER_BYTES + length);

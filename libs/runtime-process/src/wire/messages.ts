@@ -9,7 +9,10 @@ import type {
 } from '@cloudless/runtime';
 import { encodeFrame, MAX_FRAME_BYTES } from './frames.js';
 
-/** Counts incompatible changes of the messages. A client refuses a supervisor that speaks another one, and says so. */
+/**
+ * Counts incompatible changes of the messages. A client refuses a supervisor that speaks another
+ * one, and says so.
+ */
 export const PROTOCOL = 1;
 
 /** Input of a command that may be on its way to it or wait for it. */
@@ -21,7 +24,10 @@ export const EXEC_TTY = 'exec.tty';
 /** Capability of a supervisor: containers with leases. An older one would drop them in silence. */
 export const LEASES = 'disconnect.exclusive';
 
-/** What the caller configures; the newest client's settings hold for containers started from then on. */
+/**
+ * What the caller configures; the newest client's settings hold for containers started from then
+ * on.
+ */
 export interface SupervisorSettings {
   /** Ports handed out, both included. */
   readonly portRange: { readonly from: number; readonly to: number };
@@ -37,17 +43,34 @@ export interface SupervisorSettings {
 /** What a client sends. `id` is chosen by the client and comes back in the answers. */
 export type ClientMessage =
   /** With `events` the supervisor tells every start and exit from here on. */
-  | { readonly type: 'hello'; readonly protocol: number; readonly settings: SupervisorSettings; readonly events: boolean }
+  | {
+      readonly type: 'hello';
+      readonly protocol: number;
+      readonly settings: SupervisorSettings;
+      readonly events: boolean;
+    }
   | { readonly type: 'start'; readonly id: number; readonly request: ContainerRequest }
-  | { readonly type: 'stop'; readonly id: number; readonly containerId: ContainerId; readonly graceMs: number }
-  | { readonly type: 'renew'; readonly id: number; readonly leases: readonly (readonly [ContainerId, ContainerLease | null])[] }
+  | {
+      readonly type: 'stop';
+      readonly id: number;
+      readonly containerId: ContainerId;
+      readonly graceMs: number;
+    }
+  | {
+      readonly type: 'renew';
+      readonly id: number;
+      readonly leases: readonly (readonly [ContainerId, ContainerLease | null])[];
+    }
   | { readonly type: 'remove'; readonly id: number; readonly containerId: ContainerId }
   | { readonly type: 'list'; readonly id: number }
   | { readonly type: 'inspect'; readonly id: number; readonly containerId: ContainerId }
   /** Answered when the container has ended and all its output is in the log files. */
   | { readonly type: 'drained'; readonly id: number; readonly containerId: ContainerId }
   | { readonly type: 'shutdown'; readonly id: number; readonly graceMs: number }
-  /** Makes the connection one of this command: input and output frames follow; closing it ends the command. */
+  /**
+   * Makes the connection one of this command: input and output frames follow; closing it ends the
+   * command.
+   */
   | {
       readonly type: 'exec';
       readonly id: number;
@@ -56,11 +79,17 @@ export type ClientMessage =
       readonly timeoutMs?: number;
       /** `stdin` frames and one `stdinEnd` follow. */
       readonly hasInput: boolean;
-      /** The client sends input only within what `window` messages grant. Only to a supervisor with {@link EXEC_STREAMS}. */
+      /**
+       * The client sends input only within what `window` messages grant. Only to a supervisor with
+       * {@link EXEC_STREAMS}.
+       */
       readonly windowed?: boolean;
       /** Added to the container's; only to a supervisor with {@link EXEC_STREAMS}. */
       readonly env?: Readonly<Record<string, string>>;
-      /** With a terminal of this size; `resize` frames may follow. Only to a supervisor with {@link EXEC_TTY}. */
+      /**
+       * With a terminal of this size; `resize` frames may follow. Only to a supervisor with {@link
+       * EXEC_TTY}.
+       */
       readonly tty?: TerminalSize;
     };
 
@@ -75,7 +104,12 @@ export type SupervisorMessage =
       readonly capabilities?: readonly string[];
     }
   | { readonly type: 'item'; readonly id: number; readonly status: ContainerStatus }
-  | { readonly type: 'done'; readonly id: number; readonly status?: ContainerStatus; readonly exitCode?: number }
+  | {
+      readonly type: 'done';
+      readonly id: number;
+      readonly status?: ContainerStatus;
+      readonly exitCode?: number;
+    }
   | {
       readonly type: 'failed';
       readonly id: number;
@@ -100,18 +134,25 @@ export function encodeMessage(message: ClientMessage | SupervisorMessage): Buffe
 }
 
 /**
- * Reads the text of a message. Both ends are of this library and the socket is private, so only the outer shape is checked;
- * the supervisor checks what it acts on.
+ * Reads the text of a message. Both ends are of this library and the socket is private, so only the
+ * outer shape is checked; the supervisor checks what it acts on.
  * @throws kind `invalid` for anything but an object with a `type`.
  */
-export function parseMessage<Message extends ClientMessage | SupervisorMessage>(payload: Buffer): Message {
+export function parseMessage<Message extends ClientMessage | SupervisorMessage>(
+  payload: Buffer,
+): Message {
   let value: unknown;
   try {
     value = JSON.parse(payload.toString());
   } catch (cause) {
     throw new CloudlessError('invalid', 'malformed message', { cause });
   }
-  if (typeof value !== 'object' || value === null || !('type' in value) || typeof value.type !== 'string') {
+  if (
+    typeof value !== 'object' ||
+    value === null ||
+    !('type' in value) ||
+    typeof value.type !== 'string'
+  ) {
     throw new CloudlessError('invalid', 'malformed message');
   }
   return value as Message;

@@ -10,12 +10,28 @@ const rows: readonly { readonly capability: string; readonly asks: Partial<Conta
   { capability: 'limits.cpu', asks: { limits: { cpuMillis: 100 } } },
   { capability: 'limits.memory', asks: { limits: { memoryBytes: 64 * 2 ** 20 } } },
   { capability: 'limits.pids', asks: { limits: { pids: 20 } } },
-  { capability: 'ports.host', asks: { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort: 39_991 }] } },
-  { capability: 'volumes.emptydir', asks: { group: 'group-1', volumes: [{ ...volume, source: { kind: 'emptyDir' } }] } },
-  { capability: 'volumes.hostpath', asks: { volumes: [{ ...volume, source: { kind: 'hostPath', path: '/srv' } }] } },
+  {
+    capability: 'ports.host',
+    asks: { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort: 39_991 }] },
+  },
+  {
+    capability: 'volumes.emptydir',
+    asks: { group: 'group-1', volumes: [{ ...volume, source: { kind: 'emptyDir' } }] },
+  },
+  {
+    capability: 'volumes.hostpath',
+    asks: { volumes: [{ ...volume, source: { kind: 'hostPath', path: '/srv' } }] },
+  },
   {
     capability: 'volumes.named',
-    asks: { volumes: [{ ...volume, source: { kind: 'named', namespace: 'default', workload: 'web', name: 'data' } }] },
+    asks: {
+      volumes: [
+        {
+          ...volume,
+          source: { kind: 'named', namespace: 'default', workload: 'web', name: 'data' },
+        },
+      ],
+    },
   },
   { capability: 'security.context', asks: { security: { readOnlyRootFilesystem: true } } },
   { capability: 'security.privileged', asks: { security: { privileged: true } } },
@@ -25,12 +41,17 @@ const rows: readonly { readonly capability: string; readonly asks: Partial<Conta
 /** Nothing that is asked for is left out in silence. */
 export function describeContainersOnly(current: CurrentMachine): void {
   describe('without the capability', () => {
-    it.each(rows)('$capability, what needs it is refused, and nothing is started', async ({ capability, asks }) => {
-      const machine = current();
-      if (machine.runtime.capabilities().includes(capability)) return;
-      const request = aRequest(machine, [{ step: 'hold' }], asks);
-      await expect(machine.runtime.start(request)).rejects.toMatchObject({ kind: 'unimplemented' });
-      expect(await machine.runtime.list()).toEqual([]);
-    });
+    it.each(rows)(
+      '$capability, what needs it is refused, and nothing is started',
+      async ({ capability, asks }) => {
+        const machine = current();
+        if (machine.runtime.capabilities().includes(capability)) return;
+        const request = aRequest(machine, [{ step: 'hold' }], asks);
+        await expect(machine.runtime.start(request)).rejects.toMatchObject({
+          kind: 'unimplemented',
+        });
+        expect(await machine.runtime.list()).toEqual([]);
+      },
+    );
   });
 }

@@ -7,8 +7,8 @@ export function describeEvents(current: CurrentMachine): void {
   describe('events', () => {
     it('tells each start and exit from the call on, in order, to every listener', async () => {
       const machine = current();
-      const listeners = [machine.runtime.events(never()), machine.runtime.events(never())].map((events) =>
-        events[Symbol.asyncIterator](),
+      const listeners = [machine.runtime.events(never()), machine.runtime.events(never())].map(
+        (events) => events[Symbol.asyncIterator](),
       );
       const first = await started(
         machine,
@@ -22,7 +22,9 @@ export function describeEvents(current: CurrentMachine): void {
       await ended(machine.runtime, first);
       const second = await started(machine, [{ step: 'hold' }]);
       for (const listener of listeners) {
-        const seen = [await listener.next(), await listener.next(), await listener.next()].map(({ value }) => value);
+        const seen = [await listener.next(), await listener.next(), await listener.next()].map(
+          ({ value }) => value,
+        );
         expect(seen).toMatchObject([
           { kind: 'started', status: { containerId: first, phase: 'running', labels: { a: 'b' } } },
           { kind: 'exited', status: { containerId: first, phase: 'exited', exitCode: 5 } },
@@ -44,7 +46,8 @@ export function describeEvents(current: CurrentMachine): void {
       const events = machine.runtime.events(never());
       const opening = machine.openGate('go');
       const open = new Set(ids);
-      for (const status of await machine.runtime.list()) if (status.phase === 'exited') open.delete(status.containerId);
+      for (const status of await machine.runtime.list())
+        if (status.phase === 'exited') open.delete(status.containerId);
       await opening;
       const reader = events[Symbol.asyncIterator]();
       while (open.size > 0) {
@@ -52,7 +55,9 @@ export function describeEvents(current: CurrentMachine): void {
         if (next.done === true) throw new Error('the events ended');
         if (next.value.kind === 'exited') open.delete(next.value.status.containerId);
       }
-      expect((await machine.runtime.list()).map(({ phase }) => phase)).toEqual(ids.map(() => 'exited'));
+      expect((await machine.runtime.list()).map(({ phase }) => phase)).toEqual(
+        ids.map(() => 'exited'),
+      );
     });
 
     it('end when their signal is aborted, before or during the wait', async () => {
@@ -61,7 +66,9 @@ export function describeEvents(current: CurrentMachine): void {
       const waiting = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
       leave.abort();
       expect(await waiting).toMatchObject({ done: true });
-      expect(await runtime.events(leave.signal)[Symbol.asyncIterator]().next()).toMatchObject({ done: true });
+      expect(await runtime.events(leave.signal)[Symbol.asyncIterator]().next()).toMatchObject({
+        done: true,
+      });
     });
 
     it('fail with unavailable when the runtime is closed', async () => {

@@ -1,6 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import type { ContainerId } from '@cloudless/base';
-import { EXEC_GRACE_MS, type ExecEvent, type ExecInput, type ExecRequest } from '../container-runtime.js';
+import {
+  EXEC_GRACE_MS,
+  type ExecEvent,
+  type ExecInput,
+  type ExecRequest,
+} from '../container-runtime.js';
 import { PushQueue } from '../push-queue.js';
 import type { CurrentMachine } from './harness.js';
 import { execOutcome, never, started } from './helpers.js';
@@ -22,13 +27,17 @@ class Talk {
       [Symbol.asyncIterator]();
   }
 
-  /** Reads until stdout is as `fits` says; a terminal's line ends count as plain ones. @returns it. */
+  /**
+   * Reads until stdout is as `fits` says; a terminal's line ends count as plain ones. @returns it.
+   */
   async until(fits: (stdout: string) => boolean): Promise<string> {
     for (;;) {
       if (fits(this.text)) return this.text;
       const next = await this.events.next();
-      if (next.done === true || next.value.kind === 'exited') throw new Error(`the command ended after: ${this.text}`);
-      if (next.value.stream === 'stdout') this.text += new TextDecoder().decode(next.value.data).replaceAll('\r\n', '\n');
+      if (next.done === true || next.value.kind === 'exited')
+        throw new Error(`the command ended after: ${this.text}`);
+      if (next.value.stream === 'stdout')
+        this.text += new TextDecoder().decode(next.value.data).replaceAll('\r\n', '\n');
     }
   }
 
@@ -51,14 +60,19 @@ class Talk {
   }
 }
 
-/** Commands whose input comes while they run, those with a terminal, and how they end with their caller. */
+/**
+ * Commands whose input comes while they run, those with a terminal, and how they end with their
+ * caller.
+ */
 export function describeExecStreams(current: CurrentMachine): void {
   describe('exec', () => {
     const holding = (): Promise<ContainerId> =>
       started(current(), [{ step: 'hold' }], { env: { SHARED: 'container', OWN: 'a' } });
 
     it('gives input to the command as it comes, and its end', async () => {
-      const talk = new Talk(current, await holding(), { command: current().command([{ step: 'copyStdin' }]) });
+      const talk = new Talk(current, await holding(), {
+        command: current().command([{ step: 'copyStdin' }]),
+      });
       talk.input.push(stdin('one'));
       await talk.until((text) => text === 'one');
       talk.input.push(stdin(' two'));
@@ -68,7 +82,9 @@ export function describeExecStreams(current: CurrentMachine): void {
     });
 
     it('takes the end of the input as the end of what the command reads', async () => {
-      const talk = new Talk(current, await holding(), { command: current().command([{ step: 'copyStdin' }]) });
+      const talk = new Talk(current, await holding(), {
+        command: current().command([{ step: 'copyStdin' }]),
+      });
       talk.input.push(stdin('all'));
       talk.input.end();
       expect([await talk.ended(), talk.stdout]).toEqual([0, 'all']);
@@ -80,7 +96,8 @@ export function describeExecStreams(current: CurrentMachine): void {
       let left = false;
       async function* endless(): AsyncGenerator<ExecInput> {
         try {
-          for (; taken < 1_024; taken += 1) yield { kind: 'stdin', data: new Uint8Array(CHUNK_BYTES) };
+          for (; taken < 1_024; taken += 1)
+            yield { kind: 'stdin', data: new Uint8Array(CHUNK_BYTES) };
         } finally {
           left = true;
         }
@@ -116,7 +133,9 @@ export function describeExecStreams(current: CurrentMachine): void {
         { step: 'writeEnv', name: 'SHARED' },
         { step: 'writeEnv', name: 'OWN' },
       ]);
-      expect(await execOutcome(current().runtime, await holding(), { command, env: { OWN: 'b' } })).toMatchObject({
+      expect(
+        await execOutcome(current().runtime, await holding(), { command, env: { OWN: 'b' } }),
+      ).toMatchObject({
         stdout: 'container\nb\n',
         exitCode: 0,
       });
@@ -151,7 +170,10 @@ export function describeExecStreams(current: CurrentMachine): void {
       const id = await holding();
       if (!machine.runtime.capabilities().includes('exec.tty')) {
         const refused = await execOutcome(machine.runtime, id, { command, tty: SIZE });
-        expect(refused.failure).toMatchObject({ kind: 'unimplemented', message: expect.stringContaining('exec.tty') });
+        expect(refused.failure).toMatchObject({
+          kind: 'unimplemented',
+          message: expect.stringContaining('exec.tty'),
+        });
         return;
       }
       const talk = new Talk(current, id, { command, tty: SIZE });
@@ -180,7 +202,9 @@ export function describeExecStreams(current: CurrentMachine): void {
 
     it('without a terminal there is none', async () => {
       const command = current().command([{ step: 'writeSize' }]);
-      expect(await execOutcome(current().runtime, await holding(), { command })).toMatchObject({ stdout: 'no terminal\n' });
+      expect(await execOutcome(current().runtime, await holding(), { command })).toMatchObject({
+        stdout: 'no terminal\n',
+      });
     });
   });
 }

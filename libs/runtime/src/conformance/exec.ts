@@ -6,7 +6,8 @@ import { ended, execOutcome, never, started } from './helpers.js';
 /** Commands beside the main process. */
 export function describeExec(current: CurrentMachine, harness: RuntimeHarness): void {
   describe('exec', () => {
-    const holding = (): Promise<ContainerId> => started(current(), [{ step: 'hold' }], { env: { SHARED: 'with the container' } });
+    const holding = (): Promise<ContainerId> =>
+      started(current(), [{ step: 'hold' }], { env: { SHARED: 'with the container' } });
 
     it('gives stdout, stderr and the exit code apart; a failing command is no error', async () => {
       const machine = current();
@@ -32,19 +33,28 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       });
     });
 
-    it.each([{ size: 0 }, { size: 5 }, { size: 300_000 }])('copies $size bytes of input', async ({ size }) => {
-      const machine = current();
-      const stdin = new TextEncoder().encode('a'.repeat(size));
-      const outcome = await execOutcome(machine.runtime, await holding(), {
-        command: machine.command([{ step: 'copyStdin' }]),
-        stdin,
-      });
-      expect([outcome.stdout.length, outcome.exitCode, outcome.failure]).toEqual([size, 0, undefined]);
-    });
+    it.each([{ size: 0 }, { size: 5 }, { size: 300_000 }])(
+      'copies $size bytes of input',
+      async ({ size }) => {
+        const machine = current();
+        const stdin = new TextEncoder().encode('a'.repeat(size));
+        const outcome = await execOutcome(machine.runtime, await holding(), {
+          command: machine.command([{ step: 'copyStdin' }]),
+          stdin,
+        });
+        expect([outcome.stdout.length, outcome.exitCode, outcome.failure]).toEqual([
+          size,
+          0,
+          undefined,
+        ]);
+      },
+    );
 
     it('delivers a lot of output whole', async () => {
       const machine = current();
-      const command = machine.command([{ step: 'fill', stream: 'stdout', letter: 'z', count: 2_000_000 }]);
+      const command = machine.command([
+        { step: 'fill', stream: 'stdout', letter: 'z', count: 2_000_000 },
+      ]);
       const outcome = await execOutcome(machine.runtime, await holding(), { command });
       expect([outcome.stdout.length, outcome.exitCode]).toEqual([2_000_000, 0]);
     });
@@ -58,7 +68,11 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       ]);
       const running = execOutcome(machine.runtime, await holding(), { command, timeoutMs: 400 });
       await machine.elapse(400);
-      expect(await running).toMatchObject({ stdout: 'begun', exitCode: undefined, failure: { kind: 'deadline' } });
+      expect(await running).toMatchObject({
+        stdout: 'begun',
+        exitCode: undefined,
+        failure: { kind: 'deadline' },
+      });
       await machine.childEnded('slow');
     });
 
@@ -101,20 +115,33 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
     it.each([
       { name: 'that does not exist', command: harness.unknownCommand, exitCode: 127 },
       { name: 'that cannot be executed', command: harness.unexecutableCommand, exitCode: 126 },
-    ])('ends a program $name with $exitCode and says so on stderr, as shells do', async ({ command, exitCode }) => {
-      const { runtime } = current();
-      const input = { stdin: new TextEncoder().encode('unread') };
-      const outcome = await execOutcome(runtime, await holding(), { command, ...input });
-      expect(outcome).toEqual({ stdout: '', stderr: expect.stringMatching(/^[^\n]+\n$/), exitCode, failure: undefined });
-      expect(outcome.stderr).toContain(command[0]);
-    });
+    ])(
+      'ends a program $name with $exitCode and says so on stderr, as shells do',
+      async ({ command, exitCode }) => {
+        const { runtime } = current();
+        const input = { stdin: new TextEncoder().encode('unread') };
+        const outcome = await execOutcome(runtime, await holding(), { command, ...input });
+        expect(outcome).toEqual({
+          stdout: '',
+          stderr: expect.stringMatching(/^[^\n]+\n$/),
+          exitCode,
+          failure: undefined,
+        });
+        expect(outcome.stderr).toContain(command[0]);
+      },
+    );
 
     it('says on a terminal that a program does not exist', async () => {
       const { runtime } = current();
       if (!runtime.capabilities().includes('exec.tty')) return;
       const request = { command: harness.unknownCommand, tty: { columns: 80, rows: 24 } };
       const outcome = await execOutcome(runtime, await holding(), request);
-      expect(outcome).toEqual({ stdout: expect.stringMatching(/^[^\n]+\r\n$/), stderr: '', exitCode: 127, failure: undefined });
+      expect(outcome).toEqual({
+        stdout: expect.stringMatching(/^[^\n]+\r\n$/),
+        stderr: '',
+        exitCode: 127,
+        failure: undefined,
+      });
     });
 
     it('refuses an ended container and no command', async () => {
@@ -122,9 +149,13 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       const id = await started(machine, [{ step: 'exit', code: 0 }]);
       await ended(machine.runtime, id);
       const command = machine.command([{ step: 'exit', code: 0 }]);
-      expect(await execOutcome(machine.runtime, id, { command })).toMatchObject({ failure: { kind: 'precondition' } });
+      expect(await execOutcome(machine.runtime, id, { command })).toMatchObject({
+        failure: { kind: 'precondition' },
+      });
       const running = await holding();
-      expect(await execOutcome(machine.runtime, running, { command: [] })).toMatchObject({ failure: { kind: 'invalid' } });
+      expect(await execOutcome(machine.runtime, running, { command: [] })).toMatchObject({
+        failure: { kind: 'invalid' },
+      });
     });
   });
 }

@@ -11,11 +11,17 @@ export interface RuntimeMachine {
   command(behaviour: Behaviour): readonly string[];
   /** Opens a gate that a behaviour waits at, now or later. */
   openGate(name: string): Promise<void>;
-  /** Resolves when the child that a behaviour started under this name has ended; it must have been started. */
+  /**
+   * Resolves when the child that a behaviour started under this name has ended; it must have been
+   * started.
+   */
   childEnded(name: string): Promise<void>;
   /** Resolves when the child of this name has been started. */
   childStarted(name: string): Promise<void>;
-  /** Lets the caller of the runtime end and start again: closes `runtime` and opens another, which is `runtime` from then on. */
+  /**
+   * Lets the caller of the runtime end and start again: closes `runtime` and opens another, which
+   * is `runtime` from then on.
+   */
   reopen(): Promise<ContainerRuntime>;
   /** Moves virtual time on; returns at once where time passes by itself. */
   elapse(durationMs: number): Promise<void>;

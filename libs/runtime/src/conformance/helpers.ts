@@ -52,7 +52,10 @@ export function never(): AbortSignal {
 }
 
 /** The status of the container once it has ended. */
-export async function ended(runtime: ContainerRuntime, containerId: ContainerId): Promise<ContainerStatus> {
+export async function ended(
+  runtime: ContainerRuntime,
+  containerId: ContainerId,
+): Promise<ContainerStatus> {
   const leave = new AbortController();
   const events = runtime.events(leave.signal);
   const now = (await runtime.list()).find((status) => status.containerId === containerId);
@@ -74,12 +77,16 @@ export async function linesOf(
   request: Partial<LogRequest> = {},
 ): Promise<readonly LogLine[]> {
   const lines: LogLine[] = [];
-  for await (const line of runtime.logs(containerId, { follow: false, ...request }, never())) lines.push(line);
+  for await (const line of runtime.logs(containerId, { follow: false, ...request }, never()))
+    lines.push(line);
   return lines;
 }
 
 /** Reads from a stream of lines until one with this text has come; leaves the stream open. */
-export async function readUntil(lines: AsyncIterator<LogLine>, wanted: string): Promise<readonly LogLine[]> {
+export async function readUntil(
+  lines: AsyncIterator<LogLine>,
+  wanted: string,
+): Promise<readonly LogLine[]> {
   const seen: LogLine[] = [];
   for (;;) {
     const next = await lines.next();

@@ -9,16 +9,24 @@ const LONG_MS = 600_000;
 
 /** A container with a lease ends by itself unless it is renewed. */
 export function describeLeases(current: CurrentMachine): void {
-  const lacksLeases = (): boolean => !current().runtime.capabilities().includes('disconnect.exclusive');
+  const lacksLeases = (): boolean =>
+    !current().runtime.capabilities().includes('disconnect.exclusive');
 
   describe('lease', () => {
     it('is refused where the capability is missing, and nothing is started', async () => {
       if (!lacksLeases()) return;
       const machine = current();
-      const refusal = { kind: 'unimplemented', message: expect.stringContaining('disconnect.exclusive') };
+      const refusal = {
+        kind: 'unimplemented',
+        message: expect.stringContaining('disconnect.exclusive'),
+      };
       const lease = { leaseMs: LONG_MS, graceMs: 0 };
-      await expect(machine.runtime.start(aRequest(machine, [{ step: 'hold' }], { lease }))).rejects.toMatchObject(refusal);
-      await expect(machine.runtime.renew(new Map([[aContainerId(), lease]]))).rejects.toMatchObject(refusal);
+      await expect(
+        machine.runtime.start(aRequest(machine, [{ step: 'hold' }], { lease })),
+      ).rejects.toMatchObject(refusal);
+      await expect(machine.runtime.renew(new Map([[aContainerId(), lease]]))).rejects.toMatchObject(
+        refusal,
+      );
       expect(await machine.runtime.list()).toEqual([]);
     });
 
@@ -64,18 +72,25 @@ export function describeLeases(current: CurrentMachine): void {
         ]),
       );
       await machine.elapse(20);
-      expect(await Promise.all(statuses)).toMatchObject([{ leaseEnded: true }, { leaseEnded: true }]);
+      expect(await Promise.all(statuses)).toMatchObject([
+        { leaseEnded: true },
+        { leaseEnded: true },
+      ]);
     });
 
     it('lets a renewed container run', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
-      const request = aRequest(machine, [{ step: 'hold' }], { lease: { leaseMs: 5_000, graceMs: 0 } });
+      const request = aRequest(machine, [{ step: 'hold' }], {
+        lease: { leaseMs: 5_000, graceMs: 0 },
+      });
       await runtime.start(request);
       await runtime.renew(new Map([[request.containerId, { leaseMs: LONG_MS, graceMs: 0 }]]));
       await machine.elapse(5_000);
-      expect(await runtime.list()).toMatchObject([{ containerId: request.containerId, phase: 'running' }]);
+      expect(await runtime.list()).toMatchObject([
+        { containerId: request.containerId, phase: 'running' },
+      ]);
       const stopped = await runtime.stop(request.containerId, 0);
       expect(stopped.leaseEnded).toBeUndefined();
     });
@@ -84,7 +99,9 @@ export function describeLeases(current: CurrentMachine): void {
       if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
-      const id = await started(machine, [{ step: 'hold' }], { lease: { leaseMs: 1_000, graceMs: 0 } });
+      const id = await started(machine, [{ step: 'hold' }], {
+        lease: { leaseMs: 1_000, graceMs: 0 },
+      });
       await runtime.renew(new Map([[id, undefined]]));
       await machine.elapse(1_000);
       expect(await runtime.list()).toMatchObject([{ containerId: id, phase: 'running' }]);
@@ -94,7 +111,9 @@ export function describeLeases(current: CurrentMachine): void {
     it('holds over a restart of the caller', async () => {
       if (lacksLeases()) return;
       const machine = current();
-      const id = await started(machine, [{ step: 'hold' }], { lease: { leaseMs: 400, graceMs: 0 } });
+      const id = await started(machine, [{ step: 'hold' }], {
+        lease: { leaseMs: 400, graceMs: 0 },
+      });
       const again = await machine.reopen();
       const status = ended(again, id);
       await machine.elapse(400);
@@ -105,8 +124,13 @@ export function describeLeases(current: CurrentMachine): void {
 
 /** A container with a long lease that has done these steps and stays. */
 async function leased(machine: RuntimeMachine, behaviour: Behaviour): Promise<ContainerId> {
-  const steps: Behaviour = [...behaviour, { step: 'write', stream: 'stdout', text: 'up\n' }, { step: 'hold' }];
+  const steps: Behaviour = [
+    ...behaviour,
+    { step: 'write', stream: 'stdout', text: 'up\n' },
+    { step: 'hold' },
+  ];
   const id = await started(machine, steps, { lease: { leaseMs: LONG_MS, graceMs: 0 } });
-  for await (const line of machine.runtime.logs(id, { follow: true }, never())) if (textOf(line) === 'up') break;
+  for await (const line of machine.runtime.logs(id, { follow: true }, never()))
+    if (textOf(line) === 'up') break;
   return id;
 }

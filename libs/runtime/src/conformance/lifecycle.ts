@@ -1,16 +1,33 @@
 import { describe, expect, it } from '@jest/globals';
 import type { ContainerRequest } from '../container-runtime.js';
 import type { CurrentMachine, RuntimeHarness } from './harness.js';
-import { aContainerId, aRequest, ended, execOutcome, linesOf, never, readUntil, started, textOf } from './helpers.js';
+import {
+  aContainerId,
+  aRequest,
+  ended,
+  execOutcome,
+  linesOf,
+  never,
+  readUntil,
+  started,
+  textOf,
+} from './helpers.js';
 
 /** Start, list, stop, remove. */
 export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarness): void {
   describe('start and list', () => {
     it('reports what was started, with labels and times, and lists it', async () => {
       const machine = current();
-      const request = aRequest(machine, [{ step: 'hold' }], { labels: { replica: 'web-1', cluster: 'c' } });
+      const request = aRequest(machine, [{ step: 'hold' }], {
+        labels: { replica: 'web-1', cluster: 'c' },
+      });
       const status = await machine.runtime.start(request);
-      expect(status).toMatchObject({ containerId: request.containerId, labels: request.labels, phase: 'running', endpoints: [] });
+      expect(status).toMatchObject({
+        containerId: request.containerId,
+        labels: request.labels,
+        phase: 'running',
+        endpoints: [],
+      });
       expect(status.pid).toBeGreaterThan(0);
       expect(status).not.toHaveProperty('exitCode');
       expect(await machine.runtime.list()).toEqual([status]);
@@ -44,7 +61,10 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
         },
       );
       await ended(machine.runtime, id);
-      expect((await linesOf(machine.runtime, id)).map(textOf)).toEqual(['hello  "world" $HOME', 'unset']);
+      expect((await linesOf(machine.runtime, id)).map(textOf)).toEqual([
+        'hello  "world" $HOME',
+        'unset',
+      ]);
     });
 
     it('refuses an id in use, also of an ended container', async () => {
@@ -59,7 +79,10 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
     it('starts one of two that use the same id at once', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'hold' }]);
-      const outcomes = await Promise.allSettled([machine.runtime.start(request), machine.runtime.start(request)]);
+      const outcomes = await Promise.allSettled([
+        machine.runtime.start(request),
+        machine.runtime.start(request),
+      ]);
       expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
       expect(await machine.runtime.list()).toHaveLength(1);
     });
@@ -67,11 +90,17 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
     it.each([
       {
         name: 'no command and no image',
-        change: ({ image: _, ...request }: ContainerRequest): ContainerRequest => ({ ...request, command: [] }),
+        change: ({ image: _, ...request }: ContainerRequest): ContainerRequest => ({
+          ...request,
+          command: [],
+        }),
       },
       {
         name: 'an executable that does not exist',
-        change: (request: ContainerRequest): ContainerRequest => ({ ...request, command: harness.unknownCommand }),
+        change: (request: ContainerRequest): ContainerRequest => ({
+          ...request,
+          command: harness.unknownCommand,
+        }),
       },
       {
         name: 'an id that is not 64 hex digits',
@@ -82,7 +111,9 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       },
     ])('refuses $name and leaves no trace', async ({ change }) => {
       const machine = current();
-      await expect(machine.runtime.start(change(aRequest(machine, [])))).rejects.toMatchObject({ kind: 'invalid' });
+      await expect(machine.runtime.start(change(aRequest(machine, [])))).rejects.toMatchObject({
+        kind: 'invalid',
+      });
       expect(await machine.runtime.list()).toEqual([]);
     });
 
@@ -92,15 +123,33 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       const refused = { ...aRequest(machine, []), command: harness.unknownCommand };
       await expect(machine.runtime.start(refused)).rejects.toMatchObject({ kind: 'invalid' });
       const id = await started(machine, [{ step: 'hold' }]);
-      expect((await events.next()).value).toMatchObject({ kind: 'started', status: { containerId: id } });
+      expect((await events.next()).value).toMatchObject({
+        kind: 'started',
+        status: { containerId: id },
+      });
     });
   });
 
   describe('the end of a container', () => {
     it.each([
-      { name: 'success', behaviour: [{ step: 'exit', code: 0 }] as const, exitCode: 0, reason: 'completed' },
-      { name: 'failure', behaviour: [{ step: 'exit', code: 3 }] as const, exitCode: 3, reason: 'exit code 3' },
-      { name: 'a signal', behaviour: [{ step: 'die' }] as const, exitCode: 137, reason: 'killed by SIGKILL' },
+      {
+        name: 'success',
+        behaviour: [{ step: 'exit', code: 0 }] as const,
+        exitCode: 0,
+        reason: 'completed',
+      },
+      {
+        name: 'failure',
+        behaviour: [{ step: 'exit', code: 3 }] as const,
+        exitCode: 3,
+        reason: 'exit code 3',
+      },
+      {
+        name: 'a signal',
+        behaviour: [{ step: 'die' }] as const,
+        exitCode: 137,
+        reason: 'killed by SIGKILL',
+      },
     ])('reports $name', async ({ behaviour, exitCode, reason }) => {
       const machine = current();
       const id = await started(machine, behaviour, { labels: { kept: 'yes' } });
@@ -133,8 +182,15 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
         { step: 'write', stream: 'stdout', text: 'ready\n' },
         { step: 'hold' },
       ]);
-      await readUntil(machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](), 'ready');
-      expect(await machine.runtime.stop(id, 60_000)).toMatchObject({ phase: 'exited', exitCode: 7, reason: 'exit code 7' });
+      await readUntil(
+        machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](),
+        'ready',
+      );
+      expect(await machine.runtime.stop(id, 60_000)).toMatchObject({
+        phase: 'exited',
+        exitCode: 7,
+        reason: 'exit code 7',
+      });
       expect((await linesOf(machine.runtime, id)).map(textOf)).toEqual(['ready', 'bye']);
     });
 
@@ -190,7 +246,9 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       const id = aContainerId();
       await expect(runtime.stop(id, 0)).rejects.toMatchObject({ kind: 'notFound' });
       await expect(linesOf(runtime, id)).rejects.toMatchObject({ kind: 'notFound' });
-      expect(await execOutcome(runtime, id, { command: ['x'] })).toMatchObject({ failure: { kind: 'notFound' } });
+      expect(await execOutcome(runtime, id, { command: ['x'] })).toMatchObject({
+        failure: { kind: 'notFound' },
+      });
       await runtime.remove(id);
     });
   });
@@ -205,6 +263,9 @@ async function stubborn(current: CurrentMachine): ReturnType<typeof started> {
     { step: 'write', stream: 'stdout', text: 'ready\n' },
     { step: 'hold' },
   ]);
-  await readUntil(machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](), 'ready');
+  await readUntil(
+    machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](),
+    'ready',
+  );
   return id;
 }

@@ -28,8 +28,13 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
         { step: 'gate', name: 'more' },
         { step: 'number', stream: 'stdout', from: 31, to: 40 },
       ]);
-      await readUntil(machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](), 'line 30');
-      const reader = machine.runtime.logs(id, { follow: true, tailLines: 2 }, never())[Symbol.asyncIterator]();
+      await readUntil(
+        machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](),
+        'line 30',
+      );
+      const reader = machine.runtime
+        .logs(id, { follow: true, tailLines: 2 }, never())
+        [Symbol.asyncIterator]();
       expect(textOf((await reader.next()).value as LogLine)).toBe('line 29');
       await machine.openGate('more');
       expect((await readUntil(reader, 'line 40')).map(textOf)).toEqual(numbered(30, 40));
@@ -37,23 +42,33 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
 
     it('survives rotation: every line once', async () => {
       const machine = current();
-      const id = await started(machine, [{ step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines }]);
+      const id = await started(machine, [
+        { step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines },
+      ]);
       const lines = await linesOf(machine.runtime, id, { follow: true });
-      expect(lines.map(({ sequence }) => sequence)).toEqual(lines.map((_, index) => BigInt(index + 1)));
+      expect(lines.map(({ sequence }) => sequence)).toEqual(
+        lines.map((_, index) => BigInt(index + 1)),
+      );
       expect(lines.map(textOf)).toEqual(numbered(1, harness.rotatingLines));
-      expect((await linesOf(machine.runtime, id, { tailLines: harness.rotatingLines })).length).toBe(harness.rotatingLines);
+      expect(
+        (await linesOf(machine.runtime, id, { tailLines: harness.rotatingLines })).length,
+      ).toBe(harness.rotatingLines);
     });
 
     it('gives the same lines in batches, with none that are empty or missing', async () => {
       const machine = current();
-      const id = await started(machine, [{ step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines }]);
+      const id = await started(machine, [
+        { step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines },
+      ]);
       const lines: LogLine[] = [];
       for await (const batch of machine.runtime.logBatches(id, { follow: true }, never())) {
         expect(batch.lines.length).toBeGreaterThan(0);
         expect(batch.skipped).toBeUndefined();
         lines.push(...batch.lines);
       }
-      expect(lines.map(({ sequence }) => sequence)).toEqual(lines.map((_, index) => BigInt(index + 1)));
+      expect(lines.map(({ sequence }) => sequence)).toEqual(
+        lines.map((_, index) => BigInt(index + 1)),
+      );
       expect(lines.map(textOf)).toEqual(numbered(1, harness.rotatingLines));
     });
 
@@ -64,9 +79,15 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
         { step: 'gate', name: 'more' },
         { step: 'number', stream: 'stdout', from: 11, to: 20 },
       ]);
-      const first = await readUntil(machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](), 'line 10');
+      const first = await readUntil(
+        machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](),
+        'line 10',
+      );
       await machine.openGate('more');
-      const rest = await linesOf(machine.runtime, id, { follow: true, afterSequence: first.at(-1)?.sequence ?? 0n });
+      const rest = await linesOf(machine.runtime, id, {
+        follow: true,
+        afterSequence: first.at(-1)?.sequence ?? 0n,
+      });
       expect(rest.map(textOf)).toEqual(numbered(11, 20));
     });
 
@@ -74,15 +95,22 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       const machine = current();
       const id = await started(machine, [{ step: 'number', stream: 'stdout', from: 1, to: 5 }]);
       await ended(machine.runtime, id);
-      expect((await linesOf(machine.runtime, id, { follow: true })).map(textOf)).toEqual(numbered(1, 5));
+      expect((await linesOf(machine.runtime, id, { follow: true })).map(textOf)).toEqual(
+        numbered(1, 5),
+      );
       expect(await linesOf(machine.runtime, id, { follow: true, tailLines: 0 })).toEqual([]);
     });
 
     it('ends when its signal is aborted, and the container goes on', async () => {
       const machine = current();
-      const id = await started(machine, [{ step: 'write', stream: 'stdout', text: 'ready\n' }, { step: 'hold' }]);
+      const id = await started(machine, [
+        { step: 'write', stream: 'stdout', text: 'ready\n' },
+        { step: 'hold' },
+      ]);
       const leave = new AbortController();
-      const reader = machine.runtime.logs(id, { follow: true }, leave.signal)[Symbol.asyncIterator]();
+      const reader = machine.runtime
+        .logs(id, { follow: true }, leave.signal)
+        [Symbol.asyncIterator]();
       await readUntil(reader, 'ready');
       const waiting = reader.next();
       leave.abort();

@@ -12,14 +12,17 @@ export function describeLogs(current: CurrentMachine): void {
       await ended(current().runtime, id);
       return id;
     }
-    const numbers = (to: number): Promise<ContainerId> => finished([{ step: 'number', stream: 'stdout', from: 1, to }]);
+    const numbers = (to: number): Promise<ContainerId> =>
+      finished([{ step: 'number', stream: 'stdout', from: 1, to }]);
 
     it('gives the lines in order, numbered from 1 without gap, with the time they were read', async () => {
       const id = await numbers(200);
       const [status] = await current().runtime.list();
       const lines = await linesOf(current().runtime, id);
       expect(lines.map(textOf)).toEqual(numbered(1, 200));
-      expect(lines.map(({ sequence }) => sequence)).toEqual(lines.map((_, index) => BigInt(index + 1)));
+      expect(lines.map(({ sequence }) => sequence)).toEqual(
+        lines.map((_, index) => BigInt(index + 1)),
+      );
       expect(lines.every(({ timeMs }) => timeMs >= (status?.startedAtMs ?? Infinity))).toBe(true);
     });
 
@@ -40,8 +43,12 @@ export function describeLogs(current: CurrentMachine): void {
       ]);
       const all = await linesOf(current().runtime, id);
       expect(all.map(({ sequence }) => sequence)).toEqual(all.map((_, index) => BigInt(index + 1)));
-      expect((await linesOf(current().runtime, id, { streams: ['stdout'] })).map(textOf)).toEqual(numbered(1, 20));
-      expect((await linesOf(current().runtime, id, { streams: ['stderr'] })).map(textOf)).toEqual(numbered(21, 40));
+      expect((await linesOf(current().runtime, id, { streams: ['stdout'] })).map(textOf)).toEqual(
+        numbered(1, 20),
+      );
+      expect((await linesOf(current().runtime, id, { streams: ['stderr'] })).map(textOf)).toEqual(
+        numbered(21, 40),
+      );
       expect(await linesOf(current().runtime, id, { streams: [] })).toEqual([]);
     });
 
@@ -55,7 +62,9 @@ export function describeLogs(current: CurrentMachine): void {
       { name: 'the shorter of both', request: { afterSequence: 20n, tailLines: 2 }, from: 49 },
     ])('selects $name', async ({ request, from }) => {
       const id = await numbers(50);
-      expect((await linesOf(current().runtime, id, request)).map(textOf)).toEqual(numbered(from, 50));
+      expect((await linesOf(current().runtime, id, request)).map(textOf)).toEqual(
+        numbered(from, 50),
+      );
     });
 
     it('selects by time', async () => {
@@ -74,7 +83,9 @@ export function describeLogs(current: CurrentMachine): void {
         { step: 'number', stream: 'stdout', from: 1, to: 20 },
         { step: 'number', stream: 'stderr', from: 21, to: 40 },
       ]);
-      expect((await linesOf(current().runtime, id, { streams: ['stdout'], tailLines: 2 })).map(textOf)).toEqual(numbered(19, 20));
+      expect(
+        (await linesOf(current().runtime, id, { streams: ['stdout'], tailLines: 2 })).map(textOf),
+      ).toEqual(numbered(19, 20));
     });
 
     it('cuts a long line into entries that go on, and no other', async () => {
@@ -96,8 +107,12 @@ export function describeLogs(current: CurrentMachine): void {
 
     it('keeps bytes that are not UTF-8', async () => {
       const bytes = [0xff, 0x00, 0xc3, 0x28, 0x0d, 0x80];
-      const id = await finished([{ step: 'writeBytes', stream: 'stderr', bytes: [...bytes, 0x0a] }]);
-      expect((await linesOf(current().runtime, id)).map(({ text }) => Array.from(text))).toEqual([bytes]);
+      const id = await finished([
+        { step: 'writeBytes', stream: 'stderr', bytes: [...bytes, 0x0a] },
+      ]);
+      expect((await linesOf(current().runtime, id)).map(({ text }) => Array.from(text))).toEqual([
+        bytes,
+      ]);
     });
   });
 }

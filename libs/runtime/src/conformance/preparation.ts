@@ -35,7 +35,8 @@ export function describePreparation(current: CurrentMachine): void {
       await prepare(request);
       expect(await prepare({ ...request, imagePull: 'never' })).toEqual([]);
       const kinds = (await prepare({ ...request, imagePull: 'always' })).map(({ kind }) => kind);
-      expect([[], ['pulling', 'pulled']]).toContainEqual(kinds); // a process has nothing to be pulled
+      // a process has nothing to be pulled
+      expect([[], ['pulling', 'pulled']]).toContainEqual(kinds);
     });
   });
 }

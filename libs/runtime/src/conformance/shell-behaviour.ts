@@ -4,8 +4,9 @@ import type { Behaviour, BehaviourStep } from './behaviour.js';
 
 /**
  * Writes a behaviour as a script for `/bin/sh` (POSIX, also busybox).
- * @param directory - Where gates and children leave their files: gate `g` opens when `<directory>/gate-g` exists, child `c`
- *   writes its process id to `<directory>/child-c`. Must exist and need no quoting.
+ * @param directory - Where gates and children leave their files: gate `g` opens when
+ *   `<directory>/gate-g` exists, child `c` writes its process id to `<directory>/child-c`. Must
+ *   exist and need no quoting.
  */
 export function behaviourScript(behaviour: Behaviour, directory: string): string {
   return behaviour.map((step) => stepScript(step, directory)).join('\n');
@@ -38,7 +39,8 @@ function stepScript(step: BehaviourStep, directory: string): string {
     case 'child':
       return `sleep 3600 & echo $! > ${directory}/child-${step.name}.new; mv ${directory}/child-${step.name}.new ${directory}/child-${step.name}`;
     case 'hold':
-      return 'while :; do sleep 3600 & wait $!; done 2>/dev/null'; // the shell would tell there how its child ended
+      // the shell would tell there how its child ended
+      return 'while :; do sleep 3600 & wait $!; done 2>/dev/null';
     case 'exit':
       return `exit ${step.code}`;
     case 'die':

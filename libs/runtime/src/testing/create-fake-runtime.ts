@@ -1,4 +1,10 @@
-import { CloudlessError, type Clock, type ContainerId, type StopSignal, type Timer } from '@cloudless/base';
+import {
+  CloudlessError,
+  type Clock,
+  type ContainerId,
+  type StopSignal,
+  type Timer,
+} from '@cloudless/base';
 import { withStartFailure } from '../command-not-started.js';
 import { EXEC_GRACE_MS } from '../container-runtime.js';
 import type {
@@ -24,8 +30,9 @@ import { FakeTerminalInput } from './fake-terminal-input.js';
 export interface FakeRuntimeOptions {
   readonly clock: Clock;
   /**
-   * Default: `runtime.process`, `limits.cpu`, `limits.memory`, `disconnect.exclusive`, `exec.tty`. Images are run when `runtime.cri` is among them (and the
-   * runtime is then called `cri`); a limit is refused when its capability is missing.
+   * Default: `runtime.process`, `limits.cpu`, `limits.memory`, `disconnect.exclusive`, `exec.tty`.
+   * Images are run when `runtime.cri` is among them (and the runtime is then called `cri`); a limit
+   * is refused when its capability is missing.
    */
   readonly capabilities?: readonly string[];
 }
@@ -38,9 +45,14 @@ export interface FakeRuntime extends ContainerRuntime {
   reopen(): Promise<FakeRuntime>;
 }
 
-/** A runtime without processes: everything happens at once, but for graces and timeouts, which the clock moves. */
+/**
+ * A runtime without processes: everything happens at once, but for graces and timeouts, which the
+ * clock moves.
+ */
 export function createFakeRuntime(options: FakeRuntimeOptions): FakeRuntime {
-  return new InMemoryRuntime(new FakeMachine(options.clock, options.capabilities ?? DEFAULT_CAPABILITIES));
+  return new InMemoryRuntime(
+    new FakeMachine(options.clock, options.capabilities ?? DEFAULT_CAPABILITIES),
+  );
 }
 
 const DEFAULT_CAPABILITIES: readonly string[] = [
@@ -72,7 +84,11 @@ class InMemoryRuntime implements FakeRuntime {
     return this.machine.capabilities;
   }
 
-  async prepare(request: ContainerRequest, progress: (step: StartProgress) => void, signal: StopSignal): Promise<void> {
+  async prepare(
+    request: ContainerRequest,
+    progress: (step: StartProgress) => void,
+    signal: StopSignal,
+  ): Promise<void> {
     this.assertOpen();
     await this.machine.images.ensure(request, progress, signal);
   }
@@ -95,14 +111,18 @@ class InMemoryRuntime implements FakeRuntime {
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
     this.assertOpen();
     this.needs(true, 'disconnect.exclusive', 'lease');
-    for (const [containerId, lease] of leases) if (this.machine.has(containerId)) this.machine.find(containerId).renew(lease);
+    for (const [containerId, lease] of leases)
+      if (this.machine.has(containerId)) this.machine.find(containerId).renew(lease);
   }
 
   async remove(containerId: ContainerId): Promise<void> {
     this.assertOpen();
     if (!this.machine.has(containerId)) return;
     if (this.machine.find(containerId).status.phase === 'running') {
-      throw new CloudlessError('precondition', `container ${containerId} is running: stop it first`);
+      throw new CloudlessError(
+        'precondition',
+        `container ${containerId} is running: stop it first`,
+      );
     }
     this.machine.remove(containerId);
   }
@@ -120,24 +140,42 @@ class InMemoryRuntime implements FakeRuntime {
     return queue;
   }
 
-  async *logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine> {
+  async *logs(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncIterable<LogLine> {
     this.assertOpen();
     yield* this.machine.find(containerId).log.read(request, signal);
   }
 
-  async *logBatches(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogBatch> {
+  async *logBatches(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncIterable<LogBatch> {
     for await (const line of this.logs(containerId, request, signal)) yield { lines: [line] };
   }
 
-  exec(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent> {
+  exec(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncIterable<ExecEvent> {
     return withStartFailure(request, this.execEvents(containerId, request, signal));
   }
 
-  private async *execEvents(containerId: ContainerId, request: ExecRequest, signal: StopSignal): AsyncIterable<ExecEvent> {
+  private async *execEvents(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncIterable<ExecEvent> {
     this.assertOpen();
     const container = this.machine.find(containerId);
-    if (container.status.phase !== 'running') throw new CloudlessError('precondition', `container ${containerId} is not running`);
-    if (request.command.length === 0) throw new CloudlessError('invalid', 'command: must not be empty');
+    if (container.status.phase !== 'running')
+      throw new CloudlessError('precondition', `container ${containerId} is not running`);
+    if (request.command.length === 0)
+      throw new CloudlessError('invalid', 'command: must not be empty');
     this.machine.checkExecutable(request.command);
     this.needs(request.tty !== undefined, 'exec.tty', 'tty');
     const answer = this.machine.answer(containerId, request);
@@ -147,7 +185,8 @@ class InMemoryRuntime implements FakeRuntime {
 
   async close(): Promise<void> {
     this.closed = true;
-    for (const queue of this.open) queue.fail(new CloudlessError('unavailable', 'the runtime was closed'));
+    for (const queue of this.open)
+      queue.fail(new CloudlessError('unavailable', 'the runtime was closed'));
     this.open.clear();
   }
 
@@ -156,16 +195,22 @@ class InMemoryRuntime implements FakeRuntime {
     return new InMemoryRuntime(this.machine);
   }
 
-  private run(containerId: ContainerId, request: ExecRequest, signal: StopSignal): PushQueue<ExecEvent> {
+  private run(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): PushQueue<ExecEvent> {
     const container = this.machine.find(containerId);
     let killing: Timer | undefined;
     const leave = (): void => {
       deadline?.cancel();
       process.terminate();
-      if (!process.isOver) killing ??= this.machine.clock.setTimer(EXEC_GRACE_MS, () => process.kill());
+      if (!process.isOver)
+        killing ??= this.machine.clock.setTimer(EXEC_GRACE_MS, () => process.kill());
     };
     const output = this.queue<ExecEvent>(signal, leave);
-    const input = request.input === undefined ? undefined : new FakeTerminalInput(request.input, request.tty);
+    const input =
+      request.input === undefined ? undefined : new FakeTerminalInput(request.input, request.tty);
     const process: FakeProcess = new FakeProcess(behaviourOf(request.command), {
       ...this.machine.world,
       env: { ...container.env, ...request.env },
@@ -175,7 +220,11 @@ class InMemoryRuntime implements FakeRuntime {
       write: (stream, bytes) => {
         const to = request.tty === undefined ? stream : 'stdout';
         for (let start = 0; start < bytes.length; start += OUTPUT_CHUNK_BYTES) {
-          output.push({ kind: 'output', stream: to, data: bytes.slice(start, start + OUTPUT_CHUNK_BYTES) });
+          output.push({
+            kind: 'output',
+            stream: to,
+            data: bytes.slice(start, start + OUTPUT_CHUNK_BYTES),
+          });
         }
       },
       ended: (exitCode) => {
@@ -192,7 +241,9 @@ class InMemoryRuntime implements FakeRuntime {
       timeoutMs === undefined
         ? undefined
         : this.machine.clock.setTimer(timeoutMs, () => {
-            output.fail(new CloudlessError('deadline', `the command took longer than ${timeoutMs} ms`));
+            output.fail(
+              new CloudlessError('deadline', `the command took longer than ${timeoutMs} ms`),
+            );
             process.kill();
           });
     container.commands.add(process);
@@ -207,15 +258,19 @@ class InMemoryRuntime implements FakeRuntime {
 
   private check(request: ContainerRequest): void {
     const { containerId, command, image, limits } = request;
-    if (!/^[0-9a-f]{64}$/.test(containerId)) throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
-    if (this.machine.has(containerId)) throw new CloudlessError('exists', `container ${containerId} exists`);
-    if (image === undefined && command.length === 0) throw new CloudlessError('invalid', 'command: must not be empty');
+    if (!/^[0-9a-f]{64}$/.test(containerId))
+      throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
+    if (this.machine.has(containerId))
+      throw new CloudlessError('exists', `container ${containerId} exists`);
+    if (image === undefined && command.length === 0)
+      throw new CloudlessError('invalid', 'command: must not be empty');
     this.machine.checkExecutable(command);
     this.needs(image !== undefined, 'runtime.cri', 'image');
     this.needs(limits.cpuMillis !== undefined, 'limits.cpu', 'limits.cpuMillis');
     this.needs(limits.memoryBytes !== undefined, 'limits.memory', 'limits.memoryBytes');
     this.needs(request.lease !== undefined, 'disconnect.exclusive', 'lease');
-    for (const { asked, capability, field } of containerNeeds(request)) this.needs(asked, capability, field);
+    for (const { asked, capability, field } of containerNeeds(request))
+      this.needs(asked, capability, field);
   }
 
   private needs(asked: boolean, capability: string, field: string): void {
@@ -242,18 +297,34 @@ class InMemoryRuntime implements FakeRuntime {
   }
 }
 
-const VOLUME_CAPABILITY = { emptyDir: 'volumes.emptydir', hostPath: 'volumes.hostpath', named: 'volumes.named' } as const;
+const VOLUME_CAPABILITY = {
+  emptyDir: 'volumes.emptydir',
+  hostPath: 'volumes.hostpath',
+  named: 'volumes.named',
+} as const;
 
 /** What a request asks for that only containers have. */
 function containerNeeds({ limits, ports, volumes = [], security, network }: ContainerRequest) {
   return [
     { asked: limits.pids !== undefined, capability: 'limits.pids', field: 'limits.pids' },
-    { asked: ports.some(({ hostPort }) => hostPort !== undefined), capability: 'ports.host', field: 'ports.hostPort' },
+    {
+      asked: ports.some(({ hostPort }) => hostPort !== undefined),
+      capability: 'ports.host',
+      field: 'ports.hostPort',
+    },
     ...volumes.map(({ name, source }) => ({
       ...{ asked: true, capability: VOLUME_CAPABILITY[source.kind], field: `volumes.${name}` },
     })),
     { asked: security !== undefined, capability: 'security.context', field: 'security' },
-    { asked: security?.privileged === true, capability: 'security.privileged', field: 'security.privileged' },
-    { asked: network?.hostNetwork === true, capability: 'network.host', field: 'network.hostNetwork' },
+    {
+      asked: security?.privileged === true,
+      capability: 'security.privileged',
+      field: 'security.privileged',
+    },
+    {
+      asked: network?.hostNetwork === true,
+      capability: 'network.host',
+      field: 'network.hostNetwork',
+    },
   ];
 }

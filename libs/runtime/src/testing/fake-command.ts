@@ -3,7 +3,10 @@ import type { Behaviour } from '../conformance/behaviour.js';
 /** Executable that the fake interprets itself; its one argument is the behaviour as JSON. */
 const BEHAVE = 'behave';
 
-/** A command that makes a fake container, or a command run in it, behave so. Any other command stays until it is ended. */
+/**
+ * A command that makes a fake container, or a command run in it, behave so. Any other command stays
+ * until it is ended.
+ */
 export function behaviourCommand(behaviour: Behaviour): readonly string[] {
   return [BEHAVE, JSON.stringify(behaviour)];
 }

@@ -1,5 +1,10 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
-import type { ContainerEndpoint, ContainerLease, ContainerRequest, ContainerStatus } from '../container-runtime.js';
+import type {
+  ContainerEndpoint,
+  ContainerLease,
+  ContainerRequest,
+  ContainerStatus,
+} from '../container-runtime.js';
 import { exitReason } from '../exit-reason.js';
 import { LEASE_ENDED_REASON, LeaseTimer } from '../lease-timer.js';
 import { behaviourOf } from './fake-command.js';
@@ -36,7 +41,14 @@ export class FakeContainer {
     this.log = new FakeLog(clock);
     this.lease = new LeaseTimer(clock, (graceMs) => void this.stop(graceMs));
     const { containerId, labels } = request;
-    this.current = { containerId, labels: { ...labels }, phase: 'running', pid, startedAtMs: clock.wallTime(), endpoints };
+    this.current = {
+      containerId,
+      labels: { ...labels },
+      phase: 'running',
+      pid,
+      startedAtMs: clock.wallTime(),
+      endpoints,
+    };
     this.main = new FakeProcess(behaviourOf([...request.command, ...request.args]), {
       ...world,
       env: this.env,
@@ -93,9 +105,19 @@ export class FakeContainer {
     this.lease.cancel();
     const { containerId, labels, startedAtMs, endpoints } = this.current;
     const leaseEnded = this.lease.hasEnded;
-    const reason = this.endReason ?? (leaseEnded ? LEASE_ENDED_REASON : exitReason(exitCode, signal));
+    const reason =
+      this.endReason ?? (leaseEnded ? LEASE_ENDED_REASON : exitReason(exitCode, signal));
     const finishedAtMs = this.deps.clock.wallTime();
-    const ended = { containerId, labels, phase: 'exited', startedAtMs, finishedAtMs, exitCode, reason, endpoints } as const;
+    const ended = {
+      containerId,
+      labels,
+      phase: 'exited',
+      startedAtMs,
+      finishedAtMs,
+      exitCode,
+      reason,
+      endpoints,
+    } as const;
     this.current = leaseEnded ? { ...ended, leaseEnded } : ended;
     for (const command of this.commands) command.kill();
     this.log.end();

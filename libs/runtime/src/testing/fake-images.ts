@@ -36,7 +36,11 @@ export class FakeImages {
     const known = name === undefined ? undefined : this.known.get(name);
     if (name === undefined || known === undefined) return;
     if (known.present && imagePull !== 'always') return;
-    if (imagePull === 'never') throw new CloudlessError('precondition', `image ${name} is not on this node, and is never pulled`);
+    if (imagePull === 'never')
+      throw new CloudlessError(
+        'precondition',
+        `image ${name} is not on this node, and is never pulled`,
+      );
     const { pullMs: tookMs = 0, sizeBytes, failure } = known.image;
     this.pulls.push(name);
     progress({ kind: 'pulling', image: name });
@@ -47,6 +51,11 @@ export class FakeImages {
       throw failure;
     }
     known.present = true;
-    progress({ kind: 'pulled', image: name, tookMs, ...(sizeBytes === undefined ? {} : { sizeBytes }) });
+    progress({
+      kind: 'pulled',
+      image: name,
+      tookMs,
+      ...(sizeBytes === undefined ? {} : { sizeBytes }),
+    });
   }
 }

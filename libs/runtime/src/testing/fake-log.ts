@@ -13,7 +13,10 @@ const FOLLOWER_LIMIT = 100_000;
 export class FakeLog {
   private readonly lines: LogLine[] = [];
   private readonly splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
-  private readonly followers = new Set<{ readonly request: LogRequest; readonly queue: PushQueue<LogLine> }>();
+  private readonly followers = new Set<{
+    readonly request: LogRequest;
+    readonly queue: PushQueue<LogLine>;
+  }>();
   private sequence = 0n;
   private over = false;
 
@@ -34,9 +37,15 @@ export class FakeLog {
   }
 
   read(request: LogRequest, signal: StopSignal): PushQueue<LogLine> {
-    const follower = { request, queue: this.newQueue(signal, () => this.followers.delete(follower)) };
+    const follower = {
+      request,
+      queue: this.newQueue(signal, () => this.followers.delete(follower)),
+    };
     const selected = this.lines.filter((line) => selectsLine(request, line));
-    const tail = request.tailLines === undefined ? selected : selected.slice(Math.max(0, selected.length - request.tailLines));
+    const tail =
+      request.tailLines === undefined
+        ? selected
+        : selected.slice(Math.max(0, selected.length - request.tailLines));
     for (const line of tail) follower.queue.push(line);
     if (!request.follow || this.over) follower.queue.end();
     else if (!signal.aborted) this.followers.add(follower);
@@ -49,9 +58,16 @@ export class FakeLog {
 
   private add(stream: LogStream, { text, partial }: SplitLine): void {
     this.sequence += 1n;
-    const line: LogLine = { sequence: this.sequence, stream, timeMs: this.clock.wallTime(), text, partial };
+    const line: LogLine = {
+      sequence: this.sequence,
+      stream,
+      timeMs: this.clock.wallTime(),
+      text,
+      partial,
+    };
     this.lines.push(line);
     if (this.lines.length > KEPT_LINES) this.lines.shift();
-    for (const { request, queue } of this.followers) if (selectsLine(request, line)) queue.push(line);
+    for (const { request, queue } of this.followers)
+      if (selectsLine(request, line)) queue.push(line);
   }
 }

@@ -21,12 +21,18 @@ export interface FakeExecResult {
 }
 
 /** Answers commands in place of a behaviour; `undefined` leaves the command to its behaviour. */
-export type FakeExecHandler = (containerId: ContainerId, request: ExecRequest) => FakeExecResult | undefined;
+export type FakeExecHandler = (
+  containerId: ContainerId,
+  request: ExecRequest,
+) => FakeExecResult | undefined;
 
 const FIRST_PORT = 20_000;
 const FIRST_PID = 1_000;
 
-/** The machine under one or more fake runtimes, one after the other: what runs on it stays when a runtime is closed. */
+/**
+ * The machine under one or more fake runtimes, one after the other: what runs on it stays when a
+ * runtime is closed.
+ */
 export class FakeMachine {
   private readonly containers = new Map<ContainerId, FakeContainer>();
   private readonly listeners = new Set<(event: ContainerEvent) => void>();
@@ -35,7 +41,10 @@ export class FakeMachine {
   private readonly livingChildren = new Set<string>();
   private readonly missing = new Map<string, keyof typeof NOT_STARTED_EXIT_CODES>();
   private readonly startFailures: CloudlessError[] = [];
-  /** What has to be pulled before it runs, how long that takes, and what fails; all others are there. */
+  /**
+   * What has to be pulled before it runs, how long that takes, and what fails; all others are
+   * there.
+   */
   readonly images: FakeImages;
   private starts = 0;
   private ports = 0;
@@ -92,7 +101,10 @@ export class FakeMachine {
     return this.livingChildren.has(name);
   }
 
-  /** Loses containers without an event, as when someone deleted them behind the agent's back; all without an id. */
+  /**
+   * Loses containers without an event, as when someone deleted them behind the agent's back; all
+   * without an id.
+   */
   lose(containerId?: ContainerId): void {
     if (containerId === undefined) this.containers.clear();
     else this.containers.delete(containerId);
@@ -118,7 +130,8 @@ export class FakeMachine {
   /** @internal For the runtime. */
   find(containerId: ContainerId): FakeContainer {
     const container = this.containers.get(containerId);
-    if (container === undefined) throw new CloudlessError('notFound', `no container ${containerId}`);
+    if (container === undefined)
+      throw new CloudlessError('notFound', `no container ${containerId}`);
     return container;
   }
 
@@ -130,7 +143,11 @@ export class FakeMachine {
   /** @internal For the runtime. @throws {@link CommandNotStartedError} */
   checkExecutable([executable = '']: readonly string[]): void {
     const why = this.missing.get(executable);
-    if (why !== undefined) throw new CommandNotStartedError(NOT_STARTED_EXIT_CODES[why], `command: no executable ${executable}`);
+    if (why !== undefined)
+      throw new CommandNotStartedError(
+        NOT_STARTED_EXIT_CODES[why],
+        `command: no executable ${executable}`,
+      );
   }
 
   /** @internal For the runtime. */

@@ -22,7 +22,10 @@ export interface FakeProcessWorld {
 
 const encoder = new TextEncoder();
 
-/** Runs a behaviour without time or processes: as far as it can go, then waits for a gate or a signal. */
+/**
+ * Runs a behaviour without time or processes: as far as it can go, then waits for a gate or a
+ * signal.
+ */
 export class FakeProcess {
   private index = 0;
   private over = false;
@@ -93,7 +96,8 @@ export class FakeProcess {
         world.write(step.stream, encoder.encode(step.letter.repeat(step.count)));
         return true;
       case 'number':
-        for (let number = step.from; number <= step.to; number += 1) world.write(step.stream, encoder.encode(`line ${number}\n`));
+        for (let number = step.from; number <= step.to; number += 1)
+          world.write(step.stream, encoder.encode(`line ${number}\n`));
         return true;
       case 'writeEnv':
         world.write('stdout', encoder.encode(`${world.env[step.name] ?? 'unset'}\n`));
@@ -105,7 +109,10 @@ export class FakeProcess {
         return this.input.takeLine() || this.waitForInput();
       case 'writeSize': {
         const size = world.terminal?.();
-        world.write('stdout', encoder.encode(size === undefined ? 'no terminal\n' : `${size.rows} ${size.columns}\n`));
+        world.write(
+          'stdout',
+          encoder.encode(size === undefined ? 'no terminal\n' : `${size.rows} ${size.columns}\n`),
+        );
         return true;
       }
       case 'ignoreTerm':

@@ -1,6 +1,10 @@
 import { CloudlessError, createSeededRandom, randomHex, toContainerId } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { describeContainerRuntime, type RuntimeHarness, type RuntimeMachine } from '../conformance/index.js';
+import {
+  describeContainerRuntime,
+  type RuntimeHarness,
+  type RuntimeMachine,
+} from '../conformance/index.js';
 import type { ContainerRequest } from '../container-runtime.js';
 import { behaviourCommand, createFakeRuntime } from './index.js';
 
@@ -33,7 +37,8 @@ const harness: RuntimeHarness = {
       dispose: async () => {
         await runtime.close();
         await settle();
-        for (const status of machine.statuses()) if (status.phase === 'running') machine.exit(status.containerId, 0);
+        for (const status of machine.statuses())
+          if (status.phase === 'running') machine.exit(status.containerId, 0);
         expect(clock.pendingTimers).toBe(0);
       },
     };
@@ -60,8 +65,12 @@ describe('the controls of the fake', () => {
     const { containerId } = await runtime.start(request());
     runtime.machine.write(containerId, 'stderr', 'no memory\n');
     runtime.machine.exit(containerId, 137, 'out of memory');
-    expect(await runtime.list()).toMatchObject([{ phase: 'exited', exitCode: 137, reason: 'out of memory' }]);
-    const lines = runtime.logs(containerId, { follow: true }, new AbortController().signal)[Symbol.asyncIterator]();
+    expect(await runtime.list()).toMatchObject([
+      { phase: 'exited', exitCode: 137, reason: 'out of memory' },
+    ]);
+    const lines = runtime
+      .logs(containerId, { follow: true }, new AbortController().signal)
+      [Symbol.asyncIterator]();
     expect(new TextDecoder().decode((await lines.next()).value?.text)).toBe('no memory');
     expect(await lines.next()).toMatchObject({ done: true });
   });
@@ -80,7 +89,9 @@ describe('the controls of the fake', () => {
     await runtime.start(request());
     runtime.machine.reboot();
     const again = await runtime.reopen();
-    expect(await again.list()).toMatchObject([{ phase: 'exited', exitCode: -1, reason: 'lost with the machine' }]);
+    expect(await again.list()).toMatchObject([
+      { phase: 'exited', exitCode: -1, reason: 'lost with the machine' },
+    ]);
     runtime.machine.lose();
     expect(await again.list()).toEqual([]);
   });
@@ -88,9 +99,16 @@ describe('the controls of the fake', () => {
   it('a handler answers commands', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     const { containerId } = await runtime.start(request());
-    runtime.machine.onExec((_id, { command }) => (command[0] === 'probe' ? { exitCode: 1, stderr: 'not yet' } : undefined));
+    runtime.machine.onExec((_id, { command }) =>
+      command[0] === 'probe' ? { exitCode: 1, stderr: 'not yet' } : undefined,
+    );
     const seen = [];
-    for await (const event of runtime.exec(containerId, { command: ['probe'] }, new AbortController().signal)) seen.push(event);
+    for await (const event of runtime.exec(
+      containerId,
+      { command: ['probe'] },
+      new AbortController().signal,
+    ))
+      seen.push(event);
     expect(seen).toMatchObject([
       { kind: 'output', stream: 'stderr' },
       { kind: 'exited', exitCode: 1 },
@@ -103,10 +121,13 @@ describe('the controls of the fake', () => {
     { asked: { limits: { memoryBytes: 1 } }, capabilities: ['runtime.process'], refused: true },
     { asked: { limits: { memoryBytes: 1 } }, capabilities: ['limits.memory'], refused: false },
     { asked: { limits: { cpuMillis: 1 } }, capabilities: ['limits.memory'], refused: true },
-  ])('with $capabilities a request for $asked is refused: $refused', async ({ asked, capabilities, refused }) => {
-    const runtime = createFakeRuntime({ clock: new ManualClock(), capabilities });
-    const starting = runtime.start(request(asked));
-    if (refused) await expect(starting).rejects.toMatchObject({ kind: 'unimplemented' });
-    else expect(runtime.machine.requestOf((await starting).containerId)).toMatchObject(asked);
-  });
+  ])(
+    'with $capabilities a request for $asked is refused: $refused',
+    async ({ asked, capabilities, refused }) => {
+      const runtime = createFakeRuntime({ clock: new ManualClock(), capabilities });
+      const starting = runtime.start(request(asked));
+      if (refused) await expect(starting).rejects.toMatchObject({ kind: 'unimplemented' });
+      else expect(runtime.machine.requestOf((await starting).containerId)).toMatchObject(asked);
+    },
+  );
 });

@@ -46,7 +46,8 @@ export class FakeStdin {
 
   /** Resolves when there is room for more. */
   async room(): Promise<void> {
-    while (this.bytes.length >= PIPE_BYTES) await new Promise<void>((resolve) => this.writers.push(resolve));
+    while (this.bytes.length >= PIPE_BYTES)
+      await new Promise<void>((resolve) => this.writers.push(resolve));
   }
 
   private wake(waiting: (() => void)[]): void {

@@ -16,13 +16,16 @@ export class FakeTerminalInput {
     return this.current;
   }
 
-  /** Takes input as long as the process reads. @param failed - Told when the caller's side failed. */
+  /**
+   * Takes input as long as the process reads. @param failed - Told when the caller's side failed.
+   */
   async pump(failed: (reason: unknown) => void): Promise<void> {
     try {
       for (let item = await this.items.next(); item.done !== true; item = await this.items.next()) {
         if (item.value.kind === 'stdin') this.stdin.push(item.value.data);
         else if (item.value.kind === 'end') this.stdin.end();
-        else if (this.current !== undefined) this.current = { columns: item.value.columns, rows: item.value.rows };
+        else if (this.current !== undefined)
+          this.current = { columns: item.value.columns, rows: item.value.rows };
         await this.stdin.room();
       }
       this.stdin.end();

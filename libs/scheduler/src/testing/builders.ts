@@ -9,9 +9,17 @@ export const GIB = 1024 ** 3;
 
 type Given<Whole> = { readonly [Key in keyof Whole]?: Whole[Key] };
 
-/** Four cores, 8 GiB, 100 GiB, 1 Gbit/s, no GPU, in zone `a` of region `eu`, nothing wrong with it. */
+/**
+ * Four cores, 8 GiB, 100 GiB, 1 Gbit/s, no GPU, in zone `a` of region `eu`, nothing wrong with it.
+ */
 export function aNode(id: string, given: Given<Omit<SchedulerNode, 'id'>> = {}): SchedulerNode {
-  const capacity = { cpuMillis: 4_000, memoryBytes: 8 * GIB, storageBytes: 100 * GIB, bandwidthBps: 1e9, gpus: 0 };
+  const capacity = {
+    cpuMillis: 4_000,
+    memoryBytes: 8 * GIB,
+    storageBytes: 100 * GIB,
+    bandwidthBps: 1e9,
+    gpus: 0,
+  };
   return { id: toNodeId(id), region: 'eu', zone: 'a', capacity, ...given };
 }
 
@@ -27,7 +35,10 @@ export function aRequest(given: Given<PlacementRequest> = {}): PlacementRequest 
 }
 
 /** A replica of {@link aRequest}'s workload on node `n1`, unless said otherwise. */
-export function aReservation(replicaId: string, given: Given<Omit<Reservation, 'replicaId'>> = {}): Reservation {
+export function aReservation(
+  replicaId: string,
+  given: Given<Omit<Reservation, 'replicaId'>> = {},
+): Reservation {
   const { workloadId, namespace, resources } = aRequest();
   return {
     nodeId: toNodeId('n1'),
@@ -41,8 +52,19 @@ export function aReservation(replicaId: string, given: Given<Omit<Reservation, '
 }
 
 /** What a caller reserves after it has committed a placement. */
-export function reservationFor(request: PlacementRequest, replicaId: string, nodeId: string): Reservation {
-  const { workloadId, namespace, labels = {}, resources, workloadAntiAffinity = [], hostPorts = [] } = request;
+export function reservationFor(
+  request: PlacementRequest,
+  replicaId: string,
+  nodeId: string,
+): Reservation {
+  const {
+    workloadId,
+    namespace,
+    labels = {},
+    resources,
+    workloadAntiAffinity = [],
+    hostPorts = [],
+  } = request;
   return {
     replicaId: toReplicaId(replicaId),
     nodeId: toNodeId(nodeId),
@@ -68,6 +90,12 @@ export function aCluster(
 }
 
 /** The nodes that replicas are placed on, in order; `undefined` for a refused one. */
-export function placedOn(cluster: Cluster, request: PlacementRequest, count = 1): (string | undefined)[] {
-  return cluster.place(request, count).map((placement) => (placement.placed ? placement.nodeId : undefined));
+export function placedOn(
+  cluster: Cluster,
+  request: PlacementRequest,
+  count = 1,
+): (string | undefined)[] {
+  return cluster
+    .place(request, count)
+    .map((placement) => (placement.placed ? placement.nodeId : undefined));
 }

@@ -1,4 +1,10 @@
-import type { PlacementFilter, PlacementRequest, Reservation, SchedulerNode, WorkloadTerm } from '../index.js';
+import type {
+  PlacementFilter,
+  PlacementRequest,
+  Reservation,
+  SchedulerNode,
+  WorkloadTerm,
+} from '../index.js';
 
 /** What the oracle looks at: plain lists, nothing prepared. */
 export interface PlainWorld {
@@ -7,10 +13,15 @@ export interface PlainWorld {
 }
 
 /**
- * Everything that forbids the request on a node, found by brute force straight from the sentences of the documentation:
- * one independent statement per filter, each over the whole world, with no order and no early end.
+ * Everything that forbids the request on a node, found by brute force straight from the sentences
+ * of the documentation: one independent statement per filter, each over the whole world, with no
+ * order and no early end.
  */
-export function forbids(world: PlainWorld, request: PlacementRequest, node: SchedulerNode): ReadonlySet<PlacementFilter> {
+export function forbids(
+  world: PlainWorld,
+  request: PlacementRequest,
+  node: SchedulerNode,
+): ReadonlySet<PlacementFilter> {
   const found = staticallyForbids(request, node);
   const held = world.reservations.filter((r) => r.nodeId === node.id);
   if (held.length + 1 > (node.maxReplicas ?? 110)) found.add('replicas');
@@ -21,48 +32,75 @@ export function forbids(world: PlainWorld, request: PlacementRequest, node: Sche
     bandwidth: 'bandwidthBps',
     gpu: 'gpus',
   } as const;
-  for (const [filter, field] of Object.entries(kinds) as [keyof typeof kinds, (typeof kinds)[keyof typeof kinds]][]) {
+  for (const [filter, field] of Object.entries(kinds) as [
+    keyof typeof kinds,
+    (typeof kinds)[keyof typeof kinds],
+  ][]) {
     const asked = request.resources[field] ?? 0;
     const booked = held.map((r) => r.resources[field] ?? 0).reduce((a, b) => a + b, 0);
     if (asked > 0 && asked > usable(node, field) - booked) found.add(filter);
   }
   const heldPorts = held.flatMap((r) => r.hostPorts ?? []);
   for (const port of request.hostPorts ?? [])
-    if (heldPorts.some((other) => other.number === port.number && other.protocol === port.protocol)) found.add('hostPort');
+    if (heldPorts.some((other) => other.number === port.number && other.protocol === port.protocol))
+      found.add('hostPort');
   const self = { namespace: request.namespace, labels: request.labels ?? {} };
   for (const term of request.workloadAffinity ?? []) {
     if (term.mode !== 'required') continue;
     const liked = world.reservations.filter(
-      (r) => r.leaving !== true && speaksOf(term, request.namespace, r) && place(world, r, term) !== undefined,
+      (r) =>
+        r.leaving !== true &&
+        speaksOf(term, request.namespace, r) &&
+        place(world, r, term) !== undefined,
     );
-    const first = liked.length === 0 && speaksOf(term, request.namespace, self) && domain(node, term.topology) !== undefined;
-    if (!first && !liked.some((r) => place(world, r, term) === domain(node, term.topology))) found.add('workloadAffinity');
+    const first =
+      liked.length === 0 &&
+      speaksOf(term, request.namespace, self) &&
+      domain(node, term.topology) !== undefined;
+    if (!first && !liked.some((r) => place(world, r, term) === domain(node, term.topology)))
+      found.add('workloadAffinity');
   }
   const clashes = (r: Reservation): boolean => {
-    const mine = (request.workloadAntiAffinity ?? []).filter((term) => speaksOf(term, request.namespace, r));
-    const theirs = (r.workloadAntiAffinity ?? []).filter((term) => speaksOf(term, r.namespace, self));
+    const mine = (request.workloadAntiAffinity ?? []).filter((term) =>
+      speaksOf(term, request.namespace, r),
+    );
+    const theirs = (r.workloadAntiAffinity ?? []).filter((term) =>
+      speaksOf(term, r.namespace, self),
+    );
     return [...mine, ...theirs].some(
       (term) =>
-        term.mode === 'required' && place(world, r, term) !== undefined && place(world, r, term) === domain(node, term.topology),
+        term.mode === 'required' &&
+        place(world, r, term) !== undefined &&
+        place(world, r, term) === domain(node, term.topology),
     );
   };
   if (world.reservations.some(clashes)) found.add('workloadAntiAffinity');
   const { spread } = request;
   if (spread?.mode === 'required') {
     const mine = domain(node, spread.topology);
-    const open = world.nodes.filter((n) => staticallyForbids(request, n).size === 0 && fitsEmpty(request, n));
+    const open = world.nodes.filter(
+      (n) => staticallyForbids(request, n).size === 0 && fitsEmpty(request, n),
+    );
     const domains = open.map((n) => domain(n, spread.topology)).filter((d) => d !== undefined);
-    const load = (d: string): number => replicasIn(world, request, (n) => domain(n, spread.topology) === d);
-    const tooFull = (d: string): boolean => domains.some((other) => load(d) + 1 - load(other) > (spread.maxSkew ?? 1));
+    const load = (d: string): number =>
+      replicasIn(world, request, (n) => domain(n, spread.topology) === d);
+    const tooFull = (d: string): boolean =>
+      domains.some((other) => load(d) + 1 - load(other) > (spread.maxSkew ?? 1));
     if (mine === undefined || domains.length === 0 || tooFull(mine)) found.add('spread');
   }
   return found;
 }
 
 /** Replicas of the request's workload that stay, on nodes of a kind. */
-export function replicasIn(world: PlainWorld, request: PlacementRequest, on: (node: SchedulerNode) => boolean): number {
+export function replicasIn(
+  world: PlainWorld,
+  request: PlacementRequest,
+  on: (node: SchedulerNode) => boolean,
+): number {
   const ids = new Set(world.nodes.filter(on).map((node) => node.id));
-  return world.reservations.filter((r) => r.workloadId === request.workloadId && r.leaving !== true && ids.has(r.nodeId)).length;
+  return world.reservations.filter(
+    (r) => r.workloadId === request.workloadId && r.leaving !== true && ids.has(r.nodeId),
+  ).length;
 }
 
 /** The node's domain, undefined when it is in none. */
@@ -78,28 +116,36 @@ export function usable(
   node: SchedulerNode,
   field: 'cpuMillis' | 'memoryBytes' | 'storageBytes' | 'bandwidthBps' | 'gpus',
 ): number {
-  const system = field === 'cpuMillis' || field === 'memoryBytes' ? (node.systemReserved?.[field] ?? 0) : 0;
+  const system =
+    field === 'cpuMillis' || field === 'memoryBytes' ? (node.systemReserved?.[field] ?? 0) : 0;
   return (node.capacity[field] ?? 0) - system;
 }
 
 function staticallyForbids(request: PlacementRequest, node: SchedulerNode): Set<PlacementFilter> {
   const found = new Set<PlacementFilter>();
-  for (const fact of ['lost', 'draining', 'cordoned', 'quarantined'] as const) if (node.availability?.[fact]) found.add(fact);
+  for (const fact of ['lost', 'draining', 'cordoned', 'quarantined'] as const)
+    if (node.availability?.[fact]) found.add(fact);
   if (request.locality !== 'preferred') {
-    if (request.regions?.length && !request.regions.some((r) => r === node.region)) found.add('region');
+    if (request.regions?.length && !request.regions.some((r) => r === node.region))
+      found.add('region');
     if (request.zones?.length && !request.zones.some((z) => z === node.zone)) found.add('zone');
   }
-  for (const capability of request.capabilities ?? []) if (!node.capabilities?.includes(capability)) found.add('capability');
+  for (const capability of request.capabilities ?? [])
+    if (!node.capabilities?.includes(capability)) found.add('capability');
   for (const [key, value] of Object.entries(request.nodeSelector ?? {}))
     if (node.labels?.[key] !== value) found.add('nodeSelector');
   for (const term of request.nodeAffinity ?? [])
-    if (term.mode === 'required' && !holds(term.requirements, node.labels)) found.add('nodeAffinity');
+    if (term.mode === 'required' && !holds(term.requirements, node.labels))
+      found.add('nodeAffinity');
   for (const term of request.nodeAntiAffinity ?? [])
-    if (term.mode === 'required' && holds(term.requirements, node.labels)) found.add('nodeAntiAffinity');
+    if (term.mode === 'required' && holds(term.requirements, node.labels))
+      found.add('nodeAntiAffinity');
   for (const taint of node.taints ?? []) {
     const accepts = (request.tolerations ?? []).filter((t) => {
       const key =
-        t.operator === 'Exists' ? !t.key || t.key === taint.key : t.key === taint.key && (t.value ?? '') === (taint.value ?? '');
+        t.operator === 'Exists'
+          ? !t.key || t.key === taint.key
+          : t.key === taint.key && (t.value ?? '') === (taint.value ?? '');
       return key && (!t.effect || t.effect === taint.effect);
     });
     if (taint.effect !== 'PreferNoSchedule' && accepts.length === 0) found.add('taint');
@@ -111,7 +157,9 @@ function fitsEmpty(request: PlacementRequest, node: SchedulerNode): boolean {
   const fields = ['cpuMillis', 'memoryBytes', 'storageBytes', 'bandwidthBps', 'gpus'] as const;
   return (
     (node.maxReplicas ?? 110) >= 1 &&
-    fields.every((field) => !request.resources[field] || request.resources[field] <= usable(node, field))
+    fields.every(
+      (field) => !request.resources[field] || request.resources[field] <= usable(node, field),
+    )
   );
 }
 
@@ -124,12 +172,19 @@ function speaksOf(
   return namespaces.includes(other.namespace) && holds(term.selector, other.labels);
 }
 
-function place(world: PlainWorld, reservation: Reservation, term: WorkloadTerm): string | undefined {
+function place(
+  world: PlainWorld,
+  reservation: Reservation,
+  term: WorkloadTerm,
+): string | undefined {
   const node = world.nodes.find((n) => n.id === reservation.nodeId);
   return node && domain(node, term.topology);
 }
 
-function holds(requirements: WorkloadTerm['selector'], labels: Readonly<Record<string, string>> = {}): boolean {
+function holds(
+  requirements: WorkloadTerm['selector'],
+  labels: Readonly<Record<string, string>> = {},
+): boolean {
   let all = true;
   for (const { key, operator, values = [] } of requirements) {
     const value = labels[key];

@@ -101,7 +101,8 @@ function aRandomReservation(dice: Dice, index: number): Reservation {
 
 function aRandomRequest(dice: Dice): PlacementRequest {
   const workload = dice.one(workloads);
-  const maybe = <Item>(probability: number, make: () => Item): Item[] => (dice.chance(probability) ? [make()] : []);
+  const maybe = <Item>(probability: number, make: () => Item): Item[] =>
+    dice.chance(probability) ? [make()] : [];
   return {
     workloadId: toWorkloadId(workload),
     namespace: 'default',
@@ -156,19 +157,33 @@ function aRule(dice: Dice): Rule {
 }
 
 function aNodeTerm(dice: Dice): NodeTerm {
-  return { ...aRule(dice), requirements: dice.list(2, () => aRequirement(dice, 'cores', ['2', '8', '16'])) };
+  return {
+    ...aRule(dice),
+    requirements: dice.list(2, () => aRequirement(dice, 'cores', ['2', '8', '16'])),
+  };
 }
 
 function aWorkloadTerm(dice: Dice): WorkloadTerm {
   const selector = dice.chance(0.8)
     ? [{ key: 'app', operator: 'In' as const, values: [dice.one(workloads)] }]
     : dice.list(1, () => aRequirement(dice, 'tier', ['1', '2']));
-  return { ...aRule(dice), topology: dice.one(topologies), selector, ...(dice.chance(0.2) ? { namespaces: ['prod'] } : {}) };
+  return {
+    ...aRule(dice),
+    topology: dice.one(topologies),
+    selector,
+    ...(dice.chance(0.2) ? { namespaces: ['prod'] } : {}),
+  };
 }
 
-function aRequirement(dice: Dice, key: string, values: readonly [string, ...string[]]): LabelRequirement {
+function aRequirement(
+  dice: Dice,
+  key: string,
+  values: readonly [string, ...string[]],
+): LabelRequirement {
   const operator = dice.one<LabelOperator>(['In', 'NotIn', 'Exists', 'DoesNotExist', 'Gt', 'Lt']);
-  return operator === 'Exists' || operator === 'DoesNotExist' ? { key, operator } : { key, operator, values: [dice.one(values)] };
+  return operator === 'Exists' || operator === 'DoesNotExist'
+    ? { key, operator }
+    : { key, operator, values: [dice.one(values)] };
 }
 
 function aToleration(dice: Dice): Toleration {

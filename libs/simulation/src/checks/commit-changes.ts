@@ -9,12 +9,17 @@ interface ReplicaChange {
 
 /** The replicas that a commit made. */
 export function createdBy(changes: readonly RecordChange[]): readonly ReplicaRecord[] {
-  return replicaChanges(changes).flatMap(({ before, after }) => (before === undefined && after !== undefined ? [after] : []));
+  return replicaChanges(changes).flatMap(({ before, after }) =>
+    before === undefined && after !== undefined ? [after] : [],
+  );
 }
 
 /** The replicas that a commit changed. */
 export function replicaChanges(changes: readonly RecordChange[]): readonly ReplicaChange[] {
   return changes
     .filter(({ kind }) => kind === 'replica')
-    .map(({ before, after }) => ({ before: before as ReplicaRecord | undefined, after: after as ReplicaRecord | undefined }));
+    .map(({ before, after }) => ({
+      before: before as ReplicaRecord | undefined,
+      after: after as ReplicaRecord | undefined,
+    }));
 }

@@ -22,13 +22,29 @@ import {
 
 const READY = { phase: Phase.RUNNING, ready: true };
 const replica = (init: MessageInitShape<typeof ReplicaRecordSchema> = {}) =>
-  create(ReplicaRecordSchema, { id: 'u-1', uid: 'u', version: 1, nodeId: 'node-1', desiredRunning: true, ...READY, ...init });
+  create(ReplicaRecordSchema, {
+    id: 'u-1',
+    uid: 'u',
+    version: 1,
+    nodeId: 'node-1',
+    desiredRunning: true,
+    ...READY,
+    ...init,
+  });
 const workload = ({ generation = 2n, replicas = 2 } = {}) =>
-  create(WorkloadRecordSchema, { uid: 'u', name: 'web', version: 1, generation, spec: create(WorkloadSpecSchema, { replicas }) });
+  create(WorkloadRecordSchema, {
+    uid: 'u',
+    name: 'web',
+    version: 1,
+    generation,
+    spec: create(WorkloadSpecSchema, { replicas }),
+  });
 const change = (kind: string, before: unknown, after: unknown): RecordChange =>
   ({ kind, id: 'x', before, after }) as RecordChange;
 
-/** A workload of two replicas on a node of 100 m; those of version 2 want no CPU and host port 80. */
+/**
+ * A workload of two replicas on a node of 100 m; those of version 2 want no CPU and host port 80.
+ */
 function viewOf(replicas: readonly ReturnType<typeof replica>[]): CheckedView {
   const stored = replicas.map((value) => ({ value, revision: 1n }));
   const node = create(NodeRecordSchema, { id: 'node-1', hello: { capacity: { cpuMillis: 100 } } });
@@ -40,13 +56,18 @@ function viewOf(replicas: readonly ReturnType<typeof replica>[]): CheckedView {
     workload: () => ({ value: workload(), revision: 1n }),
     control: () => undefined,
     node: (id: string) => (id === 'node-1' ? { value: node, revision: 1n } : undefined),
-    version: (_uid: string, version: number) => create(VersionRecordSchema, { version, template: templates[version - 1]! }),
+    version: (_uid: string, version: number) =>
+      create(VersionRecordSchema, { version, template: templates[version - 1]! }),
     replicasOf: () => stored,
     replicasOn: () => stored,
   } as unknown as CheckedView;
 }
 
-const ALL_WELL = { alive: new Set(['node-1']), draining: new Set<string>(), cordoned: new Set<string>() };
+const ALL_WELL = {
+  alive: new Set(['node-1']),
+  draining: new Set<string>(),
+  cordoned: new Set<string>(),
+};
 const three = [replica(), replica({ id: 'u-2' }), replica({ id: 'u-3' })];
 const leaving = replica({ desiredRunning: false });
 const rows: readonly {

@@ -6,7 +6,14 @@ import { holdsResources, isLive, type RecordChange } from '@cloudless/cluster-st
 import type { CheckedView } from '../parts/records.js';
 import type { Evidence } from '../parts/evidence.js';
 import { createdBy, replicaChanges } from './commit-changes.js';
-import { ceilingOf, factsOf, formerEnded, msOf, settingsOf, type RolloutFacts } from './rollout-facts.js';
+import {
+  ceilingOf,
+  factsOf,
+  formerEnded,
+  msOf,
+  settingsOf,
+  type RolloutFacts,
+} from './rollout-facts.js';
 
 /** What a checker looks at: one commit, after the records show it. */
 export interface Commit {
@@ -16,7 +23,10 @@ export interface Commit {
   readonly evidence: Evidence;
 }
 
-/** Looks at one commit and says what it breaks. Numbers of invariants are those of the reliability document. */
+/**
+ * Looks at one commit and says what it breaks. Numbers of invariants are those of the reliability
+ * document.
+ */
 export type Checker = (commit: Commit) => readonly string[];
 
 /** 7, and the meaning of a replica: it never moves, its phase and its orders only go forward. */
@@ -30,13 +40,20 @@ export const replicasNeverMove: Checker = ({ changes }) =>
       ...(after.phase < before.phase && !after.lost
         ? [`${after.id} went back from phase ${before.phase} to ${after.phase}`]
         : []),
-      ...(after.orderRevision < before.orderRevision ? [`${after.id} has an older order than before`] : []),
-      ...(after.desiredRunning && !before.desiredRunning ? [`${after.id} is wanted again after it was not`] : []),
+      ...(after.orderRevision < before.orderRevision
+        ? [`${after.id} has an older order than before`]
+        : []),
+      ...(after.desiredRunning && !before.desiredRunning
+        ? [`${after.id} is wanted again after it was not`]
+        : []),
       ...(before.lost && !after.lost ? [`${after.id} was given up and is not any more`] : []),
     ];
   });
 
-/** 6: nothing is created beyond the ceiling of its workload, and under RECREATE nothing beside another version. */
+/**
+ * 6: nothing is created beyond the ceiling of its workload, and under RECREATE nothing beside
+ * another version.
+ */
 export const creationsKeepTheCeiling: Checker = ({ view, changes, evidence }) => {
   const created = createdBy(changes);
   return [...new Set(created.map(({ uid }) => uid))].flatMap((uid) => {
@@ -45,30 +62,40 @@ export const creationsKeepTheCeiling: Checker = ({ view, changes, evidence }) =>
     const facts = factsOf(view, workload);
     const { live, strategy, canonical } = facts;
     const ceiling = ceilingOf(facts, evidence);
-    const own = created.filter((replica) => replica.uid === uid).map(({ version }) => canonical(version));
+    const own = created
+      .filter((replica) => replica.uid === uid)
+      .map(({ version }) => canonical(version));
     const beside = live.filter(({ version }) => !own.includes(canonical(version)));
     return [
       ...(live.length > ceiling
         ? [`${workload.name} has ${live.length} live replicas, ${ceiling} are the most it may have`]
         : []),
       ...(strategy === Strategy.RECREATE && !facts.isHalted && beside.length > 0
-        ? [`${workload.name} got replicas beside ${beside.length} of another version, and its strategy is RECREATE`]
+        ? [
+            `${workload.name} got replicas beside ${beside.length} of another version, and its strategy is RECREATE`,
+          ]
         : []),
     ];
   });
 };
 
 /**
- * 9: no voluntary stop leaves fewer freshly ready replicas than the floor. 10: nor fewer than what lets the update go on: all that
- * are wanted but one batch. Under BLUE_GREEN only the version that serves counts, RECREATE stops other versions as it likes, and a
- * drain that is forced knows no floor.
+ * 9: no voluntary stop leaves fewer freshly ready replicas than the floor. 10: nor fewer than what
+ * lets the update go on: all that are wanted but one batch. Under BLUE_GREEN only the version that
+ * serves counts, RECREATE stops other versions as it likes, and a drain that is forced knows no
+ * floor.
  */
 export const stopsKeepTheFloor: Checker = (commit) => {
   const { view, changes, evidence } = commit;
-  const serves = (replica: ReplicaRecord): boolean => replica.ready && isLive(replica) && evidence.alive.has(replica.nodeId);
+  const serves = (replica: ReplicaRecord): boolean =>
+    replica.ready && isLive(replica) && evidence.alive.has(replica.nodeId);
   const stopped = replicaChanges(changes).flatMap(({ before, after }) => {
     const byChoice =
-      before?.desiredRunning === true && after !== undefined && !after.desiredRunning && !after.lost && isLive(after);
+      before?.desiredRunning === true &&
+      after !== undefined &&
+      !after.desiredRunning &&
+      !after.lost &&
+      isLive(after);
     return byChoice && serves(before) ? [before] : [];
   });
   return [...new Set(stopped.map(({ uid }) => uid))].flatMap((uid) => {
@@ -76,8 +103,11 @@ export const stopsKeepTheFloor: Checker = (commit) => {
     if (workload === undefined) return [];
     const facts = factsOf(view, workload);
     const isFresh = freshness(facts, commit);
-    const counts = (replica: ReplicaRecord): boolean => countsForTheFloor(facts, replica) && !isForced(view, replica, evidence);
-    const gone = stopped.filter((replica) => replica.uid === uid && counts(replica) && !goesFreely(facts, replica));
+    const counts = (replica: ReplicaRecord): boolean =>
+      countsForTheFloor(facts, replica) && !isForced(view, replica, evidence);
+    const gone = stopped.filter(
+      (replica) => replica.uid === uid && counts(replica) && !goesFreely(facts, replica),
+    );
     if (gone.length === 0) return [];
     const isReady = (replica: ReplicaRecord): boolean =>
       replica.desiredRunning && counts(replica) && serves(replica) && isFresh(replica);
@@ -87,17 +117,25 @@ export const stopsKeepTheFloor: Checker = (commit) => {
     if (ready >= due) return [];
     return ready < minAvailable
       ? [`${workload.name} was taken to ${ready} ready by choice, ${minAvailable} must stay`]
-      : [`10: ${workload.name} was taken to ${ready} ready by choice before ${want - batch} of ${want} were ready again`];
+      : [
+          `10: ${workload.name} was taken to ${ready} ready by choice before ${want - batch} of ${want} were ready again`,
+        ];
   });
 };
 
 /** Under BLUE_GREEN only the version that serves counts. */
-function countsForTheFloor({ strategy, active, canonical }: RolloutFacts, { version }: ReplicaRecord): boolean {
+function countsForTheFloor(
+  { strategy, active, canonical }: RolloutFacts,
+  { version }: ReplicaRecord,
+): boolean {
   return strategy !== Strategy.BLUE_GREEN || canonical(version) === active;
 }
 
 /** RECREATE's own stops. */
-function goesFreely({ strategy, wanted, canonical, isUnderWay }: RolloutFacts, { version }: ReplicaRecord): boolean {
+function goesFreely(
+  { strategy, wanted, canonical, isUnderWay }: RolloutFacts,
+  { version }: ReplicaRecord,
+): boolean {
   return strategy === Strategy.RECREATE && isUnderWay && canonical(version) !== wanted;
 }
 
@@ -105,19 +143,29 @@ function goesFreely({ strategy, wanted, canonical, isUnderWay }: RolloutFacts, {
 function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Evidence): boolean {
   const { drain, draining = false } = view.node(nodeId)?.value ?? {};
   if (!draining || drain?.force !== true) return false;
-  return drain.deadline === undefined || (wallMs !== undefined && timestampMs(drain.deadline) <= wallMs);
+  return (
+    drain.deadline === undefined || (wallMs !== undefined && timestampMs(drain.deadline) <= wallMs)
+  );
 }
 
 /** Whether it had been ready for min_ready_duration, as far as the coordinator knew. */
-function freshness({ workload }: RolloutFacts, { evidence: { readyForMs } }: Commit): (replica: ReplicaRecord) => boolean {
+function freshness(
+  { workload }: RolloutFacts,
+  { evidence: { readyForMs } }: Commit,
+): (replica: ReplicaRecord) => boolean {
   const minReadyMs = msOf(settingsOf(workload)?.minReadyDuration);
   return ({ id }) => readyForMs === undefined || (readyForMs.get(id) ?? -1) >= minReadyMs;
 }
 
-/** 8: nothing is placed beyond the capacity of a node, on a host port that is held there, or on a node that takes nothing. */
+/**
+ * 8: nothing is placed beyond the capacity of a node, on a host port that is held there, or on a
+ * node that takes nothing.
+ */
 export const placementsFit: Checker = ({ view, changes, evidence }) => {
   const placedOn = replicaChanges(changes).flatMap(({ before, after }) =>
-    after !== undefined && after.nodeId !== '' && before?.nodeId !== after.nodeId ? [after.nodeId] : [],
+    after !== undefined && after.nodeId !== '' && before?.nodeId !== after.nodeId
+      ? [after.nodeId]
+      : [],
   );
   return [...new Set(placedOn)].flatMap((nodeId) => {
     const node = view.node(nodeId)?.value;
@@ -128,8 +176,12 @@ export const placementsFit: Checker = ({ view, changes, evidence }) => {
     return [
       ...(cpu > capacity ? [`${nodeId} holds ${cpu} m of ${capacity} m CPU`] : []),
       ...heldTwice(view, held).map((port) => `${nodeId} has given host port ${port} twice`),
-      ...(evidence.cordoned.has(nodeId) ? [`a replica was placed on ${nodeId}, which is cordoned`] : []),
-      ...(evidence.alive.has(nodeId) ? [] : [`a replica was placed on ${nodeId}, which is not connected`]),
+      ...(evidence.cordoned.has(nodeId)
+        ? [`a replica was placed on ${nodeId}, which is cordoned`]
+        : []),
+      ...(evidence.alive.has(nodeId)
+        ? []
+        : [`a replica was placed on ${nodeId}, which is not connected`]),
     ];
   });
 };
@@ -142,25 +194,44 @@ export const onlyTheLostAreGivenUp: Checker = ({ changes, evidence }) =>
       : [],
   );
 
-/** 13, and what a user wrote: generations and versions only grow, and nobody but a user ends a workload. */
+/**
+ * 13, and what a user wrote: generations and versions only grow, and nobody but a user ends a
+ * workload.
+ */
 export const specsOnlyGoForward: Checker = ({ changes }) =>
   changes.flatMap(({ kind, before, after }) => {
     if (kind !== 'workload' || before === undefined) return [];
     const [was, is] = [before as WorkloadRecord, after as WorkloadRecord | undefined];
-    if (is === undefined) return was.deletionRequestedAt === undefined ? [`${was.name} is gone and nobody deleted it`] : [];
-    const isSame = was.spec !== undefined && is.spec !== undefined && equals(WorkloadSpecSchema, was.spec, is.spec);
+    if (is === undefined)
+      return was.deletionRequestedAt === undefined
+        ? [`${was.name} is gone and nobody deleted it`]
+        : [];
+    const isSame =
+      was.spec !== undefined &&
+      is.spec !== undefined &&
+      equals(WorkloadSpecSchema, was.spec, is.spec);
     return [
-      ...(is.version < was.version ? [`${is.name} went back from version ${was.version} to ${is.version}`] : []),
-      ...(is.generation < was.generation ? [`${is.name} went back from generation ${was.generation} to ${is.generation}`] : []),
-      ...(!isSame && is.generation === was.generation ? [`${is.name} changed within generation ${is.generation}`] : []),
-      ...(was.deletionRequestedAt !== undefined && is.deletionRequestedAt === undefined ? [`${is.name} is wanted again`] : []),
+      ...(is.version < was.version
+        ? [`${is.name} went back from version ${was.version} to ${is.version}`]
+        : []),
+      ...(is.generation < was.generation
+        ? [`${is.name} went back from generation ${was.generation} to ${is.generation}`]
+        : []),
+      ...(!isSame && is.generation === was.generation
+        ? [`${is.name} changed within generation ${is.generation}`]
+        : []),
+      ...(was.deletionRequestedAt !== undefined && is.deletionRequestedAt === undefined
+        ? [`${is.name} is wanted again`]
+        : []),
     ];
   });
 
 /** 3: the outcome of a request id is written once. */
 export const requestsApplyOnce: Checker = ({ changes }) =>
   changes.flatMap(({ kind, id, before, after }) =>
-    kind === 'request' && before !== undefined && after !== undefined ? [`request ${id} was applied twice`] : [],
+    kind === 'request' && before !== undefined && after !== undefined
+      ? [`request ${id} was applied twice`]
+      : [],
   );
 
 /** All that look at commits. */

@@ -1,7 +1,13 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { OrderSchema } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { fromContainerLabels, isEnded, toReplicaPlan, type ContainerOwner, type StoredReplica } from '@cloudless/agent-core';
+import {
+  fromContainerLabels,
+  isEnded,
+  toReplicaPlan,
+  type ContainerOwner,
+  type StoredReplica,
+} from '@cloudless/agent-core';
 import { backoffDelayMs, type ContainerId } from '@cloudless/base';
 import { isLive } from '@cloudless/cluster-state';
 import type { ContainerEvent, ContainerRequest } from '@cloudless/runtime';
@@ -37,7 +43,10 @@ interface ReplicaHistory {
 /** Between the end of a back-off and the start: writes, the runtime, and the agent's turn. */
 const RESTART_SLACK_MS = 1_500;
 
-/** Compares what the machines really run with what is on the disks: that of the coordinator, and those of the agents. */
+/**
+ * Compares what the machines really run with what is on the disks: that of the coordinator, and
+ * those of the agents.
+ */
 export class ContainerChecker {
   private readonly running = new Map<ContainerId, RunningContainer>();
   private readonly histories = new Map<string, ReplicaHistory>();
@@ -46,7 +55,10 @@ export class ContainerChecker {
   /** The ceiling of a workload when it last got a replica. */
   private readonly ceilings = new Map<string, number>();
   private readonly removedNodes = new Set<string>();
-  /** Replicas that were given up with their nodes: what runs of them is stopped when the node is back. */
+  /**
+   * Replicas that were given up with their nodes: what runs of them is stopped when the node is
+   * back.
+   */
   private readonly givenUp = new Set<string>();
 
   constructor(private readonly deps: ContainerCheckerDeps) {}
@@ -59,7 +71,8 @@ export class ContainerChecker {
   /** A new agent reads what the one before wrote. */
   agentStarted(node: SimNode): void {
     for (const key of this.held.keys()) if (key.startsWith(`${node.id}/`)) this.held.delete(key);
-    for (const stored of node.store.replicas.values()) this.held.set(`${node.id}/${stored.replicaId}`, stored);
+    for (const stored of node.store.replicas.values())
+      this.held.set(`${node.id}/${stored.replicaId}`, stored);
   }
 
   /** The agent has heard that this is on its disk; undefined: that nothing is. */
@@ -74,7 +87,9 @@ export class ContainerChecker {
     if (before?.end === undefined && stored.end !== undefined) this.checkStopOrder(node, replicaId);
     if (before === undefined) return;
     if (stored.heldRevision < before.heldRevision)
-      this.deps.violation(`7: ${node.id} went back from order ${before.heldRevision} of ${replicaId} to ${stored.heldRevision}`);
+      this.deps.violation(
+        `7: ${node.id} went back from order ${before.heldRevision} of ${replicaId} to ${stored.heldRevision}`,
+      );
     if (before.end !== undefined && stored.end === undefined)
       this.deps.violation(`7: ${node.id} has forgotten that ${replicaId} was ordered to stop`);
     if (isEnded(before.progress.phase) && !isEnded(stored.progress.phase))
@@ -84,13 +99,18 @@ export class ContainerChecker {
   /** The agent asks its machine to start a container. */
   starting(node: SimNode, request: ContainerRequest): void {
     const owner = fromContainerLabels(request.labels);
-    if (owner === undefined) return this.deps.violation(`${node.id} starts a container that nobody owns`);
+    if (owner === undefined)
+      return this.deps.violation(`${node.id} starts a container that nobody owns`);
     const { replicaId } = owner;
     const held = this.held.get(`${node.id}/${replicaId}`);
     if (held?.start === undefined)
-      return this.deps.violation(`7: ${node.id} starts a container of ${replicaId} without an order on its disk`);
+      return this.deps.violation(
+        `7: ${node.id} starts a container of ${replicaId} without an order on its disk`,
+      );
     if (held.end !== undefined)
-      this.deps.violation(`7: ${node.id} starts a container of ${replicaId}, which it knows was ordered to stop`);
+      this.deps.violation(
+        `7: ${node.id} starts a container of ${replicaId}, which it knows was ordered to stop`,
+      );
     const history = this.historyOf(node, replicaId);
     if (owner.restarts > history.exits + history.failedStarts)
       this.deps.violation(
@@ -102,7 +122,10 @@ export class ContainerChecker {
     this.historyOf(node, replicaId).failedStarts += 1;
   }
 
-  /** 15: an agent ends only what it was ordered to end, or a container that another one has replaced. */
+  /**
+   * 15: an agent ends only what it was ordered to end, or a container that another one has
+   * replaced.
+   */
   stopping(node: SimNode, containerId: ContainerId): void {
     const container = this.running.get(containerId);
     if (container === undefined) return;
@@ -111,8 +134,14 @@ export class ContainerChecker {
     const hasAnother = [...this.running.values()].some(
       (other) => other.owner.replicaId === replicaId && other.containerId !== containerId,
     );
-    if (held?.end === undefined && !hasAnother && !(held !== undefined && isEnded(held.progress.phase)))
-      this.deps.violation(`15: ${node.id} stops a container of ${replicaId}, and nobody has ordered it to`);
+    if (
+      held?.end === undefined &&
+      !hasAnother &&
+      !(held !== undefined && isEnded(held.progress.phase))
+    )
+      this.deps.violation(
+        `15: ${node.id} stops a container of ${replicaId}, and nobody has ordered it to`,
+      );
   }
 
   /** What the machine says happened. */
@@ -123,13 +152,16 @@ export class ContainerChecker {
     if (kind === 'exited') {
       this.running.delete(containerId);
       this.historyOf(node, owner.replicaId).exits += 1;
-      if (status.reason !== 'lost with the machine') this.expectRestart(node, owner, status.exitCode ?? -1);
+      if (status.reason !== 'lost with the machine')
+        this.expectRestart(node, owner, status.exitCode ?? -1);
       return;
     }
     this.historyOf(node, owner.replicaId).lastStartAt = this.deps.now();
     for (const other of this.running.values()) {
       if (other.owner.replicaId === owner.replicaId)
-        this.deps.violation(`6: ${owner.replicaId} runs twice: on ${other.node.id} and on ${node.id}`);
+        this.deps.violation(
+          `6: ${owner.replicaId} runs twice: on ${other.node.id} and on ${node.id}`,
+        );
     }
     this.running.set(containerId, { node, containerId, owner });
     this.checkRecord(node, owner.replicaId);
@@ -138,14 +170,21 @@ export class ContainerChecker {
 
   /** Compares a commit with what runs. */
   committed({ changes, view, evidence }: Commit): void {
-    for (const { kind, id, after } of changes) if (kind === 'node' && after === undefined) this.removedNodes.add(id);
+    for (const { kind, id, after } of changes)
+      if (kind === 'node' && after === undefined) this.removedNodes.add(id);
     for (const { before, after } of replicaChanges(changes)) {
       if (after?.lost === true) this.givenUp.add(after.id);
       if (before === undefined && after !== undefined) {
         const workload = view.workload(after.uid)?.value;
-        if (workload !== undefined) this.ceilings.set(after.uid, ceilingOf(factsOf(view, workload), evidence));
+        if (workload !== undefined)
+          this.ceilings.set(after.uid, ceilingOf(factsOf(view, workload), evidence));
       }
-      if (before !== undefined && isLive(before) && !before.lost && !(after !== undefined && isLive(after)))
+      if (
+        before !== undefined &&
+        isLive(before) &&
+        !before.lost &&
+        !(after !== undefined && isLive(after))
+      )
         this.ended(before, after);
     }
   }
@@ -155,7 +194,9 @@ export class ContainerChecker {
     if (after?.lost === true || this.removedNodes.has(before.nodeId)) return;
     for (const { owner, node } of this.running.values()) {
       if (owner.replicaId === before.id && this.deps.records.node(before.nodeId) !== undefined)
-        this.deps.violation(`6: ${before.id} still runs on ${node.id}, and its record says that it has ended`);
+        this.deps.violation(
+          `6: ${before.id} still runs on ${node.id}, and its record says that it has ended`,
+        );
     }
   }
 
@@ -164,7 +205,9 @@ export class ContainerChecker {
     const record = this.deps.records.replica(replicaId)?.value;
     if (record === undefined || record.nodeId !== node.id || this.removedNodes.has(node.id)) return;
     if (record.desiredRunning && !record.lost && isLive(record))
-      this.deps.violation(`15: ${node.id} was ordered to stop ${replicaId}, and its record says that it is to run there`);
+      this.deps.violation(
+        `15: ${node.id} was ordered to stop ${replicaId}, and its record says that it is to run there`,
+      );
   }
 
   /** 6: nothing begins to run that the coordinator does not count, or counts elsewhere. */
@@ -172,7 +215,9 @@ export class ContainerChecker {
     const record = this.deps.records.replica(replicaId)?.value;
     if (this.givenUp.has(replicaId) || this.removedNodes.has(node.id)) return;
     if (record === undefined || !isLive(record) || record.nodeId !== node.id)
-      this.deps.violation(`6: ${replicaId} begins to run on ${node.id}, and its record says that it has ended`);
+      this.deps.violation(
+        `6: ${replicaId} begins to run on ${node.id}, and its record says that it has ended`,
+      );
   }
 
   /** 6: never more run, of those that are counted, than was allowed when the newest was made. */
@@ -184,29 +229,50 @@ export class ContainerChecker {
     const counted = [...this.running.values()].filter(
       ({ owner }) => owner.workloadUid === workloadUid && isCounted(owner.replicaId),
     ).length;
-    if (counted > ceiling) violation(`6: ${counted} containers of ${workload} run, ${ceiling} are the most it may have`);
+    if (counted > ceiling)
+      violation(`6: ${counted} containers of ${workload} run, ${ceiling} are the most it may have`);
   }
 
   /** 14: a container that ends is restarted by its agent, with or without a coordinator. */
   private expectRestart(node: SimNode, { replicaId }: ContainerOwner, exitCode: number): void {
     const held = this.held.get(`${node.id}/${replicaId}`);
     const { agent } = node;
-    if (held?.start === undefined || held.end !== undefined || agent === undefined || node.quietSince !== undefined) return;
+    if (
+      held?.start === undefined ||
+      held.end !== undefined ||
+      agent === undefined ||
+      node.quietSince !== undefined
+    )
+      return;
     const plan = toReplicaPlan(fromBinary(OrderSchema, held.start));
     const failures = agent.replicas.find(replicaId)?.current.failures ?? 0;
-    const isOver = plan.restart === 'never' || failures >= plan.maxRetries || (plan.restart === 'onFailure' && exitCode === 0);
+    const isOver =
+      plan.restart === 'never' ||
+      failures >= plan.maxRetries ||
+      (plan.restart === 'onFailure' && exitCode === 0);
     if (isOver) return;
     const endedAt = this.deps.now();
     const history = this.historyOf(node, replicaId);
     const { failedStarts } = history;
     const waitMs =
-      backoffDelayMs(RESTART_BACKOFF, failures + 1) / node.options.drift.rate + RESTART_SLACK_MS + 3 * node.storeMs[1];
+      backoffDelayMs(RESTART_BACKOFF, failures + 1) / node.options.drift.rate +
+      RESTART_SLACK_MS +
+      3 * node.storeMs[1];
     this.deps.later(waitMs, () => {
-      const wasActive = node.quietSince === undefined && node.activeSince <= endedAt && !node.isGone;
+      const wasActive =
+        node.quietSince === undefined && node.activeSince <= endedAt && !node.isGone;
       const now = this.held.get(`${node.id}/${replicaId}`);
       const isWanted = now !== undefined && now.end === undefined;
-      if (!wasActive || !isWanted || history.failedStarts > failedStarts || history.lastStartAt >= endedAt) return;
-      this.deps.violation(`14: ${replicaId} on ${node.id} ended at ${endedAt.toFixed(1)} ms and was not restarted`);
+      if (
+        !wasActive ||
+        !isWanted ||
+        history.failedStarts > failedStarts ||
+        history.lastStartAt >= endedAt
+      )
+        return;
+      this.deps.violation(
+        `14: ${replicaId} on ${node.id} ended at ${endedAt.toFixed(1)} ms and was not restarted`,
+      );
     });
   }
 

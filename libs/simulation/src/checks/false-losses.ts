@@ -9,10 +9,16 @@ export interface NodesOfWorld {
   readonly time: { now(): number };
 }
 
-/** Slowest way back: an agent that waits for an answer that was lost gives up after 5 s, and waits 1 s before it dials. */
+/**
+ * Slowest way back: an agent that waits for an answer that was lost gives up after 5 s, and waits 1
+ * s before it dials.
+ */
 const RETURN_MS = 7_000;
 
-/** 17: a machine whose agent and network have been well all the time is not given up, whatever the coordinator went through. */
+/**
+ * 17: a machine whose agent and network have been well all the time is not given up, whatever the
+ * coordinator went through.
+ */
 export function falseLosses(world: NodesOfWorld, leaseMs: number): Checker {
   return ({ changes }) =>
     replicaChanges(changes).flatMap(({ before, after }) => {
@@ -20,7 +26,13 @@ export function falseLosses(world: NodesOfWorld, leaseMs: number): Checker {
       const since = world.time.now() - leaseMs - RETURN_MS;
       const node = world.nodes.find(({ id }) => id === after.nodeId);
       if (node === undefined || node.quietSince !== undefined || node.isGone) return [];
-      const wasWell = since > 0 && node.activeSince < since && node.link.wasPerfectSince(since) && world.lastPause < since;
-      return wasWell ? [`17: ${after.id} was given up, and ${node.id} has been well all the time`] : [];
+      const wasWell =
+        since > 0 &&
+        node.activeSince < since &&
+        node.link.wasPerfectSince(since) &&
+        world.lastPause < since;
+      return wasWell
+        ? [`17: ${after.id} was given up, and ${node.id} has been well all the time`]
+        : [];
     });
 }

@@ -8,7 +8,10 @@ export interface HerdCheckerDeps {
 
 /** For so long after its return the dials to a coordinator are looked at, milliseconds. */
 const WATCHED_MS = 5_000;
-/** Dials that are not further apart come together, milliseconds. A coordinator asks its agents to spread over 50 and more. */
+/**
+ * Dials that are not further apart come together, milliseconds. A coordinator asks its agents to
+ * spread over 50 and more.
+ */
 const TOGETHER_MS = 10;
 /** Most of all agents that may dial together. */
 const MOST_SHARE = 0.7;
@@ -34,6 +37,8 @@ export class HerdChecker {
     this.dials = [...this.dials.filter((dial) => dial.at > at - TOGETHER_MS), { at, nodeId }];
     const [all, together] = [nodes(), new Set(this.dials.map((dial) => dial.nodeId)).size];
     if (at > this.watchedUntil || all < LEAST_NODES || together <= all * MOST_SHARE) return;
-    violation(`25: ${together} of ${all} agents dialled within ${TOGETHER_MS} ms, when the coordinator was back`);
+    violation(
+      `25: ${together} of ${all} agents dialled within ${TOGETHER_MS} ms, when the coordinator was back`,
+    );
   }
 }

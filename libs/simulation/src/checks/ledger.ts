@@ -10,7 +10,11 @@ export class Ledger {
   private readonly specs = new Map<string, Map<bigint, WorkloadSpec>>();
   private readonly deletions = new Set<string>();
   private readonly names = new Map<string, string>();
-  private waiting: { readonly call: string; readonly requestId: string; readonly workload: Workload }[] = [];
+  private waiting: {
+    readonly call: string;
+    readonly requestId: string;
+    readonly workload: Workload;
+  }[] = [];
   acknowledged = 0;
 
   constructor(
@@ -55,7 +59,8 @@ export class Ledger {
       if (spec === undefined) this.violation(`1: ${what}, which is not on the disk`);
       else if (workload.spec !== undefined && !equals(WorkloadSpecSchema, spec, workload.spec))
         this.violation(`1: ${what}, whose spec on the disk is another`);
-      if (this.records.request(requestId) === undefined) this.violation(`3: ${what}, and its request id was not kept`);
+      if (this.records.request(requestId) === undefined)
+        this.violation(`3: ${what}, and its request id was not kept`);
       const record = this.records.workload(uid)?.value;
       if (call === 'delete' && record !== undefined && record.deletionRequestedAt === undefined)
         this.violation(`1: ${what}, and it is not being deleted`);

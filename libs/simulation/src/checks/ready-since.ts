@@ -2,7 +2,10 @@ import type { RecordChange } from '@cloudless/cluster-state';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { replicaChanges } from './commit-changes.js';
 
-/** Since when each replica has been ready as far as a coordinator knows, by its own clock. A new one knows it anew. */
+/**
+ * Since when each replica has been ready as far as a coordinator knows, by its own clock. A new one
+ * knows it anew.
+ */
 export class ReadySince {
   private readonly since = new Map<string, number>();
 
@@ -14,7 +17,8 @@ export class ReadySince {
   apply(changes: readonly RecordChange[], nowMs: number): void {
     for (const { before, after } of replicaChanges(changes)) {
       const { id } = (after ?? before) as ReplicaRecord;
-      const goesOn = before?.ready === true && after?.ready === true && before.containerId === after.containerId;
+      const goesOn =
+        before?.ready === true && after?.ready === true && before.containerId === after.containerId;
       if (after?.ready !== true) this.since.delete(id);
       else if (!goesOn) this.since.set(id, nowMs);
     }

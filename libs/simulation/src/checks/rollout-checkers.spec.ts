@@ -19,17 +19,34 @@ import {
 } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/records.js';
-import { creationsKeepTheCeiling, stopsKeepTheFloor, type Checker, type Commit } from './commit-checkers.js';
-import { creationsAreOfTheRollout, rolloutsGoForward, stepsAreKept, theFormerIsKept, undoRestores } from './rollout-checkers.js';
+import {
+  creationsKeepTheCeiling,
+  stopsKeepTheFloor,
+  type Checker,
+  type Commit,
+} from './commit-checkers.js';
+import {
+  creationsAreOfTheRollout,
+  rolloutsGoForward,
+  stepsAreKept,
+  theFormerIsKept,
+  undoRestores,
+} from './rollout-checkers.js';
 import { remedyOf, rolloutsUnderWay } from './rollout-ends.js';
 
 const NOW_MS = 10_000;
 const MANUAL = { promotion: Promotion.MANUAL };
 
 /** Fields one by one: parts of it are put together. */
-type Fields<Schema extends DescMessage> = Exclude<MessageInitShape<Schema>, { readonly $typeName: string }>;
+type Fields<Schema extends DescMessage> = Exclude<
+  MessageInitShape<Schema>,
+  { readonly $typeName: string }
+>;
 
-/** What is unusual in a picture: three replicas are wanted of version 3, and version 1 was rolled out before. */
+/**
+ * What is unusual in a picture: three replicas are wanted of version 3, and version 1 was rolled
+ * out before.
+ */
 interface Picture {
   readonly replicas?: readonly ReplicaRecord[];
   readonly settings?: Fields<typeof RolloutSchema>;
@@ -41,7 +58,14 @@ let sequence = 0;
 const replica = (init: Fields<typeof ReplicaRecordSchema> = {}): ReplicaRecord =>
   create(ReplicaRecordSchema, {
     id: `u-${(sequence += 1)}`,
-    ...{ uid: 'u', version: 3, nodeId: 'node-1', desiredRunning: true, phase: Phase.RUNNING, ready: true },
+    ...{
+      uid: 'u',
+      version: 3,
+      nodeId: 'node-1',
+      desiredRunning: true,
+      phase: Phase.RUNNING,
+      ready: true,
+    },
     ...init,
   });
 const many = (count: number, init: Fields<typeof ReplicaRecordSchema> = {}): ReplicaRecord[] =>
@@ -51,12 +75,21 @@ const control = (
   rollout: Fields<typeof RolloutRecordSchema> = {},
 ): ControlRecord =>
   create(ControlRecordSchema, {
-    ...{ uid: 'u', activeVersion: 1, observedGeneration: 1n, rolloutPhase: RolloutPhase.IN_PROGRESS },
+    ...{
+      uid: 'u',
+      activeVersion: 1,
+      observedGeneration: 1n,
+      rolloutPhase: RolloutPhase.IN_PROGRESS,
+    },
     rollout: { version: 3, fromVersion: 1, ...rollout },
     ...init,
   });
-const changed = (kind: RecordChange['kind'], before: unknown, after: unknown, id = 'u'): RecordChange =>
-  ({ kind, id, before, after }) as RecordChange;
+const changed = (
+  kind: RecordChange['kind'],
+  before: unknown,
+  after: unknown,
+  id = 'u',
+): RecordChange => ({ kind, id, before, after }) as RecordChange;
 const created = (made: ReplicaRecord): RecordChange => changed('replica', undefined, made);
 const stopped = (before: ReplicaRecord): RecordChange =>
   changed('replica', before, create(ReplicaRecordSchema, { ...before, desiredRunning: false }));
@@ -70,7 +103,9 @@ function commitOf(changes: readonly RecordChange[], picture: Picture): Commit {
     spec: { command: ['serve'], replicas: 3, rollout: settings },
   });
   const ended = new Set(
-    changes.filter(({ kind, before }) => kind === 'replica' && before !== undefined).map(({ before }) => before),
+    changes
+      .filter(({ kind, before }) => kind === 'replica' && before !== undefined)
+      .map(({ before }) => before),
   );
   const now = replicas.map((value) =>
     ended.has(value) ? create(ReplicaRecordSchema, { ...value, desiredRunning: false }) : value,
@@ -86,10 +121,19 @@ function commitOf(changes: readonly RecordChange[], picture: Picture): Commit {
     control: () => stored(shown),
     node: () => stored(node),
     version: (_uid: string, version: number) =>
-      create(VersionRecordSchema, { version, template: {}, asWritten: { command: [`v${version}`] } }),
+      create(VersionRecordSchema, {
+        version,
+        template: {},
+        asWritten: { command: [`v${version}`] },
+      }),
     replicasOf: () => now.map(stored),
   } as unknown as CheckedView;
-  const evidence = { alive: new Set(['node-1']), draining: new Set<string>(), cordoned: new Set<string>(), wallMs: NOW_MS };
+  const evidence = {
+    alive: new Set(['node-1']),
+    draining: new Set<string>(),
+    cordoned: new Set<string>(),
+    wallMs: NOW_MS,
+  };
   return { view, changes, evidence };
 }
 
@@ -235,14 +279,26 @@ const rows: readonly (Picture & {
   {
     name: 'a promotion that stays',
     check: rolloutsGoForward,
-    changes: [changed('control', control({}, { promoted: true }), control({}, { promoted: true, stepsDone: 1 }))],
+    changes: [
+      changed(
+        'control',
+        control({}, { promoted: true }),
+        control({}, { promoted: true, stepsDone: 1 }),
+      ),
+    ],
     settings: { steps: [{ replicas: 1, ...MANUAL }] },
     says: /a promotion was used and is still there/,
   },
   {
     name: 'a step that goes through before its time',
     check: rolloutsGoForward,
-    changes: [changed('control', control({}, { stepReachedAt: timestampFromMs(NOW_MS - 900) }), control({}, { stepsDone: 1 }))],
+    changes: [
+      changed(
+        'control',
+        control({}, { stepReachedAt: timestampFromMs(NOW_MS - 900) }),
+        control({}, { stepsDone: 1 }),
+      ),
+    ],
     settings: { steps: [{ replicas: 1, wait: durationFromMs(1_000) }] },
     says: /a canary step was passed before its time/,
   },
@@ -282,7 +338,13 @@ const rows: readonly (Picture & {
   {
     name: '11: a rollout that fails of nothing',
     check: rolloutsGoForward,
-    changes: [changed('control', control(), control({ rolloutPhase: RolloutPhase.FAILED, rolloutReason: 'failed' }))],
+    changes: [
+      changed(
+        'control',
+        control(),
+        control({ rolloutPhase: RolloutPhase.FAILED, rolloutReason: 'failed' }),
+      ),
+    ],
     says: /^11: it has failed and does not say of what/,
   },
   {
@@ -290,7 +352,11 @@ const rows: readonly (Picture & {
     check: rolloutsGoForward,
     replicas: [...news, old1],
     changes: [
-      changed('control', control({ activeVersion: 3 }), control({ activeVersion: 3, rolloutPhase: RolloutPhase.COMPLETED })),
+      changed(
+        'control',
+        control({ activeVersion: 3 }),
+        control({ activeVersion: 3, rolloutPhase: RolloutPhase.COMPLETED }),
+      ),
     ],
     says: /^11: it has ended with 1 replicas of other versions/,
   },
@@ -300,37 +366,65 @@ const rows: readonly (Picture & {
     replicas: [...news, old1],
     changes: [stopped(old1)],
     settings: { pauseDuration: durationFromMs(1_000) },
-    control: control({ activeVersion: 3 }, { ...blueGreen, switchedAt: timestampFromMs(NOW_MS - 400) }),
+    control: control(
+      { activeVersion: 3 },
+      { ...blueGreen, switchedAt: timestampFromMs(NOW_MS - 400) },
+    ),
     says: /u-1 of web was stopped 600 ms before its pause was over/,
   },
   {
     name: '11: an undo that restores something else',
     check: undoRestores,
-    changes: [changed('version', undefined, create(VersionRecordSchema, { version: 3, cause: 'undo to version 1' }), 'u/3')],
+    changes: [
+      changed(
+        'version',
+        undefined,
+        create(VersionRecordSchema, { version: 3, cause: 'undo to version 1' }),
+        'u/3',
+      ),
+    ],
     says: /^11: undo of web to version 1 did not restore what was written/,
   },
   {
     name: '11: a rollback that nobody asked for',
     check: undoRestores,
-    changes: [changed('version', undefined, create(VersionRecordSchema, { version: 3, cause: 'rollback to version 1' }), 'u/3')],
+    changes: [
+      changed(
+        'version',
+        undefined,
+        create(VersionRecordSchema, { version: 3, cause: 'rollback to version 1' }),
+        'u/3',
+      ),
+    ],
     says: /did not restore what was written\n11: web was rolled back, and on_failure does not say so/,
   },
 ];
 
 describe('checkers of rollouts', () => {
-  it.each(rows.filter(({ says }) => says !== undefined))('find $name', ({ check, changes, says = /^$/, ...picture }) => {
-    expect(check(commitOf(changes, picture)).join('\n')).toMatch(says);
-  });
+  it.each(rows.filter(({ says }) => says !== undefined))(
+    'find $name',
+    ({ check, changes, says = /^$/, ...picture }) => {
+      expect(check(commitOf(changes, picture)).join('\n')).toMatch(says);
+    },
+  );
 
-  it.each(rows.filter(({ says }) => says === undefined))('let pass $name', ({ check, changes, ...picture }) => {
-    expect(check(commitOf(changes, picture))).toEqual([]);
-  });
+  it.each(rows.filter(({ says }) => says === undefined))(
+    'let pass $name',
+    ({ check, changes, ...picture }) => {
+      expect(check(commitOf(changes, picture))).toEqual([]);
+    },
+  );
 });
 
 describe('the ends of rollouts', () => {
   const { PAUSED, FAILED, COMPLETED, IN_PROGRESS } = RolloutPhase;
   it.each([
-    { name: 'completed', shown: control({ rolloutPhase: COMPLETED }), underWay: [], remedy: undefined },
+    {
+      name: 'completed',
+      shown: control({ rolloutPhase: COMPLETED }),
+      underWay: [],
+      remedy: undefined,
+    },
     {
       name: 'under way',
       shown: control({ rolloutPhase: IN_PROGRESS, rolloutReason: 'not ready' }),
@@ -367,7 +461,12 @@ describe('the ends of rollouts', () => {
       underWay: [],
       remedy: 'promote',
     },
-    { name: 'failed', shown: control({ rolloutPhase: FAILED, rolloutReason: 'crashed' }), underWay: [], remedy: 'resume' },
+    {
+      name: 'failed',
+      shown: control({ rolloutPhase: FAILED, rolloutReason: 'crashed' }),
+      underWay: [],
+      remedy: 'resume',
+    },
     {
       name: 'failed for want of time',
       shown: control({ rolloutPhase: FAILED, rolloutReason: 'no progress for 1s' }),
@@ -375,7 +474,10 @@ describe('the ends of rollouts', () => {
       remedy: 'giveTime',
     },
   ])('are told: $name', ({ shown, underWay: expected, remedy }) => {
-    const { view } = commitOf([], { control: shown, settings: { progressDeadline: durationFromMs(1_000) } });
+    const { view } = commitOf([], {
+      control: shown,
+      settings: { progressDeadline: durationFromMs(1_000) },
+    });
     const workload = view.workload('u');
     const workloads = () => (workload === undefined ? [] : [workload]);
     expect(rolloutsUnderWay({ workloads, control: (uid) => view.control(uid) })).toEqual(expected);

@@ -9,13 +9,29 @@ import {
   type Rollout_Step,
   type WorkloadSpec,
 } from '@cloudless/api';
-import type { ControlRecord, ReplicaRecord, RolloutRecord, VersionRecord, WorkloadRecord } from '@cloudless/api/store';
+import type {
+  ControlRecord,
+  ReplicaRecord,
+  RolloutRecord,
+  VersionRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
 import { createdBy, replicaChanges } from './commit-changes.js';
 import type { Checker, Commit } from './commit-checkers.js';
-import { factsOf, isSettled, msOf, needsTheFormer, settingsOf, type RolloutFacts } from './rollout-facts.js';
+import {
+  factsOf,
+  isSettled,
+  msOf,
+  needsTheFormer,
+  settingsOf,
+  type RolloutFacts,
+} from './rollout-facts.js';
 
-/** 13: what is made is of the version that is wanted, or of the one it replaces while that may still be needed; never of one between. */
+/**
+ * 13: what is made is of the version that is wanted, or of the one it replaces while that may still
+ * be needed; never of one between.
+ */
 export const creationsAreOfTheRollout: Checker = ({ view, changes }) =>
   createdBy(changes).flatMap(({ id, uid, version }) => {
     const workload = view.workload(uid)?.value;
@@ -26,7 +42,9 @@ export const creationsAreOfTheRollout: Checker = ({ view, changes }) =>
     return [
       ...(rolled === undefined || rolled === workload.version
         ? []
-        : [`13: ${id} was made by the rollout of version ${rolled}, and version ${workload.version} is wanted`]),
+        : [
+            `13: ${id} was made by the rollout of version ${rolled}, and version ${workload.version} is wanted`,
+          ]),
       ...(canonical(version) === wanted || (canonical(version) === active && needsTheFormer(facts))
         ? []
         : [`13: ${id} was made of version ${version}, and version ${workload.version} is wanted`]),
@@ -38,16 +56,29 @@ export const stepsAreKept: Checker = ({ view, changes, evidence }) =>
   [...new Set(createdBy(changes).map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [];
-    const { strategy, isFirst, isUnderWay, control, limits, live, canonical, wanted, active } = factsOf(view, workload);
+    const { strategy, isFirst, isUnderWay, control, limits, live, canonical, wanted, active } =
+      factsOf(view, workload);
     const { steps = [] } = settingsOf(workload) ?? {};
     const done = control?.rollout?.stepsDone ?? 0;
-    if (strategy !== Strategy.ROLLING_UPDATE || isFirst || !isUnderWay || done >= steps.length || active === wanted) return [];
+    if (
+      strategy !== Strategy.ROLLING_UPDATE ||
+      isFirst ||
+      !isUnderWay ||
+      done >= steps.length ||
+      active === wanted
+    )
+      return [];
     const most = Math.max(...steps.slice(0, done + 1).map((step) => sizeOf(step, limits.want)));
     const isNew = (replica: ReplicaRecord): boolean => canonical(replica.version) === wanted;
     if (!createdBy(changes).some(isNew)) return [];
-    const updated = live.filter((replica) => replica.desiredRunning && isNew(replica) && !evidence.draining.has(replica.nodeId));
+    const updated = live.filter(
+      (replica) =>
+        replica.desiredRunning && isNew(replica) && !evidence.draining.has(replica.nodeId),
+    );
     return updated.length > most
-      ? [`${workload.name} has ${updated.length} replicas of version ${workload.version}, and its step allows ${most}`]
+      ? [
+          `${workload.name} has ${updated.length} replicas of version ${workload.version}, and its step allows ${most}`,
+        ]
       : [];
   });
 
@@ -55,7 +86,8 @@ export const stepsAreKept: Checker = ({ view, changes, evidence }) =>
 export const rolloutsGoForward: Checker = (commit) =>
   commit.changes.flatMap(({ kind, id, before, after }) => {
     const workload = commit.view.workload(id)?.value;
-    if (kind !== 'control' || workload === undefined || workload.deletionRequestedAt !== undefined) return [];
+    if (kind !== 'control' || workload === undefined || workload.deletionRequestedAt !== undefined)
+      return [];
     const [was, is] = [before as ControlRecord | undefined, after as ControlRecord | undefined];
     if (was?.rollout === undefined || is?.rollout === undefined) return [];
     const facts = factsOf(commit.view, workload);
@@ -69,21 +101,31 @@ export const rolloutsGoForward: Checker = (commit) =>
 
 /** 13. */
 function revived(was: RolloutRecord, is: RolloutRecord): readonly string[] {
-  return is.version < was.version ? [`13: the rollout of version ${was.version} became one of version ${is.version}`] : [];
+  return is.version < was.version
+    ? [`13: the rollout of version ${was.version} became one of version ${is.version}`]
+    : [];
 }
 
-function stepped(was: ControlRecord, is: ControlRecord, { evidence }: Commit, workload: WorkloadRecord): readonly string[] {
+function stepped(
+  was: ControlRecord,
+  is: ControlRecord,
+  { evidence }: Commit,
+  workload: WorkloadRecord,
+): readonly string[] {
   const [from, to] = [was.rollout as RolloutRecord, is.rollout as RolloutRecord];
   if (from.version !== to.version || was.observedGeneration !== is.observedGeneration) return [];
   if (is.observedGeneration !== workload.generation) return [];
-  if (to.stepsDone < from.stepsDone) return [`canary step ${from.stepsDone} was done, and only ${to.stepsDone} are now`];
+  if (to.stepsDone < from.stepsDone)
+    return [`canary step ${from.stepsDone} was done, and only ${to.stepsDone} are now`];
   const passed = settingsOf(workload)?.steps.slice(from.stepsDone, to.stepsDone) ?? [];
   const manual = passed.filter(({ promotion }) => promotion === Promotion.MANUAL).length;
   const waitMs = msOf(passed[0]?.wait);
   const reachedMs = from.stepReachedAt === undefined ? undefined : timestampMs(from.stepReachedAt);
   const { wallMs = Number.POSITIVE_INFINITY } = evidence;
   return [
-    ...(manual > (from.promoted ? 1 : 0) ? [`${manual} canary steps were passed without a promotion for each`] : []),
+    ...(manual > (from.promoted ? 1 : 0)
+      ? [`${manual} canary steps were passed without a promotion for each`]
+      : []),
     ...(manual > 0 && to.promoted ? ['a promotion was used and is still there'] : []),
     ...(waitMs > 0 && (reachedMs === undefined || wallMs < reachedMs + waitMs)
       ? ['a canary step was passed before its time']
@@ -92,9 +134,15 @@ function stepped(was: ControlRecord, is: ControlRecord, { evidence }: Commit, wo
 }
 
 /** What becomes the active version is there as a whole, and ready. */
-function switched(was: ControlRecord, is: ControlRecord, commit: Commit, facts: RolloutFacts): readonly string[] {
+function switched(
+  was: ControlRecord,
+  is: ControlRecord,
+  commit: Commit,
+  facts: RolloutFacts,
+): readonly string[] {
   const { canonical, limits, workload } = facts;
-  if (is.activeVersion === 0 || canonical(was.activeVersion) === canonical(is.activeVersion)) return [];
+  if (is.activeVersion === 0 || canonical(was.activeVersion) === canonical(is.activeVersion))
+    return [];
   const ready = readyOf(facts, canonical(is.activeVersion), commit);
   const { rollout } = is;
   const asks =
@@ -105,32 +153,50 @@ function switched(was: ControlRecord, is: ControlRecord, commit: Commit, facts: 
     is.observedGeneration === workload.generation &&
     settingsOf(workload)?.promotion === Promotion.MANUAL;
   return [
-    ...(ready < limits.want ? [`version ${is.activeVersion} became active with ${ready} of ${limits.want} ready`] : []),
-    ...(asks && was.rollout?.promoted !== true ? [`version ${is.activeVersion} became active, and nobody had promoted it`] : []),
+    ...(ready < limits.want
+      ? [`version ${is.activeVersion} became active with ${ready} of ${limits.want} ready`]
+      : []),
+    ...(asks && was.rollout?.promoted !== true
+      ? [`version ${is.activeVersion} became active, and nobody had promoted it`]
+      : []),
   ];
 }
 
 /** 11: who ends does so with everything in place, or with a reason. */
-function ended(was: ControlRecord, is: ControlRecord, { canonical, live }: RolloutFacts): readonly string[] {
+function ended(
+  was: ControlRecord,
+  is: ControlRecord,
+  { canonical, live }: RolloutFacts,
+): readonly string[] {
   const [before, phase] = [was.rolloutPhase, is.rolloutPhase];
   // One that was told to go on is about to.
   const goesOn = is.rollout?.retry === true || (was.pausedVersion !== 0 && is.pausedVersion === 0);
   const isHeld = !goesOn && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
   const version = canonical(is.rollout?.version ?? 0);
-  const others = isSettled(phase) && !isSettled(before) ? live.filter((replica) => canonical(replica.version) !== version) : [];
+  const others =
+    isSettled(phase) && !isSettled(before)
+      ? live.filter((replica) => canonical(replica.version) !== version)
+      : [];
   return [
-    ...(isHeld && is.rolloutReason === '' ? ['11: it is paused or failed and does not say why'] : []),
+    ...(isHeld && is.rolloutReason === ''
+      ? ['11: it is paused or failed and does not say why']
+      : []),
     ...(isHeld && phase === RolloutPhase.FAILED && (is.rollout?.failure?.reason ?? '') === ''
       ? ['11: it has failed and does not say of what']
       : []),
-    ...(others.length > 0 ? [`11: it has ended with ${others.length} replicas of other versions`] : []),
+    ...(others.length > 0
+      ? [`11: it has ended with ${others.length} replicas of other versions`]
+      : []),
   ];
 }
 
 function readyOf({ live, canonical }: RolloutFacts, version: number, { evidence }: Commit): number {
   return live.filter(
     (replica) =>
-      replica.ready && replica.desiredRunning && canonical(replica.version) === version && evidence.alive.has(replica.nodeId),
+      replica.ready &&
+      replica.desiredRunning &&
+      canonical(replica.version) === version &&
+      evidence.alive.has(replica.nodeId),
   ).length;
 }
 
@@ -138,35 +204,60 @@ function readyOf({ live, canonical }: RolloutFacts, version: number, { evidence 
 export const theFormerIsKept: Checker = ({ view, changes, evidence }) =>
   replicaChanges(changes).flatMap(({ before, after }) => {
     const byChoice =
-      before?.desiredRunning === true && before.ready && after !== undefined && !after.desiredRunning && !after.lost;
+      before?.desiredRunning === true &&
+      before.ready &&
+      after !== undefined &&
+      !after.desiredRunning &&
+      !after.lost;
     const workload = byChoice ? view.workload(before.uid)?.value : undefined;
     if (workload === undefined || before === undefined || evidence.wallMs === undefined) return [];
     const { strategy, control, canonical, limits, live } = factsOf(view, workload);
     const { switchedAt, fromVersion = 0, version } = control?.rollout ?? {};
     const isFormer = fromVersion !== 0 && canonical(before.version) === canonical(fromVersion);
-    if (strategy !== Strategy.BLUE_GREEN || switchedAt === undefined || version !== workload.version || !isFormer) return [];
-    const kept = live.filter((replica) => replica.desiredRunning && canonical(replica.version) === canonical(fromVersion)).length;
-    const leftMs = timestampMs(switchedAt) + msOf(settingsOf(workload)?.pauseDuration) - evidence.wallMs;
+    if (
+      strategy !== Strategy.BLUE_GREEN ||
+      switchedAt === undefined ||
+      version !== workload.version ||
+      !isFormer
+    )
+      return [];
+    const kept = live.filter(
+      (replica) => replica.desiredRunning && canonical(replica.version) === canonical(fromVersion),
+    ).length;
+    const leftMs =
+      timestampMs(switchedAt) + msOf(settingsOf(workload)?.pauseDuration) - evidence.wallMs;
     const isMoved = evidence.draining.has(before.nodeId);
     return leftMs > 0 && kept < limits.want && !isMoved
       ? [`${before.id} of ${workload.name} was stopped ${leftMs} ms before its pause was over`]
       : [];
   });
 
-/** 11: an undo or a rollback restores the earlier template as it was written, and a rollback is made only where one was asked for. */
+/**
+ * 11: an undo or a rollback restores the earlier template as it was written, and a rollback is made
+ * only where one was asked for.
+ */
 export const undoRestores: Checker = ({ view, changes }) =>
   changes.flatMap(({ kind, id, before, after }) => {
-    const version = kind === 'version' && before === undefined ? (after as VersionRecord | undefined) : undefined;
-    const [, how = '', number = ''] = /^(undo|rollback) to version (\d+)$/.exec(version?.cause ?? '') ?? [];
+    const version =
+      kind === 'version' && before === undefined ? (after as VersionRecord | undefined) : undefined;
+    const [, how = '', number = ''] =
+      /^(undo|rollback) to version (\d+)$/.exec(version?.cause ?? '') ?? [];
     if (version === undefined || how === '') return [];
     const uid = id.split('/')[0] ?? '';
     const workload = view.workload(uid)?.value;
     const earlier = view.version(uid, Number(number));
-    if (workload?.version !== version.version || workload.spec === undefined || earlier?.asWritten === undefined) return [];
+    if (
+      workload?.version !== version.version ||
+      workload.spec === undefined ||
+      earlier?.asWritten === undefined
+    )
+      return [];
     const isSame = equals(WorkloadSpecSchema, templatePartOf(workload.spec), earlier.asWritten);
     const settings = workloadBefore(changes, uid)?.spec?.rollout;
     return [
-      ...(isSame ? [] : [`11: ${how} of ${workload.name} to version ${number} did not restore what was written`]),
+      ...(isSame
+        ? []
+        : [`11: ${how} of ${workload.name} to version ${number} did not restore what was written`]),
       ...(how === 'rollback' && settings?.onFailure !== OnFailure.ROLLBACK
         ? [`11: ${workload.name} was rolled back, and on_failure does not say so`]
         : []),
@@ -188,7 +279,8 @@ function sizeOf({ replicas, percent }: Rollout_Step, want: number): number {
 }
 
 function workloadBefore(changes: readonly RecordChange[], uid: string): WorkloadRecord | undefined {
-  return changes.find(({ kind, id }) => kind === 'workload' && id === uid)?.before as WorkloadRecord | undefined;
+  return changes.find(({ kind, id }) => kind === 'workload' && id === uid)?.before as
+    WorkloadRecord | undefined;
 }
 
 /** A spec without what is no part of a version. */

@@ -3,33 +3,58 @@ import type { ControlRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { CheckedView } from '../parts/records.js';
 import { isSettled, msOf, settingsOf } from './rollout-facts.js';
 
-/** 11: the rollouts that have not come to an end: completed, failed, rolled back, or paused with a reason. */
-export function rolloutsUnderWay(view: Pick<CheckedView, 'workloads' | 'control'>): readonly string[] {
-  return [...view.workloads()].flatMap(({ value: { uid, name, version, generation, deletionRequestedAt } }) => {
-    if (deletionRequestedAt !== undefined) return [];
-    const control = view.control(uid)?.value;
-    if (control?.rollout === undefined) return [`${name}: no rollout of version ${version} has begun`];
-    const { rolloutPhase: phase, rolloutReason: reason, rollout, observedGeneration } = control;
-    if (rollout.version !== version) return [`${name}: the rollout of version ${version} has not begun`];
-    if (observedGeneration !== generation) return [`${name}: nobody has looked at generation ${generation}`];
-    const isHeld = (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED) && reason !== '';
-    return isSettled(phase) || isHeld ? [] : [`${name}: version ${version} is ${RolloutPhase[phase]}: ${reason}`];
-  });
+/**
+ * 11: the rollouts that have not come to an end: completed, failed, rolled back, or paused with a
+ * reason.
+ */
+export function rolloutsUnderWay(
+  view: Pick<CheckedView, 'workloads' | 'control'>,
+): readonly string[] {
+  return [...view.workloads()].flatMap(
+    ({ value: { uid, name, version, generation, deletionRequestedAt } }) => {
+      if (deletionRequestedAt !== undefined) return [];
+      const control = view.control(uid)?.value;
+      if (control?.rollout === undefined)
+        return [`${name}: no rollout of version ${version} has begun`];
+      const { rolloutPhase: phase, rolloutReason: reason, rollout, observedGeneration } = control;
+      if (rollout.version !== version)
+        return [`${name}: the rollout of version ${version} has not begun`];
+      if (observedGeneration !== generation)
+        return [`${name}: nobody has looked at generation ${generation}`];
+      const isHeld =
+        (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED) && reason !== '';
+      return isSettled(phase) || isHeld
+        ? []
+        : [`${name}: version ${version} is ${RolloutPhase[phase]}: ${reason}`];
+    },
+  );
 }
 
 /** The rollouts that are not completed or rolled back, whatever holds them. */
-export function rolloutsUnfinished(view: Pick<CheckedView, 'workloads' | 'control'>): readonly string[] {
+export function rolloutsUnfinished(
+  view: Pick<CheckedView, 'workloads' | 'control'>,
+): readonly string[] {
   return [...view.workloads()].flatMap(({ value: { uid, name, version } }) => {
     const control = view.control(uid)?.value;
-    const isDone = control !== undefined && control.rollout?.version === version && isSettled(control.rolloutPhase);
-    return isDone ? [] : [`${name}: the rollout of version ${version} is not completed: ${control?.rolloutReason ?? ''}`];
+    const isDone =
+      control !== undefined &&
+      control.rollout?.version === version &&
+      isSettled(control.rolloutPhase);
+    return isDone
+      ? []
+      : [
+          `${name}: the rollout of version ${version} is not completed: ${control?.rolloutReason ?? ''}`,
+        ];
   });
 }
 
 /** A deadline that nothing in a world takes longer than. */
 export const PATIENT_MS = 30_000;
 
-/** What makes a rollout go on that does not by itself, as somebody would see from its status; undefined: nothing is needed. */
+/**
+ * What makes a rollout go on that does not by itself, as somebody would see from its status;
+ * undefined: nothing is needed.
+ */
 export function remedyOf(
   { rolloutPhase, rolloutReason, rollout, pausedVersion }: ControlRecord,
   workload: WorkloadRecord,

@@ -14,7 +14,10 @@ import { resolveLimits, type RolloutLimits } from '@cloudless/rollout';
 import type { CheckedView } from '../parts/records.js';
 import type { Evidence } from '../parts/evidence.js';
 
-/** What records say of a workload and its rollout, as a checker reads them: worked out from the contract, not by the product. */
+/**
+ * What records say of a workload and its rollout, as a checker reads them: worked out from the
+ * contract, not by the product.
+ */
 export interface RolloutFacts {
   readonly workload: WorkloadRecord;
   readonly control: ControlRecord | undefined;
@@ -22,7 +25,10 @@ export interface RolloutFacts {
   readonly strategy: Strategy;
   /** The oldest version with the wanted template. */
   readonly wanted: number;
-  /** The oldest version with the template that was rolled out last, or serves; `wanted` when nothing was. */
+  /**
+   * The oldest version with the template that was rolled out last, or serves; `wanted` when nothing
+   * was.
+   */
   readonly active: number;
   /** Neither completed nor rolled back. */
   readonly isUnderWay: boolean;
@@ -54,10 +60,13 @@ export function factsOf(view: FactsView, workload: WorkloadRecord): RolloutFacts
     wanted,
     active: activeVersion === 0 ? wanted : canonical(activeVersion),
     isUnderWay: !isSettled(phase),
-    isHalted: !isSettled(phase) && (control?.pausedVersion === version || phase === RolloutPhase.FAILED),
+    isHalted:
+      !isSettled(phase) && (control?.pausedVersion === version || phase === RolloutPhase.FAILED),
     isFirst: (control?.rollout?.fromVersion ?? activeVersion) === 0,
     canonical,
-    live: [...view.replicasOf(uid)].map(({ value }) => value).filter((replica) => isLive(replica) && !replica.lost),
+    live: [...view.replicasOf(uid)]
+      .map(({ value }) => value)
+      .filter((replica) => isLive(replica) && !replica.lost),
   };
 }
 
@@ -85,25 +94,35 @@ function fullOf(spec: WorkloadSpec): WorkloadSpec {
   return full;
 }
 
-/** Halted, at a canary step, or not switched yet: then the version before is kept up, and replacements are of it. */
+/**
+ * Halted, at a canary step, or not switched yet: then the version before is kept up, and
+ * replacements are of it.
+ */
 export function needsTheFormer({ workload, strategy, isHalted }: RolloutFacts): boolean {
-  return isHalted || strategy === Strategy.BLUE_GREEN || (settingsOf(workload)?.steps.length ?? 0) > 0;
+  return (
+    isHalted || strategy === Strategy.BLUE_GREEN || (settingsOf(workload)?.steps.length ?? 0) > 0
+  );
 }
 
 /**
- * Replicas of the active version that have run to their end while it is kept up, or is going to be: they have their places in it as
- * ready ones have.
+ * Replicas of the active version that have run to their end while it is kept up, or is going to be:
+ * they have their places in it as ready ones have.
  */
 export function formerEnded(view: FactsView, facts: RolloutFacts): number {
   const { workload, active, wanted, canonical } = facts;
   const isKept = needsTheFormer(facts) || settingsOf(workload)?.strategy === Strategy.BLUE_GREEN;
   if (active === wanted || !isKept) return 0;
   const replicas = [...view.replicasOf(workload.uid)].map(({ value }) => value);
-  return replicas.filter((replica) => canonical(replica.version) === active && isFinal(workload, replica)).length;
+  return replicas.filter(
+    (replica) => canonical(replica.version) === active && isFinal(workload, replica),
+  ).length;
 }
 
 /** CLD-REQ-023: how many live replicas a workload may have. Those on lost nodes do not count. */
-export function ceilingOf({ limits, live, strategy }: RolloutFacts, { draining }: Pick<Evidence, 'draining'>): number {
+export function ceilingOf(
+  { limits, live, strategy }: RolloutFacts,
+  { draining }: Pick<Evidence, 'draining'>,
+): number {
   const { want, maxSurge } = limits;
   const beside: Record<Strategy, number> = {
     [Strategy.ROLLING_UPDATE]: maxSurge,
@@ -113,14 +132,21 @@ export function ceilingOf({ limits, live, strategy }: RolloutFacts, { draining }
   return want + beside[strategy] + live.filter(({ nodeId }) => draining.has(nodeId)).length;
 }
 
-/** The limits of a workload: by its spec without the replicas that have run to their end; none is wanted while it is being deleted. */
-export function limitsOf(view: Pick<CheckedView, 'replicasOf' | 'version'>, workload: WorkloadRecord): RolloutLimits {
+/**
+ * The limits of a workload: by its spec without the replicas that have run to their end; none is
+ * wanted while it is being deleted.
+ */
+export function limitsOf(
+  view: Pick<CheckedView, 'replicasOf' | 'version'>,
+  workload: WorkloadRecord,
+): RolloutLimits {
   const { deletionRequestedAt, uid, spec } = workload;
   const replicas = spec === undefined ? 0 : (fullOf(spec).replicas ?? 0);
   const rollout = settingsOf(workload);
   const wanted = canonicalVersion(view, uid, workload.version);
   const ended = [...view.replicasOf(uid)].filter(
-    ({ value }) => canonicalVersion(view, uid, value.version) === wanted && isFinal(workload, value),
+    ({ value }) =>
+      canonicalVersion(view, uid, value.version) === wanted && isFinal(workload, value),
   ).length;
   return resolveLimits({
     desired: deletionRequestedAt === undefined ? Math.max(0, replicas - ended) : 0,
@@ -131,7 +157,12 @@ export function limitsOf(view: Pick<CheckedView, 'replicasOf' | 'version'>, work
 }
 
 /** It has run to its end, and is not to be replaced: it counts as one of those that are wanted. */
-function isFinal({ spec }: WorkloadRecord, { lost, desiredRunning, phase }: ReplicaRecord): boolean {
+function isFinal(
+  { spec }: WorkloadRecord,
+  { lost, desiredRunning, phase }: ReplicaRecord,
+): boolean {
   if (lost || !desiredRunning) return false;
-  return phase === Phase.SUCCEEDED || (phase === Phase.FAILED && spec?.restart?.policy === Restart.NEVER);
+  return (
+    phase === Phase.SUCCEEDED || (phase === Phase.FAILED && spec?.restart?.policy === Restart.NEVER)
+  );
 }

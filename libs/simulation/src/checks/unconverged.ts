@@ -16,8 +16,13 @@ export function wrongBookings({
   readonly state: ClusterState;
 }): readonly string[] {
   return [...state.view().nodes()].flatMap(({ value: { id } }) => {
-    const [booked, held] = [JSON.stringify(controllers.bookedOn(id)), JSON.stringify(controllers.placements.allocatedOn(id))];
-    return booked === held ? [] : [`${id}: the scheduler has booked ${booked}, the records say ${held}`];
+    const [booked, held] = [
+      JSON.stringify(controllers.bookedOn(id)),
+      JSON.stringify(controllers.placements.allocatedOn(id)),
+    ];
+    return booked === held
+      ? []
+      : [`${id}: the scheduler has booked ${booked}, the records say ${held}`];
   });
 }
 
@@ -26,37 +31,57 @@ export interface Picture {
   readonly records: CheckedView;
   readonly running: Iterable<RunningContainer>;
   readonly nodes: Iterable<SimNode>;
-  /** Nobody has removed the destroyed machines: what was given up with them is still written down. Default false. */
+  /**
+   * Nobody has removed the destroyed machines: what was given up with them is still written down.
+   * Default false.
+   */
   readonly deadAreKept?: boolean;
 }
 
-/** 8, 12: what is not as it should be once all faults have ended: in the records, on the machines, in the agents' memory. */
-export function unconverged({ records, running, nodes, deadAreKept = false }: Picture): readonly string[] {
+/**
+ * 8, 12: what is not as it should be once all faults have ended: in the records, on the machines,
+ * in the agents' memory.
+ */
+export function unconverged({
+  records,
+  running,
+  nodes,
+  deadAreKept = false,
+}: Picture): readonly string[] {
   const wanted = new Map<string, string>();
   const problems = [...records.workloads()].flatMap(({ value: workload }) => {
     if (workload.deletionRequestedAt !== undefined) return [`${workload.name} is not deleted yet`];
     const facts = factsOf(records, workload);
     const { live, limits } = facts;
     const good = live.filter(
-      (replica) => replica.ready && replica.desiredRunning && facts.canonical(replica.version) === facts.wanted,
+      (replica) =>
+        replica.ready &&
+        replica.desiredRunning &&
+        facts.canonical(replica.version) === facts.wanted,
     );
     for (const { id, containerId } of good) wanted.set(id, containerId);
     const { want } = limits;
     return good.length === want && live.length === want
       ? []
-      : [`${workload.name}: ${good.length} of ${want} are right, ${live.length} live: ${live.map(describe).join(', ')}`];
+      : [
+          `${workload.name}: ${good.length} of ${want} are right, ${live.length} live: ${live.map(describe).join(', ')}`,
+        ];
   });
-  const dead = new Set(deadAreKept ? [...nodes].flatMap(({ id, isGone }) => (isGone ? [id] : [])) : []);
+  const dead = new Set(
+    deadAreKept ? [...nodes].flatMap(({ id, isGone }) => (isGone ? [id] : [])) : [],
+  );
   for (const { value } of records.replicas()) {
     if (dead.has(value.nodeId) && value.lost) continue;
     if (value.lost) problems.push(`${value.id} on ${value.nodeId} is still a tombstone`);
-    if (records.workload(value.uid) === undefined) problems.push(`${value.id} is of a workload that is gone`);
+    if (records.workload(value.uid) === undefined)
+      problems.push(`${value.id} is of a workload that is gone`);
   }
   for (const { containerId, owner, node } of running) {
     if (wanted.get(owner.replicaId) === containerId) wanted.delete(owner.replicaId);
     else problems.push(`${node.id} runs a container of ${owner.replicaId} that should not be`);
   }
-  for (const replicaId of wanted.keys()) problems.push(`${replicaId} is ready, and nothing of it runs`);
+  for (const replicaId of wanted.keys())
+    problems.push(`${replicaId} is ready, and nothing of it runs`);
   for (const node of nodes) problems.push(...leftovers(records, node));
   return problems;
 }
@@ -65,11 +90,21 @@ export function unconverged({ records, running, nodes, deadAreKept = false }: Pi
 function leftovers(records: CheckedView, node: SimNode): readonly string[] {
   if (node.isGone) return [];
   return [...node.store.replicas.keys()].flatMap((replicaId) =>
-    records.replica(replicaId)?.value.nodeId === node.id ? [] : [`${node.id} still remembers ${replicaId}`],
+    records.replica(replicaId)?.value.nodeId === node.id
+      ? []
+      : [`${node.id} still remembers ${replicaId}`],
   );
 }
 
-function describe({ id, nodeId, phase, ready, desiredRunning, version, reason }: ReplicaRecord): string {
+function describe({
+  id,
+  nodeId,
+  phase,
+  ready,
+  desiredRunning,
+  version,
+  reason,
+}: ReplicaRecord): string {
   const state = `${Phase[phase]}${ready ? ' ready' : ''}${desiredRunning ? '' : ' leaving'}`;
   return `${id} v${version} on ${nodeId || 'no node'} ${state}${reason === '' ? '' : ` (${reason})`}`;
 }

@@ -8,10 +8,16 @@ import { StoreWatcher } from './watch-checker.js';
 const COMPACTED = 'compacted';
 
 /** Lets a watcher read these revisions. */
-async function watch(revisions: readonly (bigint | typeof COMPACTED)[], compactedRevision = 0n): Promise<readonly string[]> {
+async function watch(
+  revisions: readonly (bigint | typeof COMPACTED)[],
+  compactedRevision = 0n,
+): Promise<readonly string[]> {
   const violations: string[] = [];
   const waiting = [...revisions];
-  const random = Object.assign(new SimRandom(1), { random: createSeededRandom(1), chance: () => false });
+  const random = Object.assign(new SimRandom(1), {
+    random: createSeededRandom(1),
+    chance: () => false,
+  });
   const disk = { compactedRevision, revision: 9n } as SimDisk;
   const process = { isDead: false };
   async function* read() {
@@ -22,7 +28,13 @@ async function watch(revisions: readonly (bigint | typeof COMPACTED)[], compacte
   }
   const coordinator = { process, engine: { watch: read } } as unknown as SimCoordinator;
   const violation = (text: string): number => violations.push(text);
-  await new StoreWatcher({ time: new ManualClock(), random, disk, violation, trace: () => undefined }).follow(coordinator);
+  await new StoreWatcher({
+    time: new ManualClock(),
+    random,
+    disk,
+    violation,
+    trace: () => undefined,
+  }).follow(coordinator);
   return violations;
 }
 

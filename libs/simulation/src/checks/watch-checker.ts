@@ -13,7 +13,9 @@ export interface WatcherDeps {
   readonly trace: (what: string) => void;
 }
 
-/** 4: reads every change of the store, at times slowly, and over every restart of the coordinator. */
+/**
+ * 4: reads every change of the store, at times slowly, and over every restart of the coordinator.
+ */
 export class StoreWatcher {
   private position = 0n;
   private isClosed = false;
@@ -30,18 +32,25 @@ export class StoreWatcher {
     const isOver = (): boolean => coordinator.process.isDead || this.isClosed;
     while (!isOver()) {
       try {
-        for await (const { revision } of coordinator.engine.watch({ prefix: '/', after: this.position })) {
+        for await (const { revision } of coordinator.engine.watch({
+          prefix: '/',
+          after: this.position,
+        })) {
           if (isOver()) return;
-          if (revision !== this.position + 1n) violation(`4: a watch went from revision ${this.position} to ${revision}`);
+          if (revision !== this.position + 1n)
+            violation(`4: a watch went from revision ${this.position} to ${revision}`);
           this.position = revision;
           await this.pause();
         }
         return;
       } catch (reason) {
         if (isOver()) return;
-        if (errorKindOf(reason) !== 'compacted') return violation(`4: a watch failed: ${String(reason)}`);
+        if (errorKindOf(reason) !== 'compacted')
+          return violation(`4: a watch failed: ${String(reason)}`);
         if (this.position >= disk.compactedRevision)
-          violation(`4: revision ${this.position} was called compacted, and ${disk.compactedRevision} is the newest that is`);
+          violation(
+            `4: revision ${this.position} was called compacted, and ${disk.compactedRevision} is the newest that is`,
+          );
         trace(`fell behind at revision ${this.position}, reads anew at ${disk.revision}`);
         this.position = disk.revision;
       }
@@ -76,7 +85,9 @@ export class WorkloadWatcher {
       for await (const item of coordinator.client.watchWorkloads({})) {
         if (coordinator.process.isDead) return;
         if (item.revision < revision)
-          violation(`4: a watch of workloads went back from revision ${revision} to ${item.revision}`);
+          violation(
+            `4: a watch of workloads went back from revision ${revision} to ${item.revision}`,
+          );
         revision = item.revision;
         const { workload } = item;
         if (item.kind === WatchKind.SYNCED) this.shown = seen;
@@ -86,11 +97,14 @@ export class WorkloadWatcher {
           continue;
         }
         if (workload.generation < (seen.get(workload.uid) ?? 0n))
-          violation(`4: a watch showed generation ${workload.generation} of ${workload.name} after a newer one`);
+          violation(
+            `4: a watch showed generation ${workload.generation} of ${workload.name} after a newer one`,
+          );
         seen.set(workload.uid, workload.generation);
       }
     } catch (reason) {
-      if (!coordinator.process.isDead) violation(`4: a watch of workloads failed: ${String(reason)}`);
+      if (!coordinator.process.isDead)
+        violation(`4: a watch of workloads failed: ${String(reason)}`);
     }
   }
 }

@@ -83,14 +83,23 @@ const PAUSES_MS: readonly [WorldPlan['pauseMs'], ...WorldPlan['pauseMs'][]] = [
   [800, 3_000],
 ];
 
-/** Most worlds are small and short, some large; each has some of the faults only, so that none hides the others. */
+/**
+ * Most worlds are small and short, some large; each has some of the faults only, so that none hides
+ * the others.
+ */
 export function planWorld(random: SimRandom): WorldPlan {
   const isLarge = random.chance(0.04);
   const kinds = Object.keys(WEIGHTS) as FaultKind[];
   const share = random.pick([0.15, 0.4, 0.8]);
-  const weights = Object.fromEntries(kinds.filter(() => random.chance(share)).map((kind) => [kind, WEIGHTS[kind]]));
+  const weights = Object.fromEntries(
+    kinds.filter(() => random.chance(share)).map((kind) => [kind, WEIGHTS[kind]]),
+  );
   return {
-    nodes: isLarge ? random.whole(20, 40) : random.chance(0.15) ? random.whole(7, 12) : random.whole(3, 6),
+    nodes: isLarge
+      ? random.whole(20, 40)
+      : random.chance(0.15)
+        ? random.whole(7, 12)
+        : random.whole(3, 6),
     users: random.whole(1, 3),
     turmoilMs: isLarge ? random.between(4_000, 7_000) : random.between(6_000, 14_000),
     pauseMs: random.pick(PAUSES_MS),

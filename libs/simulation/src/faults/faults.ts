@@ -44,7 +44,11 @@ export function strike(world: SimCluster, kind: FaultKind, random: SimRandom): s
       node.reboot();
       return `${node.id} is restarted`;
     case 'machineVanishes':
-      if (world.nodes.filter(({ isGone }) => isGone).length + 1 > world.nodes.length * MAX_GONE_SHARE) return undefined;
+      if (
+        world.nodes.filter(({ isGone }) => isGone).length + 1 >
+        world.nodes.length * MAX_GONE_SHARE
+      )
+        return undefined;
       node.vanish();
       return `${node.id} is destroyed`;
     case 'nodeJoins':
@@ -143,7 +147,9 @@ function strikeSoftly(
 
 /** At one of the next uses of a port. */
 function crash(
-  process: { readonly isDead: boolean; crashAt(calls: number, when: 'before' | 'after'): void } | undefined,
+  process:
+    | { readonly isDead: boolean; crashAt(calls: number, when: 'before' | 'after'): void }
+    | undefined,
   who: string,
   random: SimRandom,
 ): string | undefined {

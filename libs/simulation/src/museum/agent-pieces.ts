@@ -10,9 +10,12 @@ export const AGENT_PIECES: readonly MuseumPiece[] = [
     name: 'clock skew judged by wall clocks',
     story:
       'Nodes stamped their heartbeats with their own wall clocks, and the control plane compared them with its own. When a clock was set, healthy nodes were declared dead.',
-    plant: 'a sign of life counts only when the wall clock of the node says that it is younger than the lease',
+    plant:
+      'a sign of life counts only when the wall clock of the node says that it is younger than the lease',
     planted: wallClockLeases,
-    circumstances: () => ({ agentClock: (clock, nodeId) => (nodeId === SET_BACK ? setBackLater(clock) : clock) }),
+    circumstances: () => ({
+      agentClock: (clock, nodeId) => (nodeId === SET_BACK ? setBackLater(clock) : clock),
+    }),
     plan: { nodes: 3, users: 2, turmoilMs: 20_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/false-losses.ts',
     found: /^17: \S+ was given up, and node-\d+ has been well all the time/,
@@ -24,7 +27,14 @@ export const AGENT_PIECES: readonly MuseumPiece[] = [
       'Thousands of agents lost their server at the same moment and came back at the same moment, again and again: each time the server fell over before it had admitted them.',
     plant: 'every agent dials at the full quarter of a second',
     planted: () => ({ transport: atFullQuarters }),
-    plan: { nodes: 24, users: 1, turmoilMs: 5_000, pauseMs: [500, 1_500], weights: { killCoordinator: 1 }, drift: false },
+    plan: {
+      nodes: 24,
+      users: 1,
+      turmoilMs: 5_000,
+      pauseMs: [500, 1_500],
+      weights: { killCoordinator: 1 },
+      drift: false,
+    },
     checker: 'checks/herd-checker.ts',
     found: /^25: \d+ of \d+ agents dialled within \d+ ms, when the coordinator was back/,
     seed: 3,
@@ -39,7 +49,10 @@ const SET_BACK_BY_MS = 3_600_000;
 const LEASE_MS = 3_000;
 
 function setBackLater(clock: Clock): Clock {
-  return { ...clock, wallTime: () => clock.wallTime() - (clock.now() > SET_BACK_AT_MS ? SET_BACK_BY_MS : 0) };
+  return {
+    ...clock,
+    wallTime: () => clock.wallTime() - (clock.now() > SET_BACK_AT_MS ? SET_BACK_BY_MS : 0),
+  };
 }
 
 function wallClockLeases(): Planted {

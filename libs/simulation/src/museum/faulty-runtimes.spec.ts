@@ -47,7 +47,9 @@ async function runSuites(): Promise<ReadonlyMap<string, readonly string[]>> {
   const file = fileURLToPath(import.meta.url);
   const outcome = JSON.parse(await runJest(file)) as Outcome;
   const failed = new Map<string, string[]>();
-  for (const { ancestorTitles, title, status } of outcome.testResults.flatMap(({ assertionResults }) => assertionResults)) {
+  for (const { ancestorTitles, title, status } of outcome.testResults.flatMap(
+    ({ assertionResults }) => assertionResults,
+  )) {
     const name = (ancestorTitles[0] ?? '').replace(' as a container runtime', '');
     failed.set(name, [...(failed.get(name) ?? []), ...(status === 'passed' ? [] : [title])]);
   }
@@ -57,14 +59,31 @@ async function runSuites(): Promise<ReadonlyMap<string, readonly string[]>> {
 function runJest(file: string): Promise<string> {
   const jestMain = createRequire(import.meta.url).resolve('jest/bin/jest');
   const config = fileURLToPath(new URL('../../jest.config.cjs', import.meta.url));
-  const env = { ...process.env, CLOUDLESS_MUSEUM_SUITE: 'run', NODE_OPTIONS: '--experimental-vm-modules --no-warnings' };
-  const args = [jestMain, '--config', config, '--json', '--silent', '--runInBand', '--runTestsByPath', file];
+  const env = {
+    ...process.env,
+    CLOUDLESS_MUSEUM_SUITE: 'run',
+    NODE_OPTIONS: '--experimental-vm-modules --no-warnings',
+  };
+  const args = [
+    jestMain,
+    '--config',
+    config,
+    '--json',
+    '--silent',
+    '--runInBand',
+    '--runTestsByPath',
+    file,
+  ];
   return new Promise((resolve, reject) => {
     // That it exits with 1 is what is wanted.
-    execFile(process.execPath, args, { env, maxBuffer: 64 * 1024 * 1024 }, (reason, stdout, stderr) =>
-      stdout.trimStart().startsWith('{')
-        ? resolve(stdout)
-        : reject(new Error(`the suite did not run: ${stderr}`, { cause: reason })),
+    execFile(
+      process.execPath,
+      args,
+      { env, maxBuffer: 64 * 1024 * 1024 },
+      (reason, stdout, stderr) =>
+        stdout.trimStart().startsWith('{')
+          ? resolve(stdout)
+          : reject(new Error(`the suite did not run: ${stderr}`, { cause: reason })),
     );
   });
 }

@@ -4,7 +4,10 @@ import type { ContainerRuntime, ExecEvent, ExecRequest, LogLine } from '@cloudle
 import type { RuntimeHarness } from '@cloudless/runtime/conformance';
 import { behaviourCommand, createFakeRuntime, type FakeMachine } from '@cloudless/runtime/testing';
 
-/** A bug of what runs containers: below the simulation, so the conformance suite of runtimes has to find it. */
+/**
+ * A bug of what runs containers: below the simulation, so the conformance suite of runtimes has to
+ * find it.
+ */
 export interface FaultyRuntime {
   readonly name: string;
   /** What happened in the field. */
@@ -23,7 +26,8 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
     story:
       'A follower had the old file open when the log was rotated. What was written until it opened the new one was never read.',
     plant: 'a follower misses the first three lines of each file of 10 000',
-    faulty: (runtime) => withFault(runtime, { logs: (...call) => withoutRotated(runtime.logs(...call)) }),
+    faulty: (runtime) =>
+      withFault(runtime, { logs: (...call) => withoutRotated(runtime.logs(...call)) }),
     cases: ['survives rotation: every line once'],
   },
   {
@@ -31,7 +35,8 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
     story:
       'The connection of whoever had asked for a command broke, and nobody ended the command. After weeks of probes and shells the machine had no processes left.',
     plant: 'a command goes on when its caller leaves',
-    faulty: (runtime) => withFault(runtime, { exec: (...call) => withoutLeaving(runtime, ...call) }),
+    faulty: (runtime) =>
+      withFault(runtime, { exec: (...call) => withoutLeaving(runtime, ...call) }),
     cases: [
       'ends the command and its children when its signal is aborted',
       'ends the command and its children when the caller leaves the loop',
@@ -47,7 +52,10 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
       machine.world.childEnded = () => undefined;
       return runtime;
     },
-    cases: ['ends what the main process left behind', 'kills after the grace, children too, and not before'],
+    cases: [
+      'ends what the main process left behind',
+      'kills after the grace, children too, and not before',
+    ],
   },
 ];
 
@@ -66,7 +74,8 @@ export function faultyHarness({ faulty }: Pick<FaultyRuntime, 'faulty'>): Runtim
       let runtime = faulty(fake, machine);
       const expectChild = async (name: string, lives: boolean): Promise<void> => {
         await settle();
-        if (machine.hasChild(name) !== lives) throw new Error(`child ${name} ${lives ? 'does not run' : 'still runs'}`);
+        if (machine.hasChild(name) !== lives)
+          throw new Error(`child ${name} ${lives ? 'does not run' : 'still runs'}`);
       };
       return {
         get runtime() {
@@ -104,7 +113,9 @@ async function* withoutLeaving(
   request: ExecRequest,
   signal: StopSignal,
 ): AsyncIterable<ExecEvent> {
-  const events = runtime.exec(containerId, request, new AbortController().signal)[Symbol.asyncIterator]();
+  const events = runtime
+    .exec(containerId, request, new AbortController().signal)
+    [Symbol.asyncIterator]();
   const left = new Promise<undefined>((resolve) => {
     if (signal.aborted) resolve(undefined);
     signal.addEventListener('abort', () => resolve(undefined), { once: true });

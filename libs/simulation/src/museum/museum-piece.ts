@@ -19,6 +19,9 @@ export interface MuseumPiece {
   readonly checker: string;
   /** What the checker says. */
   readonly found: RegExp;
-  /** A world that finds it. Random streams change with the code: `nx run simulation:museum -- --search` gives new ones. */
+  /**
+   * A world that finds it. Random streams change with the code: `nx run simulation:museum --
+   * --search` gives new ones.
+   */
   readonly seed: number;
 }

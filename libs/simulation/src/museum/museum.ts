@@ -8,15 +8,26 @@ import { ROLLOUT_PIECES } from './rollout-pieces.js';
 import { STORE_PIECES } from './store-pieces.js';
 
 /** Every bug that is planted into whole worlds. */
-export const MUSEUM: readonly MuseumPiece[] = [...CONTROLLER_PIECES, ...ROLLOUT_PIECES, ...STORE_PIECES, ...AGENT_PIECES];
+export const MUSEUM: readonly MuseumPiece[] = [
+  ...CONTROLLER_PIECES,
+  ...ROLLOUT_PIECES,
+  ...STORE_PIECES,
+  ...AGENT_PIECES,
+];
 
 /** One world with the bug of a piece in it. */
-export function withBug({ planted, circumstances, plan }: MuseumPiece, seed: number): Promise<SimOutcome> {
+export function withBug(
+  { planted, circumstances, plan }: MuseumPiece,
+  seed: number,
+): Promise<SimOutcome> {
   return runSeed(seed, { plan, planted: both(circumstances?.() ?? {}, planted()) });
 }
 
 /** The same world without it. */
-export function withoutBug({ circumstances, plan }: MuseumPiece, seed: number): Promise<SimOutcome> {
+export function withoutBug(
+  { circumstances, plan }: MuseumPiece,
+  seed: number,
+): Promise<SimOutcome> {
   return runSeed(seed, { plan, planted: circumstances?.() ?? {} });
 }
 
@@ -30,9 +41,12 @@ export async function findingSeed(piece: MuseumPiece, from: number, most: number
     const { violations } = await withBug(piece, seed);
     if (violations.length === 0) continue;
     if (!violations.some((violation) => piece.found.test(violation)))
-      throw new Error(`${piece.name}: seed ${seed} blames something else: ${violations.join('; ')}`);
+      throw new Error(
+        `${piece.name}: seed ${seed} blames something else: ${violations.join('; ')}`,
+      );
     const { violations: others } = await withoutBug(piece, seed);
-    if (others.length > 0) throw new Error(`${piece.name}: seed ${seed} fails without the bug: ${others.join('; ')}`);
+    if (others.length > 0)
+      throw new Error(`${piece.name}: seed ${seed} fails without the bug: ${others.join('; ')}`);
     return seed;
   }
   throw new Error(`${piece.name}: none of ${most} worlds, from seed ${from} on, finds it`);

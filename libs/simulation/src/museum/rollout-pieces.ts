@@ -1,6 +1,15 @@
 import { create, equals, toBinary } from '@bufbuild/protobuf';
-import { ReplicaStatus_Phase as Phase, RolloutSchema, Rollout_Strategy as Strategy } from '@cloudless/api';
-import { ControlRecordSchema, type ControlRecord, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
+import {
+  ReplicaStatus_Phase as Phase,
+  RolloutSchema,
+  Rollout_Strategy as Strategy,
+} from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  type ControlRecord,
+  type ReplicaRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
 import {
   canonicalVersion,
@@ -25,7 +34,8 @@ export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
     name: 'an update that took the last ready replicas, as it had not heard yet that others had failed',
     story:
       'A replica failed while the next batch of an update was being decided. Both were written, one after the other, and together they took the service below its floor.',
-    plant: 'a stop no longer holds on the condition that no replica of the workload has stopped being ready meanwhile',
+    plant:
+      'a stop no longer holds on the condition that no replica of the workload has stopped being ready meanwhile',
     planted: () => ({ store: withoutEvidence }),
     plan: { ...busy, weights: { slowDisk: 2, containerCrashes: 6 } },
     checker: 'checks/commit-checkers.ts',
@@ -34,9 +44,13 @@ export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
   },
   {
     name: 'traffic switched to a new set that was not ready',
-    story: 'Whoever switched looked whether the new processes were there, and not whether they answered: for minutes nobody did.',
-    plant: 'under BLUE_GREEN the controllers take replicas beside the active set for ready as soon as they run',
-    planted: () => ({ state: (state, reader) => (reader === 'controllers' ? withReadyNewSets(state) : state) }),
+    story:
+      'Whoever switched looked whether the new processes were there, and not whether they answered: for minutes nobody did.',
+    plant:
+      'under BLUE_GREEN the controllers take replicas beside the active set for ready as soon as they run',
+    planted: () => ({
+      state: (state, reader) => (reader === 'controllers' ? withReadyNewSets(state) : state),
+    }),
     plan: { ...busy, weights: {} },
     checker: 'checks/rollout-checkers.ts',
     found: /^version \d+ became active with \d+ of \d+ ready/,
@@ -44,7 +58,8 @@ export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
   },
   {
     name: 'a canary that began again from its first step, or was let through, when the control plane restarted',
-    story: 'How far a canary was lived in the memory of a controller. After its restart nobody knew which steps were done.',
+    story:
+      'How far a canary was lived in the memory of a controller. After its restart nobody knew which steps were done.',
     plant: "a coordinator's start does not read how many steps are done",
     planted: () => ({ store: withForgottenSteps }),
     plan: { ...busy, weights: { killCoordinator: 1 } },
@@ -54,7 +69,8 @@ export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
   },
   {
     name: 'one promotion that let two steps through',
-    story: 'Somebody promoted a step. The mark stayed, and the next step, which was to be looked at too, went through with it.',
+    story:
+      'Somebody promoted a step. The mark stayed, and the next step, which was to be looked at too, went through with it.',
     plant: 'the mark of a promotion is not taken away when it is used',
     planted: () => ({ store: withLastingPromotions() }),
     plan: { ...busy, weights: {} },
@@ -69,7 +85,8 @@ export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
     plant: 'the controllers see a changed spec half a second later; their writes do not compare it',
     planted: () => ({
       store: withoutCompares('/workload/'),
-      state: (state, reader, clock) => (reader === 'controllers' ? withLateSpecs(state, clock) : state),
+      state: (state, reader, clock) =>
+        reader === 'controllers' ? withLateSpecs(state, clock) : state,
     }),
     plan: { ...busy, weights: {} },
     checker: 'checks/rollout-checkers.ts',
@@ -96,16 +113,23 @@ function withReadyNewSets(state: ClusterState): ClusterState {
   const isBeside = ({ uid, version, desiredRunning, phase }: ReplicaRecord): boolean => {
     const view = state.view();
     const control = view.control(uid)?.value;
-    if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0) return false;
+    if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0)
+      return false;
     const active = canonicalVersion(view, uid, control.activeVersion);
-    return desiredRunning && phase === Phase.RUNNING && canonicalVersion(view, uid, version) !== active;
+    return (
+      desiredRunning && phase === Phase.RUNNING && canonicalVersion(view, uid, version) !== active
+    );
   };
-  const shown = (replica: ReplicaRecord): ReplicaRecord => (isBeside(replica) ? copyReplica(replica, { ready: true }) : replica);
+  const shown = (replica: ReplicaRecord): ReplicaRecord =>
+    isBeside(replica) ? copyReplica(replica, { ready: true }) : replica;
   const changed = (change: RecordChange): RecordChange =>
-    change.kind === 'replica' && change.after !== undefined ? { ...change, after: shown(change.after as ReplicaRecord) } : change;
+    change.kind === 'replica' && change.after !== undefined
+      ? { ...change, after: shown(change.after as ReplicaRecord) }
+      : change;
   return Object.create(state, {
     subscribe: {
-      value: (listener: ChangeListener) => state.subscribe((changes, ...rest) => listener(changes.map(changed), ...rest)),
+      value: (listener: ChangeListener) =>
+        state.subscribe((changes, ...rest) => listener(changes.map(changed), ...rest)),
     },
   }) as ClusterState;
 }
@@ -139,21 +163,38 @@ function withLastingPromotions(): (store: StateStore) => StateStore {
     if (!('put' in operation) || parsed?.kind !== 'control') return operation;
     const record = decodeRecord('control', parsed.id, operation.value);
     const was = before.get(parsed.id)?.rollout;
-    if (record.rollout !== undefined && was?.promoted === true && was.version === record.rollout.version)
+    if (
+      record.rollout !== undefined &&
+      was?.promoted === true &&
+      was.version === record.rollout.version
+    )
       record.rollout.promoted = true;
     before.set(parsed.id, record);
     return { ...operation, value: toBinary(ControlRecordSchema, record) };
   };
-  return (store) => ({ ...store, txn: (compares, operations) => store.txn(compares, operations.map(keep)) });
+  return (store) => ({
+    ...store,
+    txn: (compares, operations) => store.txn(compares, operations.map(keep)),
+  });
 }
 
 /** How late a changed spec is seen. */
 const LATE_MS = 500;
 
 /** Other limits would be broken too: this is about versions. */
-function hasSameLimits({ spec: was }: WorkloadRecord, { spec: is, deletionRequestedAt }: WorkloadRecord): boolean {
-  const [before, after] = [was?.rollout ?? create(RolloutSchema), is?.rollout ?? create(RolloutSchema)];
-  return deletionRequestedAt === undefined && was?.replicas === is?.replicas && equals(RolloutSchema, before, after);
+function hasSameLimits(
+  { spec: was }: WorkloadRecord,
+  { spec: is, deletionRequestedAt }: WorkloadRecord,
+): boolean {
+  const [before, after] = [
+    was?.rollout ?? create(RolloutSchema),
+    is?.rollout ?? create(RolloutSchema),
+  ];
+  return (
+    deletionRequestedAt === undefined &&
+    was?.replicas === is?.replicas &&
+    equals(RolloutSchema, before, after)
+  );
 }
 
 function withLateSpecs(state: ClusterState, clock: Clock): ClusterState {
@@ -168,7 +209,9 @@ function withLateSpecs(state: ClusterState, clock: Clock): ClusterState {
   });
   const seen = (stored: Stored<WorkloadRecord> | undefined): Stored<WorkloadRecord> | undefined => {
     const old = stored === undefined ? undefined : earlier.get(stored.value.uid);
-    return stored === undefined || old === undefined || old.untilMs < clock.now() ? stored : { ...stored, value: old.value };
+    return stored === undefined || old === undefined || old.untilMs < clock.now()
+      ? stored
+      : { ...stored, value: old.value };
   };
   return Object.create(state, {
     view: {

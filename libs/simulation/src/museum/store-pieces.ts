@@ -11,7 +11,14 @@ export const STORE_PIECES: readonly MuseumPiece[] = [
     plant:
       "the first read of a coordinator's start shows replicas as they were 12 revisions before; their records are written without compare",
     planted: () => ({ store: withOldReplicas }),
-    plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: { killCoordinator: 1 }, drift: false },
+    plan: {
+      nodes: 4,
+      users: 2,
+      turmoilMs: 9_000,
+      pauseMs: [200, 900],
+      weights: { killCoordinator: 1 },
+      drift: false,
+    },
     checker: 'checks/commit-checkers.ts',
     found: /^\S+ moved from node-\d+ to/,
     seed: 17,
@@ -20,7 +27,8 @@ export const STORE_PIECES: readonly MuseumPiece[] = [
     name: 'orphans because state was deleted before the side effect',
     story:
       'A record was deleted first and what it stood for was to be stopped afterwards. A crash or an error in between left containers (in clouds: disks and machines) that nothing knew any more.',
-    plant: 'a replica that is to stop loses its record at once, and not when its agent has said that it has ended',
+    plant:
+      'a replica that is to stop loses its record at once, and not when its agent has said that it has ended',
     planted: () => ({ store: withEarlyDeletion }),
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/container-checker.ts',
@@ -52,7 +60,9 @@ function withOldReplicas(store: StateStore): StateStore {
       const page = await store.range(request);
       if (!isFirst || page.revision <= CACHE_AGE) return page;
       isFirst = false;
-      const cached = await store.range({ prefix: REPLICAS, revision: page.revision - CACHE_AGE }).catch(() => undefined);
+      const cached = await store
+        .range({ prefix: REPLICAS, revision: page.revision - CACHE_AGE })
+        .catch(() => undefined);
       if (cached === undefined) return page;
       const old = new Map(cached.entries.map((entry) => [entry.key, entry]));
       const asCached = (entry: StoreEntry): StoreEntry =>
@@ -82,7 +92,9 @@ function withLostWrites(store: StateStore): StateStore {
   return {
     ...store,
     txn: async (compares, operations) => {
-      const isRequest = operations.some((operation) => 'put' in operation && operation.put.startsWith('/request/'));
+      const isRequest = operations.some(
+        (operation) => 'put' in operation && operation.put.startsWith('/request/'),
+      );
       if (isRequest && (count += 1) % 3 === 0) return { revision: await store.revision() };
       return store.txn(compares, operations);
     },

@@ -6,16 +6,34 @@ import type {
   VersionRecord,
   WorkloadRecord,
 } from '@cloudless/api/store';
-import { decodeRecord, parseKey, type ClusterView, type RecordChange, type Stored } from '@cloudless/cluster-state';
+import {
+  decodeRecord,
+  parseKey,
+  type ClusterView,
+  type RecordChange,
+  type Stored,
+} from '@cloudless/cluster-state';
 import type { LoggedTransaction } from '@cloudless/state-store';
 
 /** What checkers read of a cluster: the part of a view that {@link DurableRecords} keeps. */
 export type CheckedView = Pick<
   ClusterView,
-  'workload' | 'workloads' | 'control' | 'version' | 'node' | 'nodes' | 'replica' | 'replicas' | 'replicasOf' | 'replicasOn'
+  | 'workload'
+  | 'workloads'
+  | 'control'
+  | 'version'
+  | 'node'
+  | 'nodes'
+  | 'replica'
+  | 'replicas'
+  | 'replicasOf'
+  | 'replicasOn'
 >;
 
-/** What is on the coordinator's disk, decoded once per change: the truth, whatever any process believes. */
+/**
+ * What is on the coordinator's disk, decoded once per change: the truth, whatever any process
+ * believes.
+ */
 export class DurableRecords implements CheckedView {
   revision = 0n;
   private readonly workloadsByUid = new Map<string, Stored<WorkloadRecord>>();
@@ -36,7 +54,10 @@ export class DurableRecords implements CheckedView {
       if (parsed === undefined || parsed.kind === 'event') return [];
       const { kind, id } = parsed;
       const before = this.last.get(key);
-      const now = after === undefined ? undefined : (decodeRecord(kind, id, after.value) as RecordChange['after']);
+      const now =
+        after === undefined
+          ? undefined
+          : (decodeRecord(kind, id, after.value) as RecordChange['after']);
       if (now === undefined) this.last.delete(key);
       else this.last.set(key, now);
       this.put(kind, id, before, now, revision);
@@ -95,7 +116,8 @@ export class DurableRecords implements CheckedView {
     now: RecordChange['after'],
     revision: bigint,
   ): void {
-    if (kind === 'workload') set(this.workloadsByUid, id, now as WorkloadRecord | undefined, revision);
+    if (kind === 'workload')
+      set(this.workloadsByUid, id, now as WorkloadRecord | undefined, revision);
     else if (kind === 'control') set(this.controls, id, now as ControlRecord | undefined, revision);
     else if (kind === 'node') set(this.nodesById, id, now as NodeRecord | undefined, revision);
     else if (kind === 'request') {
@@ -103,7 +125,11 @@ export class DurableRecords implements CheckedView {
       else this.requests.set(id, now as RequestRecord);
     } else if (kind === 'version') this.putVersion(id, now as VersionRecord | undefined);
     else if (kind === 'replica') {
-      this.putReplica(before as ReplicaRecord | undefined, now as ReplicaRecord | undefined, revision);
+      this.putReplica(
+        before as ReplicaRecord | undefined,
+        now as ReplicaRecord | undefined,
+        revision,
+      );
     }
   }
 
@@ -115,7 +141,11 @@ export class DurableRecords implements CheckedView {
     else versions.set(Number(number), now);
   }
 
-  private putReplica(before: ReplicaRecord | undefined, now: ReplicaRecord | undefined, revision: bigint): void {
+  private putReplica(
+    before: ReplicaRecord | undefined,
+    now: ReplicaRecord | undefined,
+    revision: bigint,
+  ): void {
     if (before !== undefined) {
       this.byUid.get(before.uid)?.delete(before.id);
       this.byNode.get(before.nodeId)?.delete(before.id);
@@ -135,7 +165,12 @@ export class DurableRecords implements CheckedView {
   }
 }
 
-function set<Value>(map: Map<string, Stored<Value>>, id: string, value: Value | undefined, revision: bigint): void {
+function set<Value>(
+  map: Map<string, Stored<Value>>,
+  id: string,
+  value: Value | undefined,
+  revision: bigint,
+): void {
   if (value === undefined) map.delete(id);
   else map.set(id, { value, revision });
 }

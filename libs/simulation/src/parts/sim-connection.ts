@@ -1,4 +1,10 @@
-import type { AgentMessage, CoordinatorMessage, EnrollNodeRequest, EnrollNodeResponse, TunnelFrame } from '@cloudless/api';
+import type {
+  AgentMessage,
+  CoordinatorMessage,
+  EnrollNodeRequest,
+  EnrollNodeResponse,
+  TunnelFrame,
+} from '@cloudless/api';
 import { fromConnectError } from '@cloudless/api';
 import type { CoordinatorConnection } from '@cloudless/agent-core';
 import type { CallConnection } from '@cloudless/api-server';
@@ -10,7 +16,10 @@ import type { SimProcess } from './sim-process.js';
 
 /** Waiting items of one stream; more is a fault of the simulation. */
 const QUEUE_LIMIT = 100_000;
-/** How soon both ends hear of a connection that was cut, once the way is free: retransmission, milliseconds. */
+/**
+ * How soon both ends hear of a connection that was cut, once the way is free: retransmission,
+ * milliseconds.
+ */
 const RESET_MS = [1, 400] as const;
 
 /** What a connection joins. */
@@ -20,10 +29,16 @@ export interface ConnectionEnds {
   readonly agent: SimProcess;
   readonly coordinator: SimCoordinator;
   /** Told of each message as it is handed over. */
-  readonly onMessage: (direction: 'up' | 'down', message: AgentMessage | CoordinatorMessage) => void;
+  readonly onMessage: (
+    direction: 'up' | 'down',
+    message: AgentMessage | CoordinatorMessage,
+  ) => void;
 }
 
-/** A connection of an agent to a coordinator: streams over two ordered pipes, pings, and an end that each side hears of later. */
+/**
+ * A connection of an agent to a coordinator: streams over two ordered pipes, pings, and an end that
+ * each side hears of later.
+ */
 export class SimConnection implements CoordinatorConnection, CallConnection, LinkUser {
   /** Within one process there are no addresses. */
   readonly remoteAddress = '';
@@ -136,13 +151,18 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
 
   private open<Out, In>(
     outgoing: AsyncIterable<Out>,
-    call: (incoming: AsyncIterable<Out>, options: { signal: AbortSignal; headers: Headers }) => AsyncIterable<In>,
+    call: (
+      incoming: AsyncIterable<Out>,
+      options: { signal: AbortSignal; headers: Headers },
+    ) => AsyncIterable<In>,
   ): AsyncIterable<In> {
     const { agent, coordinator } = this.ends;
     const controller = new AbortController();
     const incoming = new PushQueue<Out>({ limit: QUEUE_LIMIT });
     const cancel = (): void =>
-      this.up.send(() => coordinator.process.run(() => controller.abort(broken('the caller ended the call'))));
+      this.up.send(() =>
+        coordinator.process.run(() => controller.abort(broken('the caller ended the call'))),
+      );
     const received = new PushQueue<In>({
       limit: QUEUE_LIMIT,
       onClose: () => {
@@ -165,11 +185,18 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
     this.up.send(
       inCoordinator(() => {
         const headers = new Headers({ [CONNECTION_HEADER]: this.id });
-        this.pump(call(read(incoming), { signal: controller.signal, headers }), this.down, 'down', coordinator.process, {
-          item: (item) => this.down.send(inAgent(() => received.push(item))),
-          end: () => this.down.send(inAgent(() => received.end())),
-          failed: (reason) => this.down.send(inAgent(() => received.fail(fromConnectError(reason)))),
-        });
+        this.pump(
+          call(read(incoming), { signal: controller.signal, headers }),
+          this.down,
+          'down',
+          coordinator.process,
+          {
+            item: (item) => this.down.send(inAgent(() => received.push(item))),
+            end: () => this.down.send(inAgent(() => received.end())),
+            failed: (reason) =>
+              this.down.send(inAgent(() => received.fail(fromConnectError(reason)))),
+          },
+        );
       }),
     );
     this.pump(outgoing, this.up, 'up', agent, {
@@ -193,7 +220,8 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
       items.next().then(
         (result) => {
           if (result.done === true) return to.end();
-          for (let copies = this.copiesOf(direction, result.value); copies > 0; copies -= 1) to.item(result.value);
+          for (let copies = this.copiesOf(direction, result.value); copies > 0; copies -= 1)
+            to.item(result.value);
           if (pipe.hasRoom(() => reader.run(next))) next();
         },
         (reason: unknown) => to.failed(reason),

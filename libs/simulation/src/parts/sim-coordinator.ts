@@ -27,7 +27,10 @@ export interface CoordinatorOptions {
   readonly random: Random;
   readonly log: Log;
   readonly leaseMs: number;
-  /** How long the view waits before it takes in the next batch of changes, milliseconds; 0: not at all. */
+  /**
+   * How long the view waits before it takes in the next batch of changes, milliseconds; 0: not at
+   * all.
+   */
   readonly watchDelayMs: () => number;
   /** Waits in the time of the world. */
   readonly time: Clock;
@@ -40,7 +43,9 @@ export interface CoordinatorOptions {
   readonly wrapControllers?: Planted['controllers'];
 }
 
-/** One process of the coordinator: the real state, controllers and API on a disk that outlives it. */
+/**
+ * One process of the coordinator: the real state, controllers and API on a disk that outlives it.
+ */
 export class SimCoordinator {
   /** The store as this process opened it, for watchers of the world. */
   readonly engine: StateStore;
@@ -48,7 +53,11 @@ export class SimCoordinator {
   private count = 0;
   private readySince: ReadySince | undefined;
   /** Filled as it starts: the controllers may commit before their start has returned. */
-  private readonly parts: { state?: ClusterState; controllers?: Controllers; transport?: Transport } = {};
+  private readonly parts: {
+    state?: ClusterState;
+    controllers?: Controllers;
+    transport?: Transport;
+  } = {};
 
   private constructor(private readonly options: CoordinatorOptions) {
     const { process, disk } = options;
@@ -97,7 +106,17 @@ export class SimCoordinator {
   }
 
   private async open(): Promise<void> {
-    const { process, random, log, leaseMs, wrapStore, wrapClock, wrapState, wrapControllers, onFault } = this.options;
+    const {
+      process,
+      random,
+      log,
+      leaseMs,
+      wrapStore,
+      wrapClock,
+      wrapState,
+      wrapControllers,
+      onFault,
+    } = this.options;
     const clock = wrapClock === undefined ? process.clock : wrapClock(process.clock);
     const guarded = this.guardedStore();
     const store = wrapStore === undefined ? guarded : wrapStore(guarded);
@@ -109,7 +128,8 @@ export class SimCoordinator {
     );
     this.readySince = readySince;
     state.subscribe((changes) => readySince.apply(changes, process.clock.now()));
-    const stateFor = (reader: 'controllers' | 'api'): ClusterState => wrapState?.(state, reader, clock) ?? state;
+    const stateFor = (reader: 'controllers' | 'api'): ClusterState =>
+      wrapState?.(state, reader, clock) ?? state;
     const real = startControllers({ state: stateFor('controllers'), clock, random, log, leaseMs });
     const controllers = wrapControllers?.(real, { state, clock }) ?? real;
     this.parts.controllers = controllers;
@@ -123,7 +143,8 @@ export class SimCoordinator {
       planning: controllers.planner,
       placements: controllers.placements,
       impossibleLimitsOf,
-      connectionOf: ({ requestHeader }) => this.connections.get(requestHeader.get(CONNECTION_HEADER) ?? ''),
+      connectionOf: ({ requestHeader }) =>
+        this.connections.get(requestHeader.get(CONNECTION_HEADER) ?? ''),
       version: 'simulated',
       timings: { leaseMs, pingMs: leaseMs * 0.3, usageMs: 10_000 },
     });
@@ -183,7 +204,8 @@ export class SimCoordinator {
       next: async () => {
         const item = await items.next();
         const delayMs = watchDelayMs();
-        if (delayMs > 0) await new Promise<void>((resolve) => time.setTimer(delayMs, () => process.run(resolve)));
+        if (delayMs > 0)
+          await new Promise<void>((resolve) => time.setTimer(delayMs, () => process.run(resolve)));
         return item;
       },
       return: () => items.return?.() ?? Promise.resolve({ done: true, value: undefined }),

@@ -1,5 +1,10 @@
 import { CloudlessError, type Clock } from '@cloudless/base';
-import { MemoryStorage, type LoggedTransaction, type Storage, type StorageWriter } from '@cloudless/state-store';
+import {
+  MemoryStorage,
+  type LoggedTransaction,
+  type Storage,
+  type StorageWriter,
+} from '@cloudless/state-store';
 import { never, type SimProcess } from './sim-process.js';
 import type { SimRandom } from './sim-random.js';
 
@@ -28,7 +33,10 @@ export class SimDisk {
     return this.storage.head().revision;
   }
 
-  /** The disk as one process sees it. A write that is under way when the process dies is made whole or not at all. */
+  /**
+   * The disk as one process sees it. A write that is under way when the process dies is made whole
+   * or not at all.
+   */
   openFor(process: SimProcess): Storage {
     const { storage } = this;
     return {
@@ -39,7 +47,10 @@ export class SimDisk {
     };
   }
 
-  private async write<Result>(process: SimProcess, action: (writer: StorageWriter) => Result): Promise<Result> {
+  private async write<Result>(
+    process: SimProcess,
+    action: (writer: StorageWriter) => Result,
+  ): Promise<Result> {
     if (process.isDead) return never();
     const [from, to] = this.delayMs;
     if (to > 0) {

@@ -31,7 +31,13 @@ const LATENCY_MS = [0.2, 3] as const;
 
 /** The way between one machine and the coordinator. */
 export class SimLink {
-  readonly faults: MessageFaults = { orderLoss: 0, orderDouble: 0, reportDouble: 0, requestLoss: 0, replyLoss: 0 };
+  readonly faults: MessageFaults = {
+    orderLoss: 0,
+    orderDouble: 0,
+    reportDouble: 0,
+    requestLoss: 0,
+    replyLoss: 0,
+  };
   private readonly freeAt: Record<Direction, number> = { up: 0, down: 0 };
   private readonly users = new Set<LinkUser>();
   private cuts = 0;
@@ -44,7 +50,9 @@ export class SimLink {
     readonly random: SimRandom,
   ) {}
 
-  /** Nothing passes for so long; then it comes after all, in order. Both ways unless one is named. */
+  /**
+   * Nothing passes for so long; then it comes after all, in order. Both ways unless one is named.
+   */
   stall(durationMs: number, direction?: Direction): void {
     const until = this.time.now() + durationMs;
     for (const way of direction === undefined ? (['up', 'down'] as const) : [direction]) {

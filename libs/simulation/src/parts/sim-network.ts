@@ -13,7 +13,10 @@ export interface DialOptions {
   readonly agent: SimProcess;
   /** The coordinator that listens now, if any. */
   readonly coordinator: () => SimCoordinator | undefined;
-  readonly onMessage: (direction: 'up' | 'down', message: AgentMessage | CoordinatorMessage) => void;
+  readonly onMessage: (
+    direction: 'up' | 'down',
+    message: AgentMessage | CoordinatorMessage,
+  ) => void;
   /** A replacement of the connection, to plant a fault. */
   readonly wrap?: ((connection: CoordinatorConnection) => CoordinatorConnection) | undefined;
 }
@@ -23,7 +26,9 @@ export function createSimTransport(options: DialOptions): CoordinatorTransport {
   return { connect: (_address, signal) => dial(options, signal) };
 }
 
-/** A handshake: there and back. While nothing passes it is tried again, until the caller gives up. */
+/**
+ * A handshake: there and back. While nothing passes it is tried again, until the caller gives up.
+ */
 function dial(options: DialOptions, signal: AbortSignal): Promise<CoordinatorConnection> {
   const { time, link, agent, wrap = (connection) => connection } = options;
   if (agent.isDead) return never();
@@ -34,10 +39,13 @@ function dial(options: DialOptions, signal: AbortSignal): Promise<CoordinatorCon
       const coordinator = options.coordinator();
       link.pass('down', () =>
         agent.run(() => {
-          if (coordinator === undefined || coordinator.process.isDead) return reject(broken('connection refused'));
+          if (coordinator === undefined || coordinator.process.isDead)
+            return reject(broken('connection refused'));
           if (signal.aborted) return;
           const { onMessage } = options;
-          const connection = coordinator.accept((id) => new SimConnection(id, { time, link, agent, coordinator, onMessage }));
+          const connection = coordinator.accept(
+            (id) => new SimConnection(id, { time, link, agent, coordinator, onMessage }),
+          );
           resolve(wrap(connection));
         }),
       );

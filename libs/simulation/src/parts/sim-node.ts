@@ -1,4 +1,10 @@
-import { Agent, CONTAINER_LABELS, type AgentStore, type CoordinatorTransport, type StoredReplica } from '@cloudless/agent-core';
+import {
+  Agent,
+  CONTAINER_LABELS,
+  type AgentStore,
+  type CoordinatorTransport,
+  type StoredReplica,
+} from '@cloudless/agent-core';
 import { MemoryAgentStore } from '@cloudless/agent-core/testing';
 import { CloudlessError, type Clock, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
@@ -46,16 +52,27 @@ export interface SimNodeOptions {
   readonly wrapStore?: ((store: AgentStore) => AgentStore) | undefined;
   readonly wrapRuntime?: ((runtime: ContainerRuntime) => ContainerRuntime) | undefined;
   readonly wrapClock?: ((clock: Clock, nodeId: string) => Clock) | undefined;
-  readonly wrapTransport?: ((transport: CoordinatorTransport, clock: Clock) => CoordinatorTransport) | undefined;
+  readonly wrapTransport?:
+    ((transport: CoordinatorTransport, clock: Clock) => CoordinatorTransport) | undefined;
   readonly wrapConnection?: DialOptions['wrap'];
 }
 
 /** What a machine can do that runs images, some with ports of its own. */
-const FOR_IMAGES = ['runtime.process', 'limits.cpu', 'limits.memory', 'disconnect.exclusive', 'runtime.cri', 'ports.host'];
+const FOR_IMAGES = [
+  'runtime.process',
+  'limits.cpu',
+  'limits.memory',
+  'disconnect.exclusive',
+  'runtime.cri',
+  'ports.host',
+];
 /** How long the machine takes for small things, milliseconds. */
 const RUNTIME_MS = [0.5, 20] as const;
 
-/** A machine with what runs on it and the agent's memory, which outlive its agents, one after the other. */
+/**
+ * A machine with what runs on it and the agent's memory, which outlive its agents, one after the
+ * other.
+ */
 export class SimNode {
   readonly id: string;
   readonly link: SimLink;
@@ -79,7 +96,9 @@ export class SimNode {
     this.id = options.id;
     this.link = options.link;
     const clock = driftingClock(options.time, options.drift);
-    this.runtime = createFakeRuntime(options.runsImages ? { clock, capabilities: FOR_IMAGES } : { clock });
+    this.runtime = createFakeRuntime(
+      options.runsImages ? { clock, capabilities: FOR_IMAGES } : { clock },
+    );
     this.machine.listen((event) => options.observer.container(this, event));
   }
 
@@ -184,7 +203,14 @@ export class SimNode {
 
   private transport(agent: SimProcess): CoordinatorTransport {
     const { time, link, coordinator, onMessage, wrapConnection, observer } = this.options;
-    const transport = createSimTransport({ time, link, agent, coordinator, onMessage, wrap: wrapConnection });
+    const transport = createSimTransport({
+      time,
+      link,
+      agent,
+      coordinator,
+      onMessage,
+      wrap: wrapConnection,
+    });
     return {
       connect: (address, signal) => {
         if (!agent.isDead) observer.dialing(this);
@@ -193,7 +219,10 @@ export class SimNode {
     };
   }
 
-  /** Requests reach the machine also when the agent dies after sending them; not when the machine restarts meanwhile. */
+  /**
+   * Requests reach the machine also when the agent dies after sending them; not when the machine
+   * restarts meanwhile.
+   */
   private guardedRuntime(process: SimProcess): ContainerRuntime {
     const { runtime } = this;
     const { observer, random } = this.options;
@@ -201,14 +230,16 @@ export class SimNode {
       process.call(async () => {
         const boot = this.boots;
         await this.wait(random.between(...RUNTIME_MS));
-        if (boot !== this.boots) throw new CloudlessError('unavailable', 'the machine was restarted');
+        if (boot !== this.boots)
+          throw new CloudlessError('unavailable', 'the machine was restarted');
         return effect();
       });
     return {
       name: runtime.name,
       version: () => use(() => runtime.version()),
       capabilities: () => runtime.capabilities(),
-      prepare: (request, progress, signal) => use(() => this.machineRuntime().prepare(request, progress, signal)),
+      prepare: (request, progress, signal) =>
+        use(() => this.machineRuntime().prepare(request, progress, signal)),
       start: (request) => {
         if (!process.isDead) observer.starting(this, request);
         return use(async () => {
@@ -228,9 +259,12 @@ export class SimNode {
       remove: (containerId) => use(() => this.machineRuntime().remove(containerId)),
       list: () => use(() => this.machineRuntime().list()),
       events: (signal) => process.iterate(runtime.events(signal)),
-      logs: (containerId, request, signal) => process.iterate(runtime.logs(containerId, request, signal)),
-      logBatches: (containerId, request, signal) => process.iterate(runtime.logBatches(containerId, request, signal)),
-      exec: (containerId, request, signal) => process.iterate(runtime.exec(containerId, request, signal)),
+      logs: (containerId, request, signal) =>
+        process.iterate(runtime.logs(containerId, request, signal)),
+      logBatches: (containerId, request, signal) =>
+        process.iterate(runtime.logBatches(containerId, request, signal)),
+      exec: (containerId, request, signal) =>
+        process.iterate(runtime.exec(containerId, request, signal)),
       close: () => process.call(() => runtime.close()),
     };
   }
@@ -247,16 +281,21 @@ export class SimNode {
     const write = (effect: () => Promise<void>): Promise<void> =>
       process.call(async () => {
         await this.wait(random.between(...this.storeMs));
-        if (this.storeIsFull) throw new CloudlessError('exhausted', 'the disk is full: nothing was written');
+        if (this.storeIsFull)
+          throw new CloudlessError('exhausted', 'the disk is full: nothing was written');
         if (!process.isDead) await effect();
       });
     const guarded: AgentStore = {
       load: () => process.call(() => store.load()),
       saveIdentity: (identity) => write(() => store.saveIdentity(identity)),
       saveReplica: (replica) =>
-        write(() => store.saveReplica(replica)).then(() => observer.saved(this, replica.replicaId, replica)),
+        write(() => store.saveReplica(replica)).then(() =>
+          observer.saved(this, replica.replicaId, replica),
+        ),
       removeReplica: (replicaId) =>
-        write(() => store.removeReplica(replicaId)).then(() => observer.saved(this, replicaId, undefined)),
+        write(() => store.removeReplica(replicaId)).then(() =>
+          observer.saved(this, replicaId, undefined),
+        ),
     };
     return wrapStore === undefined ? guarded : wrapStore(guarded);
   }

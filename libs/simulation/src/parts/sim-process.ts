@@ -8,7 +8,9 @@ export interface Drift {
   readonly offsetMs: number;
 }
 
-/** When a process dies by itself: at its `call`-th use of a port, before or after that took effect. */
+/**
+ * When a process dies by itself: at its `call`-th use of a port, before or after that took effect.
+ */
 export interface CrashPoint {
   readonly call: number;
   readonly when: 'before' | 'after';
@@ -18,9 +20,9 @@ export interface CrashPoint {
 const MAX_CALLS_AT_ONCE = 20_000;
 
 /**
- * A process that can be killed at any await, and be stopped for a while as by SIGSTOP. Everything that reaches it does so by
- * {@link run}, {@link call} or its clock: from its death on nothing does, so that its promises never resolve, its timers never
- * fire, and its writes have no effect.
+ * A process that can be killed at any await, and be stopped for a while as by SIGSTOP. Everything
+ * that reaches it does so by {@link run}, {@link call} or its clock: from its death on nothing
+ * does, so that its promises never resolve, its timers never fire, and its writes have no effect.
  */
 export class SimProcess {
   readonly clock: Clock;
@@ -59,7 +61,8 @@ export class SimProcess {
     if (this.isDead) return never();
     this.calls += 1;
     this.countBurst();
-    const dies = this.crash !== undefined && this.calls >= this.crash.call ? this.crash.when : undefined;
+    const dies =
+      this.crash !== undefined && this.calls >= this.crash.call ? this.crash.when : undefined;
     if (dies === 'before') {
       this.kill();
       return never();
@@ -79,7 +82,8 @@ export class SimProcess {
     const iterator: AsyncIterableIterator<Item> = {
       next: () => this.call(() => items.next()),
       return: () => {
-        const ending = items.return?.() ?? Promise.resolve({ done: true as const, value: undefined });
+        const ending =
+          items.return?.() ?? Promise.resolve({ done: true as const, value: undefined });
         return this.call(() => ending);
       },
       [Symbol.asyncIterator]: () => iterator,
@@ -130,11 +134,18 @@ export class SimProcess {
   }
 }
 
-/** As with real timers none fires at once: shorter waits are lost in the rounding of the times, and would never end. */
+/**
+ * As with real timers none fires at once: shorter waits are lost in the rounding of the times, and
+ * would never end.
+ */
 const LEAST_DELAY_MS = 0.01;
 
 /** A clock of a machine. Timers fire through `run`. */
-export function driftingClock(time: Clock, drift: Drift, run: (action: () => void) => void = (action) => action()): Clock {
+export function driftingClock(
+  time: Clock,
+  drift: Drift,
+  run: (action: () => void) => void = (action) => action(),
+): Clock {
   return {
     now: () => time.now() * drift.rate,
     wallTime: () => Math.floor(time.wallTime() + time.now() * (drift.rate - 1) + drift.offsetMs),

@@ -13,9 +13,15 @@ interface Server {
   readonly isOfDeafVersion: boolean;
 }
 
-/** The annotation by which a version of a workload tells what is wrong with its program; it is right when absent. */
+/**
+ * The annotation by which a version of a workload tells what is wrong with its program; it is right
+ * when absent.
+ */
 export const MOOD = 'mood';
-/** `crashes`: ends soon after each start; `deaf`: never accepts a connection; `fragile`: ends at times. */
+/**
+ * `crashes`: ends soon after each start; `deaf`: never accepts a connection; `fragile`: ends at
+ * times.
+ */
 export type Mood = 'crashes' | 'deaf' | 'fragile';
 
 /** What the programs in the containers do. */
@@ -37,7 +43,10 @@ export class SimReplicas {
   /** Whether a port of a machine is listened on. */
   accepts(node: SimNode, port: number): boolean {
     const server = this.servers.get(`${node.id}:${port}`);
-    return server !== undefined && (server.isOfDeafVersion ? this.isMended : this.isHealed || server.readyAt <= this.time.now());
+    return (
+      server !== undefined &&
+      (server.isOfDeafVersion ? this.isMended : this.isHealed || server.readyAt <= this.time.now())
+    );
   }
 
   observe(node: SimNode, { kind, status }: ContainerEvent): void {
@@ -49,8 +58,11 @@ export class SimReplicas {
     const { random, time } = this;
     const mood = status.labels[`${CONTAINER_LABELS.annotationPrefix}${MOOD}`] as Mood | undefined;
     const isOfDeafVersion = mood === 'deaf';
-    const readyAt = random.chance(this.deafShare) ? Number.POSITIVE_INFINITY : time.now() + random.between(0, 400);
-    for (const { port } of endpoints) this.servers.set(`${node.id}:${port}`, { readyAt, containerId, isOfDeafVersion });
+    const readyAt = random.chance(this.deafShare)
+      ? Number.POSITIVE_INFINITY
+      : time.now() + random.between(0, 400);
+    for (const { port } of endpoints)
+      this.servers.set(`${node.id}:${port}`, { readyAt, containerId, isOfDeafVersion });
     const crashShare = mood === 'crashes' ? 1 : mood === 'fragile' ? 0.3 : 0;
     if (random.chance(crashShare)) {
       time.setTimer(random.between(1, 700), () => {

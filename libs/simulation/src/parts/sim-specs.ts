@@ -32,14 +32,19 @@ export class SimSpecs {
     const replicas = random.whole(0, 6);
     const isStubborn = random.chance(0.15);
     return {
-      // Most end when they are asked to, some only when they are killed: soon, or a rollout takes minutes.
-      command: isStubborn ? [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])] : ['serve'],
+      // Most end when they are asked to, some only when they are killed: soon, or a rollout takes
+      // minutes.
+      command: isStubborn
+        ? [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])]
+        : ['serve'],
       replicas,
       ports: random.chance(0.5) ? [{ name: 'http', containerPort: 8080 }] : [],
       resources: { requests: { cpuMillis: random.pick([50, 100, 200]) } },
       rollout: this.rollout(replicas),
       restart: this.restart(),
-      ...(isStubborn || random.chance(0.3) ? { terminationGracePeriod: durationFromMs(random.pick([0, 500, 2_000])) } : {}),
+      ...(isStubborn || random.chance(0.3)
+        ? { terminationGracePeriod: durationFromMs(random.pick([0, 500, 2_000])) }
+        : {}),
       ...(random.chance(0.3) ? { preStopDelay: durationFromMs(random.pick([0, 200, 1_000])) } : {}),
     };
   }
@@ -69,7 +74,11 @@ export class SimSpecs {
     const { random } = this;
     const strategy = random.weighted({ rolling: 6, canary: 3, blueGreen: 3, recreate: 1.5 });
     return {
-      ...(strategy === 'blueGreen' ? this.blueGreen() : strategy === 'recreate' ? { strategy: Strategy.RECREATE } : {}),
+      ...(strategy === 'blueGreen'
+        ? this.blueGreen()
+        : strategy === 'recreate'
+          ? { strategy: Strategy.RECREATE }
+          : {}),
       ...(strategy === 'canary' ? { steps: this.steps() } : {}),
       ...this.limits(replicas, strategy === 'rolling' || strategy === 'canary'),
       ...(random.chance(0.7) ? { minReadyDuration: durationFromMs(random.pick([0, 300])) } : {}),
@@ -83,7 +92,12 @@ export class SimSpecs {
     const { random } = this;
     const any = [{}, {}, { minAvailable: replicas }, { maxUnavailable: 2 }] as const;
     return mayChooseSurge
-      ? random.pick([...any, { maxSurge: 3 }, { maxSurge: 0, maxUnavailable: 1 }, { maxSurge: 0, minAvailable: 2 }] as const)
+      ? random.pick([
+          ...any,
+          { maxSurge: 3 },
+          { maxSurge: 0, maxUnavailable: 1 },
+          { maxSurge: 0, minAvailable: 2 },
+        ] as const)
       : random.pick(any);
   }
 
@@ -105,11 +119,15 @@ export class SimSpecs {
     ] as const);
     return (sizes ?? []).map((size) => ({
       ...size,
-      ...(random.chance(0.4) ? { promotion: Promotion.MANUAL } : { wait: durationFromMs(random.pick([0, 300, 1_500])) }),
+      ...(random.chance(0.4)
+        ? { promotion: Promotion.MANUAL }
+        : { wait: durationFromMs(random.pick([0, 300, 1_500])) }),
     }));
   }
 
-  /** How a drain is asked for: mostly without end; at times with one, and then at times by force. */
+  /**
+   * How a drain is asked for: mostly without end; at times with one, and then at times by force.
+   */
   drain(): { readonly deadline?: Duration; readonly force?: boolean } {
     const { random } = this;
     if (random.chance(0.6)) return {};

@@ -29,7 +29,10 @@ type Call = (client: CoordinatorClient, requestId: string) => Promise<Workload |
 const WORKLOADS = ['one', 'two', 'three'] as const;
 /** It takes a port of its node, in worlds where one does. */
 const WITH_HOST_PORT = 'three';
-/** More, and the new set of a blue/green rollout might not find as many nodes again when some machines are gone. */
+/**
+ * More, and the new set of a blue/green rollout might not find as many nodes again when some
+ * machines are gone.
+ */
 const MOST_WITH_HOST_PORT = 2;
 /** An answer that takes longer will not come. */
 const DEADLINE_MS = 5_000;
@@ -38,9 +41,17 @@ const PAUSE_MS = [10, 1_000] as const;
 /** What no user can be to blame for. */
 const FAULTS: readonly Code[] = [Code.Internal, Code.Unknown, Code.DataLoss, Code.Unimplemented];
 /** The outcome is not known, or the same may work later. */
-const AGAIN: readonly Code[] = [Code.Unavailable, Code.DeadlineExceeded, Code.ResourceExhausted, Code.Aborted];
+const AGAIN: readonly Code[] = [
+  Code.Unavailable,
+  Code.DeadlineExceeded,
+  Code.ResourceExhausted,
+  Code.Aborted,
+];
 
-/** Someone who asks for random things, and asks again with the same request id until the outcome is known. */
+/**
+ * Someone who asks for random things, and asks again with the same request id until the outcome is
+ * known.
+ */
 export class SimUser {
   private requests = 0;
   private isLeaving = false;
@@ -76,7 +87,11 @@ export class SimUser {
   }
 
   /** Carries a call out until its outcome is known. */
-  async perform(what: string, call: Call, isFinal: (code: Code) => boolean = () => true): Promise<void> {
+  async perform(
+    what: string,
+    call: Call,
+    isFinal: (code: Code) => boolean = () => true,
+  ): Promise<void> {
     const { trace, random, ledger, violation, diskIsFull } = this.options;
     const requestId = `${this.options.name}-${(this.requests += 1)}`;
     for (let attempt = 1; ; attempt += 1) {
@@ -87,8 +102,10 @@ export class SimUser {
         return;
       } catch (reason) {
         const { code, rawMessage } = ConnectError.from(reason);
-        if (FAULTS.includes(code)) violation(`${what} failed by a fault of ours: ${String(reason)}`);
-        if (code === Code.ResourceExhausted && !diskIsFull()) violation(`${what} was refused without a full disk: ${rawMessage}`);
+        if (FAULTS.includes(code))
+          violation(`${what} failed by a fault of ours: ${String(reason)}`);
+        if (code === Code.ResourceExhausted && !diskIsFull())
+          violation(`${what} was refused without a full disk: ${rawMessage}`);
         if (!AGAIN.includes(code) && isFinal(code)) return trace(`${what}: refused: ${rawMessage}`);
       }
       await this.wait(random.between(...RETRY_MS));
@@ -103,13 +120,23 @@ export class SimUser {
     const act = isFirst
       ? 'create'
       : random.weighted({
-          ...{ create: 2, scale: 2, update: 4.5, delete: 0.6, drain: 1, cordon: 0.5, uncordon: 2, read: 0.3 },
+          ...{
+            create: 2,
+            scale: 2,
+            update: 4.5,
+            delete: 0.6,
+            drain: 1,
+            cordon: 0.5,
+            uncordon: 2,
+            read: 0.3,
+          },
           ...{ pause: 0.6, resume: 1, promote: 1.5, undo: 1, restart: 0.4 },
         });
     switch (act) {
       case 'create': {
         const spec = this.takesPort(name) ? onHostPort(this.specs.spec()) : this.specs.spec();
-        const create: Call = (client, requestId) => client.createWorkload({ name, spec, requestId });
+        const create: Call = (client, requestId) =>
+          client.createWorkload({ name, spec, requestId });
         return this.perform(`create ${name} with ${spec.replicas}`, create);
       }
       case 'scale': {
@@ -120,22 +147,35 @@ export class SimUser {
       }
       case 'update': {
         const change = this.specs.change();
-        if (change.spec.replicas !== undefined) change.spec.replicas = this.mostOf(name, change.spec.replicas);
-        return this.perform(`update ${name}`, (client, requestId) => client.updateWorkload({ name, ...change, requestId }));
+        if (change.spec.replicas !== undefined)
+          change.spec.replicas = this.mostOf(name, change.spec.replicas);
+        return this.perform(`update ${name}`, (client, requestId) =>
+          client.updateWorkload({ name, ...change, requestId }),
+        );
       }
       case 'delete':
         ledger.deletionAsked(name);
-        return this.perform(`delete ${name}`, (client, requestId) => client.deleteWorkload({ name, requestId }));
+        return this.perform(`delete ${name}`, (client, requestId) =>
+          client.deleteWorkload({ name, requestId }),
+        );
       case 'drain': {
         const how = this.specs.drain();
-        return this.perform(`drain ${nodeId}`, (client) => client.drainNode({ nodeId, ...how }).then(() => undefined));
+        return this.perform(`drain ${nodeId}`, (client) =>
+          client.drainNode({ nodeId, ...how }).then(() => undefined),
+        );
       }
       case 'pause':
-        return this.perform(`pause ${name}`, (client, requestId) => client.pauseRollout({ name, requestId }));
+        return this.perform(`pause ${name}`, (client, requestId) =>
+          client.pauseRollout({ name, requestId }),
+        );
       case 'resume':
-        return this.perform(`resume ${name}`, (client, requestId) => client.resumeRollout({ name, requestId }));
+        return this.perform(`resume ${name}`, (client, requestId) =>
+          client.resumeRollout({ name, requestId }),
+        );
       case 'promote':
-        return this.perform(`promote ${name}`, (client, requestId) => client.promoteRollout({ name, requestId }));
+        return this.perform(`promote ${name}`, (client, requestId) =>
+          client.promoteRollout({ name, requestId }),
+        );
       case 'undo': {
         const toVersion = random.chance(0.6) ? 0 : random.whole(1, 4);
         return this.perform(`undo ${name} to ${toVersion}`, (client, requestId) =>
@@ -143,11 +183,17 @@ export class SimUser {
         );
       }
       case 'restart':
-        return this.perform(`restart ${name}`, (client, requestId) => client.restartRollout({ name, requestId }));
+        return this.perform(`restart ${name}`, (client, requestId) =>
+          client.restartRollout({ name, requestId }),
+        );
       case 'cordon':
-        return this.perform(`cordon ${nodeId}`, (client) => client.cordonNode({ nodeId }).then(() => undefined));
+        return this.perform(`cordon ${nodeId}`, (client) =>
+          client.cordonNode({ nodeId }).then(() => undefined),
+        );
       case 'uncordon':
-        return this.perform(`uncordon ${nodeId}`, (client) => client.uncordonNode({ nodeId }).then(() => undefined));
+        return this.perform(`uncordon ${nodeId}`, (client) =>
+          client.uncordonNode({ nodeId }).then(() => undefined),
+        );
       case 'read':
         return this.perform('list', (client) => client.listWorkloads({}).then(() => undefined));
     }
@@ -161,13 +207,17 @@ export class SimUser {
     return this.takesPort(name) ? Math.min(replicas, MOST_WITH_HOST_PORT) : replicas;
   }
 
-  /** One try over the network: what is lost on the way, or dies with the coordinator, is not known. */
+  /**
+   * One try over the network: what is lost on the way, or dies with the coordinator, is not known.
+   */
   private attempt(call: Call, requestId: string): Promise<Workload | undefined> {
     const { link, time, random, coordinator } = this.options;
     const lost = random.chance(link.faults.requestLoss);
     const unheard = random.chance(link.faults.replyLoss);
     return new Promise((resolve, reject) => {
-      const timer = time.setTimer(DEADLINE_MS, () => reject(new ConnectError('no answer in time', Code.DeadlineExceeded)));
+      const timer = time.setTimer(DEADLINE_MS, () =>
+        reject(new ConnectError('no answer in time', Code.DeadlineExceeded)),
+      );
       const answer = (give: () => void): void => {
         if (unheard) return;
         link.pass('down', () => {
@@ -178,8 +228,11 @@ export class SimUser {
       link.pass('up', () => {
         const there = coordinator();
         if (lost) return;
-        if (there === undefined) return answer(() => reject(new ConnectError('connection refused', Code.Unavailable)));
-        there.process.onDeath(() => answer(() => reject(new ConnectError('connection reset', Code.Unavailable))));
+        if (there === undefined)
+          return answer(() => reject(new ConnectError('connection refused', Code.Unavailable)));
+        there.process.onDeath(() =>
+          answer(() => reject(new ConnectError('connection reset', Code.Unavailable))),
+        );
         there.process.run(() => {
           call(there.client, requestId).then(
             (value) => answer(() => resolve(value)),
@@ -198,5 +251,10 @@ export class SimUser {
 /** The same as a container that is reached at a port of its node. */
 function onHostPort<Spec extends { readonly replicas: number }>(spec: Spec) {
   const ports = [{ name: 'http', containerPort: 8080, hostPort: 80 }];
-  return { ...spec, image: 'serve:1', ports, replicas: Math.min(spec.replicas, MOST_WITH_HOST_PORT) };
+  return {
+    ...spec,
+    image: 'serve:1',
+    ports,
+    replicas: Math.min(spec.replicas, MOST_WITH_HOST_PORT),
+  };
 }

@@ -1,6 +1,7 @@
-// `nx run simulation:museum`: lives through the recorded world of every bug of the museum, with and without the bug, and prints the
-// rows of docs/museum.md. `--search` tries more worlds, from `--from` on, and says which seeds are to be recorded; `--only TEXT`
-// takes the bugs whose names have that text.
+// `nx run simulation:museum`: lives through the recorded world of every bug of the museum, with and
+// without the bug, and prints the rows of docs/museum.md. `--search` tries more worlds, from
+// `--from` on, and says which seeds are to be recorded; `--only TEXT` takes the bugs whose names
+// have that text.
 import { parseArgs } from 'node:util';
 import { FAULTY_RUNTIMES } from '../museum/faulty-runtimes.js';
 import { MUSEUM, findingSeed } from '../museum/museum.js';
@@ -17,12 +18,21 @@ const { values } = parseArgs({
   },
 });
 const from = Number(values.from);
-if (!Number.isInteger(from) || from < 1) throw new Error('--from: a whole number above 0 is needed');
+if (!Number.isInteger(from) || from < 1)
+  throw new Error('--from: a whole number above 0 is needed');
 
 for (const piece of MUSEUM.filter(({ name }) => name.includes(values.only))) {
   try {
-    const seed = await findingSeed(piece, values.search ? from : piece.seed, values.search ? MOST_SEEDS : 1);
-    process.stdout.write(values.search ? `${piece.name}: seed ${seed} (recorded: ${piece.seed})\n` : `${toWorldRow(piece)}\n`);
+    const seed = await findingSeed(
+      piece,
+      values.search ? from : piece.seed,
+      values.search ? MOST_SEEDS : 1,
+    );
+    process.stdout.write(
+      values.search
+        ? `${piece.name}: seed ${seed} (recorded: ${piece.seed})\n`
+        : `${toWorldRow(piece)}\n`,
+    );
   } catch (reason) {
     process.stderr.write(`${String(reason)}\n`);
     process.exitCode = 1;

@@ -9,6 +9,11 @@ if (!Number.isInteger(seed)) throw new Error('--seed: a whole number is needed')
 const { violations, convergedMs, commits, acknowledged } = await runSeed(seed, {
   onLine: (line) => process.stdout.write(`${line}\n`),
 });
-const outcome = violations.length === 0 ? `converged ${convergedMs} ms after the healing` : violations.join('\n  ');
-process.stdout.write(`\nseed ${seed}: ${commits} commits, ${acknowledged} acknowledged writes\n  ${outcome}\n`);
+const outcome =
+  violations.length === 0
+    ? `converged ${convergedMs} ms after the healing`
+    : violations.join('\n  ');
+process.stdout.write(
+  `\nseed ${seed}: ${commits} commits, ${acknowledged} acknowledged writes\n  ${outcome}\n`,
+);
 process.exitCode = violations.length === 0 ? 0 : 1;

@@ -34,12 +34,13 @@ export interface SeedRange {
 const SILENCE_MS = 120_000;
 
 /**
- * Runs seeds in processes of their own: one that spins or runs out of memory takes no other with it. Each process takes the next
- * seed when it is done with one.
+ * Runs seeds in processes of their own: one that spins or runs out of memory takes no other with
+ * it. Each process takes the next seed when it is done with one.
  */
 export async function runSeeds(range: SeedRange): Promise<void> {
   const left = range.seeds[Symbol.iterator]();
-  const take = (): number | undefined => (range.signal?.aborted === true ? undefined : (left.next().value as number | undefined));
+  const take = (): number | undefined =>
+    range.signal?.aborted === true ? undefined : (left.next().value as number | undefined);
   await Promise.all(Array.from({ length: range.workers }, () => work(take, range)));
 }
 
@@ -60,7 +61,10 @@ async function work(take: () => number | undefined, range: SeedRange): Promise<v
   }
 }
 
-/** Worlds make much short-lived garbage, and end calls with errors that nobody reads: about a tenth of their time. */
+/**
+ * Worlds make much short-lived garbage, and end calls with errors that nobody reads: about a tenth
+ * of their time.
+ */
 const CHEAPER = ['--max-semi-space-size=64', '--stack-trace-limit=3'];
 
 /** Feeds one process. @returns The seed at which it died, or undefined when there are no more. */
@@ -71,9 +75,13 @@ function runWorker(
 ): Promise<{ readonly seed: number; readonly why: string } | undefined> {
   const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
   const worker = fileURLToPath(new URL('./worker.ts', import.meta.url));
-  const child = spawn(process.execPath, [...CHEAPER, '--conditions=@cloudless/source', '--import', loader, worker], {
-    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-  });
+  const child = spawn(
+    process.execPath,
+    [...CHEAPER, '--conditions=@cloudless/source', '--import', loader, worker],
+    {
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    },
+  );
   return new Promise((resolve) => {
     let current: number | undefined = first;
     let why = '';
@@ -98,7 +106,11 @@ function runWorker(
       silence?.cancel();
       signal?.removeEventListener('abort', stop);
       const ended = why === '' ? `its process ended with ${killedBy ?? code}` : why;
-      resolve(current === undefined || signal?.aborted === true ? undefined : { seed: current, why: ended });
+      resolve(
+        current === undefined || signal?.aborted === true
+          ? undefined
+          : { seed: current, why: ended },
+      );
     });
     give(first);
   });
@@ -119,6 +131,8 @@ export function describeFailure({ seed, violations, trace }: SeedReport): string
   return [
     `seed ${seed} failed; replay it with: ${replayCommand(seed)}`,
     ...violations.map((violation) => `  ${violation}`),
-    ...(trace.length === 0 ? [] : ['  the last of its trace:', ...trace.map((line) => `  ${line}`)]),
+    ...(trace.length === 0
+      ? []
+      : ['  the last of its trace:', ...trace.map((line) => `  ${line}`)]),
   ].join('\n');
 }

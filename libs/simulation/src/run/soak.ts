@@ -1,4 +1,5 @@
-// `nx run simulation:soak -- --seeds 20000 --minutes 60 --from 1`: many worlds, on every core, and figures in the end.
+// `nx run simulation:soak -- --seeds 20000 --minutes 60 --from 1`: many worlds, on every core, and
+// figures in the end.
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { systemClock } from '@cloudless/system';
@@ -12,12 +13,12 @@ const { values } = parseArgs({
     workers: { type: 'string', default: String(availableParallelism()) },
   },
 });
-const [count, minutes, from, workers] = [values.seeds, values.minutes, values.from, values.workers].map(Number) as [
-  number,
-  number,
-  number,
-  number,
-];
+const [count, minutes, from, workers] = [
+  values.seeds,
+  values.minutes,
+  values.from,
+  values.workers,
+].map(Number) as [number, number, number, number];
 for (const [name, value] of Object.entries({ seeds: count, minutes, from, workers })) {
   if (!(value > 0)) throw new Error(`--${name}: a number above 0 is needed`);
 }
@@ -35,15 +36,18 @@ await runSeeds({
       failed += 1;
       process.stdout.write(`${describeFailure(report)}\n\n`);
     }
-    if (reports.length % 500 === 0) process.stderr.write(`${reports.length} seeds, ${failed} failed\n`);
+    if (reports.length % 500 === 0)
+      process.stderr.write(`${reports.length} seeds, ${failed} failed\n`);
   },
 });
 const of = (pick: (report: SeedReport) => number | undefined) => {
   const sorted = reports.flatMap((report) => pick(report) ?? []).sort((a, b) => a - b);
-  const at = (share: number): number => Math.round(sorted[Math.floor((sorted.length - 1) * share)] ?? 0);
+  const at = (share: number): number =>
+    Math.round(sorted[Math.floor((sorted.length - 1) * share)] ?? 0);
   return { median: at(0.5), p95: at(0.95), max: at(1) };
 };
-const sum = (pick: (report: SeedReport) => number): number => reports.reduce((total, report) => total + pick(report), 0);
+const sum = (pick: (report: SeedReport) => number): number =>
+  reports.reduce((total, report) => total + pick(report), 0);
 const figures = {
   seeds: reports.length,
   from,

@@ -26,23 +26,34 @@ export class StoreChild {
   }
 
   /** @param maxFileKib - Refuses to let any file grow beyond this, as a full disk would. */
-  static start(task: 'hold' | 'write' | 'fill', directory: string, maxFileKib?: number): StoreChild {
+  static start(
+    task: 'hold' | 'write' | 'fill',
+    directory: string,
+    maxFileKib?: number,
+  ): StoreChild {
     const args = ['--conditions=@cloudless/source', '--import', 'tsx', PROGRAM, task, directory];
-    const limit = maxFileKib === undefined ? '' : `ulimit -f ${2 * maxFileKib}; `; // in blocks of 512 bytes
+    // in blocks of 512 bytes
+    const limit = maxFileKib === undefined ? '' : `ulimit -f ${2 * maxFileKib}; `;
     const shell = ['-c', `${limit}exec "$0" "$@"`, process.execPath, ...args];
-    return new StoreChild(spawn('/bin/sh', shell, { cwd: dirname(PROGRAM), stdio: ['ignore', 'pipe', 'ignore'] }));
+    return new StoreChild(
+      spawn('/bin/sh', shell, { cwd: dirname(PROGRAM), stdio: ['ignore', 'pipe', 'ignore'] }),
+    );
   }
 
   get pid(): number {
     return this.child.pid ?? 0;
   }
 
-  /** All lines until the `count`th that starts with `start`. Throws when the process ends before. */
+  /**
+   * All lines until the `count`th that starts with `start`. Throws when the process ends before.
+   */
   async hears(start: string, count = 1): Promise<readonly string[]> {
     for (;;) {
       if (this.said.filter((line) => line.startsWith(start)).length >= count) return this.said;
       if (this.isOver)
-        throw new Error(`the process ended without saying "${start}" ${count} times: ${this.said.slice(-3).join(' | ')}`);
+        throw new Error(
+          `the process ended without saying "${start}" ${count} times: ${this.said.slice(-3).join(' | ')}`,
+        );
       await new Promise<void>((resolve) => this.waiting.add(resolve));
     }
   }

@@ -2,11 +2,14 @@ import { CloudlessError, type Clock } from '@cloudless/base';
 import { openLmdbStateStore } from '../index.js';
 
 /**
- * A process of its own that uses a store, for specs that kill it. Arguments: what to do, and the data directory.
+ * A process of its own that uses a store, for specs that kill it. Arguments: what to do, and the
+ * data directory.
  * - `hold`: open it, say `open`, keep it until killed.
- * - `write`: write without end from several writers, and say `ack <key> <value> <revision>` for each acknowledgement.
+ * - `write`: write without end from several writers, and say `ack <key> <value> <revision>` for
+ *   each acknowledgement.
  * - `write-unsynced`: the same, with a store that acknowledges before the flush.
- * - `fill`: write until the disk is full, and say `ack ...` for each acknowledgement, then `full <kind>`; then free some and write again.
+ * - `fill`: write until the disk is full, and say `ack ...` for each acknowledgement, then `full
+ *   <kind>`; then free some and write again.
  * If the store cannot be opened it says `refused <kind> <message>`.
  */
 const [task = '', directory = ''] = process.argv.slice(2);
@@ -32,7 +35,10 @@ async function write(sync: boolean): Promise<void> {
     let is: bigint | 'absent' = 'absent';
     for (let round = 0; ; round += 1) {
       const value = `${name}-${round}`;
-      const { revision } = await store.txn([{ key: name, is }], [{ put: name, value: Buffer.from(value) }]);
+      const { revision } = await store.txn(
+        [{ key: name, is }],
+        [{ put: name, value: Buffer.from(value) }],
+      );
       is = revision;
       say(`ack ${name} ${value} ${revision}`);
     }
@@ -46,7 +52,10 @@ async function fill(): Promise<void> {
   try {
     for (;;) {
       const key = `key-${written.length}`;
-      const { revision } = await store.txn([], [{ put: key, value: Buffer.alloc(FILL_VALUE_BYTES) }]);
+      const { revision } = await store.txn(
+        [],
+        [{ put: key, value: Buffer.alloc(FILL_VALUE_BYTES) }],
+      );
       written.push(key);
       say(`ack ${key} ${revision}`);
     }
@@ -75,5 +84,7 @@ const tasks: Record<string, () => Promise<void>> = {
 try {
   await tasks[task]?.();
 } catch (reason) {
-  say(`refused ${reason instanceof CloudlessError ? `${reason.kind} ${reason.message}` : String(reason)}`);
+  say(
+    `refused ${reason instanceof CloudlessError ? `${reason.kind} ${reason.message}` : String(reason)}`,
+  );
 }

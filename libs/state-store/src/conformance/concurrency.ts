@@ -1,6 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
-import { RevisionConflictError, type Compare, type Revision, type StateStore } from '../state-store.js';
+import {
+  RevisionConflictError,
+  type Compare,
+  type Revision,
+  type StateStore,
+} from '../state-store.js';
 import { bytes, put, readAll, text, withStore, type OpenStore } from './harness.js';
 
 export function describeConcurrency(open: OpenStore): void {
@@ -40,7 +45,10 @@ export function describeConcurrency(open: OpenStore): void {
     it('have the effect of one order, which keeps what was acknowledged before they began', () =>
       fc.assert(
         fc.asyncProperty(
-          fc.array(fc.array(arbAttempt, { minLength: 1, maxLength: 12 }), { minLength: 1, maxLength: 5 }),
+          fc.array(fc.array(arbAttempt, { minLength: 1, maxLength: 12 }), {
+            minLength: 1,
+            maxLength: 5,
+          }),
           (rounds) => withStore(open, (store) => checkSerializable(store, rounds)),
         ),
         { numRuns: 40 },
@@ -71,18 +79,31 @@ const arbAttempt: fc.Arbitrary<Attempt> = fc
     written: fc.subarray(KEYS, { minLength: 1 }),
     deleted: fc.subarray(KEYS),
   })
-  .map(({ compared, written, deleted }) => ({ compared, written, deleted: deleted.filter((key) => !written.includes(key)) }));
+  .map(({ compared, written, deleted }) => ({
+    compared,
+    written,
+    deleted: deleted.filter((key) => !written.includes(key)),
+  }));
 
 /** All attempts of a round run at once; the next round begins when all have been answered. */
-async function checkSerializable(store: StateStore, rounds: readonly (readonly Attempt[])[]): Promise<void> {
+async function checkSerializable(
+  store: StateStore,
+  rounds: readonly (readonly Attempt[])[],
+): Promise<void> {
   let state: Model = new Map();
   for (const round of rounds) {
     const start = await store.revision();
     const atStart = state;
     const answered = await Promise.all(
       round.map(async (attempt): Promise<Answered> => {
-        const compares = attempt.compared.map((key): Compare => ({ key, is: atStart.get(key) ?? 'absent' }));
-        const operations = [...attempt.written.map((key) => put(key)), ...attempt.deleted.map((key) => ({ delete: key }))];
+        const compares = attempt.compared.map((key): Compare => ({
+          key,
+          is: atStart.get(key) ?? 'absent',
+        }));
+        const operations = [
+          ...attempt.written.map((key) => put(key)),
+          ...attempt.deleted.map((key) => ({ delete: key })),
+        ];
         return { ...attempt, compares, answer: await answerOf(store.txn(compares, operations)) };
       }),
     );
@@ -92,13 +113,18 @@ async function checkSerializable(store: StateStore, rounds: readonly (readonly A
   }
 }
 
-/** Repeats what was committed one by one, in the order of the revisions, and checks each answer against the state in its place. */
+/**
+ * Repeats what was committed one by one, in the order of the revisions, and checks each answer
+ * against the state in its place.
+ */
 function replay(start: Model, startRevision: Revision, answered: readonly Answered[]): Model {
   const states = [start];
   const committed = answered
     .filter(({ answer }) => typeof answer === 'bigint')
     .sort((a, b) => Number(a.answer) - Number(b.answer));
-  expect(committed.map(({ answer }) => answer)).toEqual(committed.map((_, index) => startRevision + BigInt(index + 1)));
+  expect(committed.map(({ answer }) => answer)).toEqual(
+    committed.map((_, index) => startRevision + BigInt(index + 1)),
+  );
   for (const [index, { written, deleted, compares }] of committed.entries()) {
     const before = states[index] ?? start;
     expect(compares.every((compare) => holds(before, compare))).toBe(true);
@@ -109,7 +135,9 @@ function replay(start: Model, startRevision: Revision, answered: readonly Answer
   }
   for (const { answer, compares } of answered) {
     if (answer instanceof RevisionConflictError)
-      expect(states.some((state) => !compares.every((compare) => holds(state, compare)))).toBe(true);
+      expect(states.some((state) => !compares.every((compare) => holds(state, compare)))).toBe(
+        true,
+      );
   }
   return states.at(-1) ?? start;
 }
@@ -118,7 +146,9 @@ function holds(state: Model, { key, is }: Compare): boolean {
   return (state.get(key) ?? 'absent') === is;
 }
 
-async function answerOf(txn: Promise<{ readonly revision: Revision }>): Promise<Revision | RevisionConflictError> {
+async function answerOf(
+  txn: Promise<{ readonly revision: Revision }>,
+): Promise<Revision | RevisionConflictError> {
   try {
     return (await txn).revision;
   } catch (reason) {
@@ -131,18 +161,28 @@ async function incrementOften(store: StateStore, key: string, times: number): Pr
   for (let done = 0; done < times;) {
     const entry = await store.get(key);
     const value = bytes(`${Number(text(entry?.value) ?? '0') + 1}`);
-    const answer = await answerOf(store.txn([{ key, is: entry?.modRevision ?? 'absent' }], [{ put: key, value }]));
+    const answer = await answerOf(
+      store.txn([{ key, is: entry?.modRevision ?? 'absent' }], [{ put: key, value }]),
+    );
     if (typeof answer === 'bigint') done += 1;
   }
 }
 
-async function transfer(store: StateStore, from: string, to: string, amount: number): Promise<void> {
+async function transfer(
+  store: StateStore,
+  from: string,
+  to: string,
+  amount: number,
+): Promise<void> {
   for (;;) {
     const [source, target] = [await store.get(from), await store.get(to)];
     if (source === undefined || target === undefined) throw new Error('an account is gone');
     const compares = [source, target].map(({ key, modRevision }) => ({ key, is: modRevision }));
     const balanceOf = (value: Uint8Array): number => Number(text(value));
-    const operations = [put(from, `${balanceOf(source.value) - amount}`), put(to, `${balanceOf(target.value) + amount}`)];
+    const operations = [
+      put(from, `${balanceOf(source.value) - amount}`),
+      put(to, `${balanceOf(target.value) + amount}`),
+    ];
     if (typeof (await answerOf(store.txn(compares, operations))) === 'bigint') return;
   }
 }

@@ -27,7 +27,11 @@ export async function withStore(
   historyBytes?: number,
 ): Promise<void> {
   const clock = new ManualClock();
-  const store = await open({ clock, historyLimit, ...(historyBytes === undefined ? {} : { historyBytes }) });
+  const store = await open({
+    clock,
+    historyLimit,
+    ...(historyBytes === undefined ? {} : { historyBytes }),
+  });
   try {
     await test(store, clock);
   } finally {
@@ -63,7 +67,9 @@ export async function readAll(
   let page = await store.range({ prefix, limit, ...(revision === undefined ? {} : { revision }) });
   for (;;) {
     expect(page.entries.length).toBeLessThanOrEqual(limit);
-    found.push(...page.entries.map(({ key, value }): [string, string | undefined] => [key, text(value)]));
+    found.push(
+      ...page.entries.map(({ key, value }): [string, string | undefined] => [key, text(value)]),
+    );
     if (page.next === undefined) return found;
     page = await store.range({ prefix, limit, after: page.next, revision: page.revision });
   }
@@ -71,26 +77,37 @@ export async function readAll(
 
 /** A change as short text: `a=1` or `-a`. */
 export function show(change: Change): string {
-  return change.kind === 'put' ? `${change.entry.key}=${text(change.entry.value)}` : `-${change.key}`;
+  return change.kind === 'put'
+    ? `${change.entry.key}=${text(change.entry.value)}`
+    : `-${change.key}`;
 }
 
 /** A batch as `[revision, ...changes]`; checks that its changes carry its revision. */
 export function showBatch({ revision, changes }: ChangeBatch): [Revision, ...string[]] {
-  for (const change of changes) expect(change.kind === 'put' ? change.entry.modRevision : change.modRevision).toBe(revision);
+  for (const change of changes)
+    expect(change.kind === 'put' ? change.entry.modRevision : change.modRevision).toBe(revision);
   return [revision, ...changes.map(show)];
 }
 
 /** The next `count` batches of a watch that goes on. */
-export async function take(watch: AsyncIterator<ChangeBatch>, count: number): Promise<[Revision, ...string[]][]> {
+export async function take(
+  watch: AsyncIterator<ChangeBatch>,
+  count: number,
+): Promise<[Revision, ...string[]][]> {
   const taken: [Revision, ...string[]][] = [];
   while (taken.length < count) {
     const next = await watch.next();
-    if (next.done === true) throw new Error(`the watch ended after ${taken.length} of ${count} batches`);
+    if (next.done === true)
+      throw new Error(`the watch ended after ${taken.length} of ${count} batches`);
     taken.push(showBatch(next.value));
   }
   return taken;
 }
 
-export function startWatch(store: StateStore, prefix: string, after: Revision): AsyncIterator<ChangeBatch> {
+export function startWatch(
+  store: StateStore,
+  prefix: string,
+  after: Revision,
+): AsyncIterator<ChangeBatch> {
   return store.watch({ prefix, after })[Symbol.asyncIterator]();
 }

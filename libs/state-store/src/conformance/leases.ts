@@ -1,6 +1,15 @@
 import { describe, expect, it } from '@jest/globals';
 import { MAX_TXN_OPERATIONS, type LeaseId, type Operation } from '../state-store.js';
-import { bytes, put, readAll, startWatch, take, withStore, write, type OpenStore } from './harness.js';
+import {
+  bytes,
+  put,
+  readAll,
+  startWatch,
+  take,
+  withStore,
+  write,
+  type OpenStore,
+} from './harness.js';
 
 function leased(key: string, lease: LeaseId, value = key): Operation {
   return { put: key, value: bytes(value), lease };
@@ -45,7 +54,9 @@ export function describeLeases(open: OpenStore): void {
         const lease = await store.grantLease(1);
         await clock.advance(1);
         await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
-        await expect(store.txn([], [put('b'), leased('a', lease)])).rejects.toMatchObject({ kind: 'notFound' });
+        await expect(store.txn([], [put('b'), leased('a', lease)])).rejects.toMatchObject({
+          kind: 'notFound',
+        });
         await store.revokeLease(lease);
         expect(await readAll(store)).toEqual([]);
         expect(await store.revision()).toBe(0n);
@@ -69,7 +80,9 @@ export function describeLeases(open: OpenStore): void {
       'that are unknown (%j) are refused, and nothing is written',
       (unknown) =>
         withStore(open, async (store) => {
-          await expect(store.txn([], [put('a'), leased('b', unknown)])).rejects.toMatchObject({ kind: 'notFound' });
+          await expect(store.txn([], [put('a'), leased('b', unknown)])).rejects.toMatchObject({
+            kind: 'notFound',
+          });
           await expect(store.keepAlive(unknown)).rejects.toMatchObject({ kind: 'notFound' });
           await store.revokeLease(unknown);
           expect(await readAll(store)).toEqual([]);
@@ -84,7 +97,13 @@ export function describeLeases(open: OpenStore): void {
         await store.txn([], keys.map((key) => leased(key, first))); // prettier-ignore
         await store.txn(
           [],
-          [leased('moved', second), put('freed'), { delete: 'deleted' }, leased('kept', first, '2'), put('back')],
+          [
+            leased('moved', second),
+            put('freed'),
+            { delete: 'deleted' },
+            leased('kept', first, '2'),
+            put('back'),
+          ],
         );
         await store.txn([], [leased('back', first), put('deleted')]);
         await store.revokeLease(first);
@@ -99,7 +118,9 @@ export function describeLeases(open: OpenStore): void {
         for (let batch = 0; batch < 3; batch += 1) {
           await store.txn(
             [],
-            Array.from({ length: MAX_TXN_OPERATIONS }, (_, index) => leased(`${batch}/${index}`, lease)),
+            Array.from({ length: MAX_TXN_OPERATIONS }, (_, index) =>
+              leased(`${batch}/${index}`, lease),
+            ),
           );
         }
         await store.revokeLease(lease);
@@ -115,8 +136,12 @@ export function describeLeases(open: OpenStore): void {
         await store.keepAlive(lease);
       }));
 
-    it.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY])('of %d ms are refused as invalid', (ttlMs) =>
-      withStore(open, (store) => expect(store.grantLease(ttlMs)).rejects.toMatchObject({ kind: 'invalid' })),
+    it.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY])(
+      'of %d ms are refused as invalid',
+      (ttlMs) =>
+        withStore(open, (store) =>
+          expect(store.grantLease(ttlMs)).rejects.toMatchObject({ kind: 'invalid' }),
+        ),
     );
 
     it('leave a revision as it was: older revisions still show what they held', () =>

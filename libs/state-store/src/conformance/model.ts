@@ -2,7 +2,16 @@ import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
 import { CloudlessError } from '@cloudless/base';
 import type { Compare, Operation, Revision, StateStore } from '../state-store.js';
-import { AMPLE_HISTORY, bytes, put, readAll, startWatch, take, withStore, type OpenStore } from './harness.js';
+import {
+  AMPLE_HISTORY,
+  bytes,
+  put,
+  readAll,
+  startWatch,
+  take,
+  withStore,
+  type OpenStore,
+} from './harness.js';
 
 export function describeModel(open: OpenStore): void {
   describe('any sequence of calls', () => {
@@ -33,7 +42,12 @@ type Step =
       readonly deletes: readonly string[];
     }
   | { readonly kind: 'get'; readonly key: string }
-  | { readonly kind: 'range'; readonly prefix: string; readonly limit: number; readonly back: number }
+  | {
+      readonly kind: 'range';
+      readonly prefix: string;
+      readonly limit: number;
+      readonly back: number;
+    }
   | { readonly kind: 'watch'; readonly prefix: string; readonly back: number };
 
 const arbStep: fc.Arbitrary<Step> = fc.oneof(
@@ -41,7 +55,9 @@ const arbStep: fc.Arbitrary<Step> = fc.oneof(
     weight: 4,
     arbitrary: fc.record({
       kind: fc.constant('txn' as const),
-      compares: fc.array(fc.record({ key: arbKey, right: fc.boolean().map((wrong) => !wrong) }), { maxLength: 2 }),
+      compares: fc.array(fc.record({ key: arbKey, right: fc.boolean().map((wrong) => !wrong) }), {
+        maxLength: 2,
+      }),
       puts: fc.subarray(KEYS, { maxLength: 3 }),
       deletes: fc.subarray(KEYS, { maxLength: 3 }),
     }),
@@ -56,7 +72,14 @@ const arbStep: fc.Arbitrary<Step> = fc.oneof(
       back: fc.nat(12),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant('watch' as const), prefix: arbPrefix, back: fc.nat(12) }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant('watch' as const),
+      prefix: arbPrefix,
+      back: fc.nat(12),
+    }),
+  },
 );
 
 interface ModelEntry {
@@ -95,7 +118,10 @@ class ModelRun {
 
   private async transact(step: Extract<Step, { kind: 'txn' }>, value: string): Promise<void> {
     const deletes = step.deletes.filter((key) => !step.puts.includes(key));
-    const operations: Operation[] = [...step.puts.map((key) => put(key, value)), ...deletes.map((key) => ({ delete: key }))];
+    const operations: Operation[] = [
+      ...step.puts.map((key) => put(key, value)),
+      ...deletes.map((key) => ({ delete: key })),
+    ];
     const compares = step.compares.map(({ key, right }): Compare => {
       const is = this.state.get(key)?.modRevision ?? 'absent';
       return { key, is: right ? is : is === 'absent' ? 1_000n : 'absent' };
@@ -116,13 +142,18 @@ class ModelRun {
     for (const key of puts) next.set(key, { value, modRevision: BigInt(this.newest + 1) });
     for (const key of present) next.delete(key);
     this.states.push(next);
-    this.changes.push([...puts.map((key) => `${key}=${value}`), ...present.map((key) => `-${key}`)]);
+    this.changes.push([
+      ...puts.map((key) => `${key}=${value}`),
+      ...present.map((key) => `-${key}`),
+    ]);
   }
 
   private async get(key: string): Promise<void> {
     const expected = this.state.get(key);
     const found = await this.store.get(key);
-    expect(found).toEqual(expected && { key, value: bytes(expected.value), modRevision: expected.modRevision });
+    expect(found).toEqual(
+      expected && { key, value: bytes(expected.value), modRevision: expected.modRevision },
+    );
   }
 
   private async range({ prefix, limit, back }: Extract<Step, { kind: 'range' }>): Promise<void> {
@@ -131,7 +162,9 @@ class ModelRun {
       const entry = this.states[revision]?.get(key);
       return entry !== undefined && key.startsWith(prefix) ? [[key, entry.value]] : [];
     });
-    const found = await this.unlessCompacted(revision, () => readAll(this.store, prefix, limit, BigInt(revision)));
+    const found = await this.unlessCompacted(revision, () =>
+      readAll(this.store, prefix, limit, BigInt(revision)),
+    );
     if (found !== undefined) expect(found).toEqual(expected);
   }
 
@@ -142,7 +175,9 @@ class ModelRun {
       return revision > after && seen.length > 0 ? [[BigInt(revision), ...seen]] : [];
     });
     if (expected.length === 0) return;
-    const found = await this.unlessCompacted(after, () => take(startWatch(this.store, prefix, BigInt(after)), expected.length));
+    const found = await this.unlessCompacted(after, () =>
+      take(startWatch(this.store, prefix, BigInt(after)), expected.length),
+    );
     if (found !== undefined) expect(found).toEqual(expected);
   }
 

@@ -15,13 +15,19 @@ export function describeRanges(open: OpenStore): void {
 
     it('order any keys as their UTF-8 bytes do', () =>
       fc.assert(
-        fc.asyncProperty(fc.uniqueArray(fc.string({ unit: 'binary', minLength: 1, maxLength: 6 }), { maxLength: 30 }), (keys) =>
-          withStore(open, async (store) => {
-            for (const key of keys) await write(store, key);
-            const encoder = new TextEncoder();
-            const ordered = [...keys].sort((a, b) => compareBytes(encoder.encode(a), encoder.encode(b)));
-            expect((await readAll(store, '', 4)).map(([key]) => key)).toEqual(ordered);
+        fc.asyncProperty(
+          fc.uniqueArray(fc.string({ unit: 'binary', minLength: 1, maxLength: 6 }), {
+            maxLength: 30,
           }),
+          (keys) =>
+            withStore(open, async (store) => {
+              for (const key of keys) await write(store, key);
+              const encoder = new TextEncoder();
+              const ordered = [...keys].sort((a, b) =>
+                compareBytes(encoder.encode(a), encoder.encode(b)),
+              );
+              expect((await readAll(store, '', 4)).map(([key]) => key)).toEqual(ordered);
+            }),
         ),
         { numRuns: 25 },
       ));
@@ -34,11 +40,14 @@ export function describeRanges(open: OpenStore): void {
       { prefix: '😀', keys: ['😀'] },
       { prefix: 'zz', keys: [] },
       { prefix: '', keys: ORDERED },
-    ])('under "$prefix" hold exactly the keys that start with it, whatever the page size', ({ prefix, keys }) =>
-      withStore(open, async (store) => {
-        for (const key of ORDERED) await write(store, key);
-        for (const limit of [1, 2, 3, 1_000]) expect((await readAll(store, prefix, limit)).map(([key]) => key)).toEqual(keys);
-      }),
+    ])(
+      'under "$prefix" hold exactly the keys that start with it, whatever the page size',
+      ({ prefix, keys }) =>
+        withStore(open, async (store) => {
+          for (const key of ORDERED) await write(store, key);
+          for (const limit of [1, 2, 3, 1_000])
+            expect((await readAll(store, prefix, limit)).map(([key]) => key)).toEqual(keys);
+        }),
     );
 
     it('name the next page only if there is one', () =>
@@ -46,9 +55,16 @@ export function describeRanges(open: OpenStore): void {
         await store.txn([], [put('a'), put('b'), put('c')]);
         expect((await store.range({ prefix: '', limit: 2 })).next).toBe('b');
         expect(await store.range({ prefix: '', limit: 3 })).not.toHaveProperty('next');
-        expect((await store.range({ prefix: '', limit: 2, after: 'b' })).entries.map(({ key }) => key)).toEqual(['c']);
-        expect((await store.range({ prefix: 'b', after: 'a' })).entries.map(({ key }) => key)).toEqual(['b']);
-        expect(await store.range({ prefix: 'b', after: 'x' })).toEqual({ entries: [], revision: 1n });
+        expect(
+          (await store.range({ prefix: '', limit: 2, after: 'b' })).entries.map(({ key }) => key),
+        ).toEqual(['c']);
+        expect(
+          (await store.range({ prefix: 'b', after: 'a' })).entries.map(({ key }) => key),
+        ).toEqual(['b']);
+        expect(await store.range({ prefix: 'b', after: 'x' })).toEqual({
+          entries: [],
+          revision: 1n,
+        });
         expect((await store.range({ prefix: '', after: '' })).entries).toHaveLength(3);
       }));
 
@@ -58,7 +74,11 @@ export function describeRanges(open: OpenStore): void {
         const first = await store.range({ prefix: '', limit: 1 });
         await store.txn([], [{ delete: 'b' }, put('c', '2'), put('bb', '2')]);
         await write(store, 'c', '3');
-        const rest = await store.range({ prefix: '', after: first.next ?? '', revision: first.revision });
+        const rest = await store.range({
+          prefix: '',
+          after: first.next ?? '',
+          revision: first.revision,
+        });
         expect(rest.entries.map(({ key, modRevision }) => [key, modRevision])).toEqual([
           ['b', 1n],
           ['c', 1n],
@@ -73,7 +93,10 @@ export function describeRanges(open: OpenStore): void {
     it('reach back to revision 0', () =>
       withStore(open, async (store) => {
         await write(store, 'a');
-        expect(await store.range({ prefix: '', revision: 0n })).toEqual({ entries: [], revision: 0n });
+        expect(await store.range({ prefix: '', revision: 0n })).toEqual({
+          entries: [],
+          revision: 0n,
+        });
       }));
 
     it.each([
@@ -93,13 +116,20 @@ export function describeRanges(open: OpenStore): void {
       withStore(
         open,
         async (store) => {
-          for (let round = 1; round <= 100; round += 1) await write(store, `k${round % 3}`, `${round}`);
+          for (let round = 1; round <= 100; round += 1)
+            await write(store, `k${round % 3}`, `${round}`);
           for (let revision = 90n; revision <= 100n; revision += 1n) {
-            const expected = [revision, revision - 1n, revision - 2n].map((round) => [`k${round % 3n}`, `${round}`]).sort();
+            const expected = [revision, revision - 1n, revision - 2n]
+              .map((round) => [`k${round % 3n}`, `${round}`])
+              .sort();
             expect(await readAll(store, 'k', 2, revision)).toEqual(expected);
           }
-          await expect(store.range({ prefix: '', revision: 50n })).rejects.toMatchObject({ kind: 'compacted' });
-          await expect(store.range({ prefix: '', revision: 0n })).rejects.toMatchObject({ kind: 'compacted' });
+          await expect(store.range({ prefix: '', revision: 50n })).rejects.toMatchObject({
+            kind: 'compacted',
+          });
+          await expect(store.range({ prefix: '', revision: 0n })).rejects.toMatchObject({
+            kind: 'compacted',
+          });
         },
         10,
       ));

@@ -16,7 +16,10 @@ import {
 } from './harness.js';
 
 /** Makes a store of a snapshot. */
-export type RestoreStore = (chunks: AsyncIterable<Uint8Array>, options: OpenStoreOptions) => Promise<StateStore>;
+export type RestoreStore = (
+  chunks: AsyncIterable<Uint8Array>,
+  options: OpenStoreOptions,
+) => Promise<StateStore>;
 
 const ABOUT = { clusterId: 'cluster-1', schemaVersion: 1 };
 
@@ -27,7 +30,14 @@ const ABOUT = { clusterId: 'cluster-1', schemaVersion: 1 };
  */
 export function describeSnapshots(name: string, open: OpenStore, restore: RestoreStore): void {
   const copyOf = (store: StateStore, test: (copy: StateStore) => Promise<void>): Promise<void> =>
-    withStore(() => restore(exportSnapshot(store, ABOUT), { clock: new ManualClock(), historyLimit: AMPLE_HISTORY }), test);
+    withStore(
+      () =>
+        restore(exportSnapshot(store, ABOUT), {
+          clock: new ManualClock(),
+          historyLimit: AMPLE_HISTORY,
+        }),
+      test,
+    );
 
   describe(`${name} restored from a snapshot, format ${SNAPSHOT_FORMAT}`, () => {
     it('has every entry with its revision, and goes on from the revision of the snapshot', () =>
@@ -40,7 +50,9 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
           expect(await copy.revision()).toBe(revision);
           const { revision: next } = await copy.txn([{ key: 'b', is: revision }], [put('b', '3')]);
           expect(next).toBe(revision + 1n);
-          await expect(copy.txn([{ key: 'a', is: revision }], [put('a')])).rejects.toMatchObject({ kind: 'conflict' });
+          await expect(copy.txn([{ key: 'a', is: revision }], [put('a')])).rejects.toMatchObject({
+            kind: 'conflict',
+          });
         });
       }));
 
@@ -49,17 +61,28 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         await write(store, 'a', '1');
         const revision = await write(store, 'a', '2');
         await copyOf(store, async (copy) => {
-          await expect(copy.range({ prefix: '', revision: 1n })).rejects.toMatchObject({ kind: 'compacted' });
-          await expect(startWatch(copy, '', 1n).next()).rejects.toMatchObject({ kind: 'compacted' });
+          await expect(copy.range({ prefix: '', revision: 1n })).rejects.toMatchObject({
+            kind: 'compacted',
+          });
+          await expect(startWatch(copy, '', 1n).next()).rejects.toMatchObject({
+            kind: 'compacted',
+          });
           await write(copy, 'a', '3');
-          expect((await copy.range({ prefix: '', revision })).entries.map(({ modRevision }) => modRevision)).toEqual([revision]);
+          expect(
+            (await copy.range({ prefix: '', revision })).entries.map(
+              ({ modRevision }) => modRevision,
+            ),
+          ).toEqual([revision]);
           expect(await take(startWatch(copy, '', revision), 1)).toEqual([[revision + 1n, 'a=3']]);
         });
       }));
 
     it('is as the store was at one revision, however much is written while it is read', () =>
       withStore(open, async (store) => {
-        const keys = Array.from({ length: 1_200 }, (_, index) => `k${String(index).padStart(4, '0')}`);
+        const keys = Array.from(
+          { length: 1_200 },
+          (_, index) => `k${String(index).padStart(4, '0')}`,
+        );
         for (let from = 0; from < keys.length; from += 100)
           await store.txn(
             [],
@@ -71,11 +94,21 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
           range: async (request) => {
             const page = await store.range(request);
             reads += 1;
-            await store.txn([], [put('k1199', `${reads}`), { delete: keys[1_100 + reads] ?? '' }, put(`k0000/${reads}`)]);
+            await store.txn(
+              [],
+              [
+                put('k1199', `${reads}`),
+                { delete: keys[1_100 + reads] ?? '' },
+                put(`k0000/${reads}`),
+              ],
+            );
             return page;
           },
         };
-        const restored = restore(exportSnapshot(busy, ABOUT), { clock: new ManualClock(), historyLimit: AMPLE_HISTORY });
+        const restored = restore(exportSnapshot(busy, ABOUT), {
+          clock: new ManualClock(),
+          historyLimit: AMPLE_HISTORY,
+        });
         await withStore(
           () => restored,
           async (copy) => expect(await everything(copy)).toEqual(before),
@@ -106,7 +139,9 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
       withStore(open, async (store) => {
         for (const size of [0, 1, 1_000, 131_072, 500_000, 1_048_000])
           await store.txn([], [{ put: `v/${size}`, value: new Uint8Array(size).fill(size % 251) }]);
-        await copyOf(store, async (copy) => expect(await everything(copy)).toEqual(await everything(store)));
+        await copyOf(store, async (copy) =>
+          expect(await everything(copy)).toEqual(await everything(store)),
+        );
       }));
   });
 }

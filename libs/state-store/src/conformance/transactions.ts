@@ -1,5 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
-import { MAX_KEY_BYTES, MAX_TXN_BYTES, MAX_TXN_OPERATIONS, type Compare, type Operation } from '../state-store.js';
+import {
+  MAX_KEY_BYTES,
+  MAX_TXN_BYTES,
+  MAX_TXN_OPERATIONS,
+  type Compare,
+  type Operation,
+} from '../state-store.js';
 import { bytes, put, readAll, text, withStore, write, type OpenStore } from './harness.js';
 
 export function describeTransactions(open: OpenStore): void {
@@ -11,7 +17,9 @@ export function describeTransactions(open: OpenStore): void {
         expect(await store.txn([], [])).toEqual({ revision: 1n });
         expect(await store.txn([], [{ delete: 'absent' }])).toEqual({ revision: 1n });
         expect(await store.txn([], [put('a')])).toEqual({ revision: 2n });
-        expect(await store.txn([], [{ delete: 'absent' }, { delete: 'a' }])).toEqual({ revision: 3n });
+        expect(await store.txn([], [{ delete: 'absent' }, { delete: 'a' }])).toEqual({
+          revision: 3n,
+        });
         expect(await store.revision()).toBe(3n);
       }));
 
@@ -35,11 +43,25 @@ export function describeTransactions(open: OpenStore): void {
       { name: 'a newer revision', compares: [{ key: 'a', is: 3n }], holds: false },
       { name: 'revision 0', compares: [{ key: 'absent', is: 0n }], holds: false },
       { name: 'absence of what exists', compares: [{ key: 'a', is: 'absent' }], holds: false },
-      { name: 'absence of what never existed', compares: [{ key: 'absent', is: 'absent' }], holds: true },
-      { name: 'absence of what was deleted', compares: [{ key: 'deleted', is: 'absent' }], holds: true },
-      { name: 'the old revision of what was deleted', compares: [{ key: 'deleted', is: 3n }], holds: false },
-      { name: 'several, all of which hold', compares: [{ key: 'a', is: 2n }, { key: 'b', is: 'absent' }], holds: true }, // prettier-ignore
-      { name: 'several, the last of which does not hold', compares: [{ key: 'b', is: 'absent' }, { key: 'a', is: 1n }], holds: false }, // prettier-ignore
+      {
+        name: 'absence of what never existed',
+        compares: [{ key: 'absent', is: 'absent' }],
+        holds: true,
+      },
+      {
+        name: 'absence of what was deleted',
+        compares: [{ key: 'deleted', is: 'absent' }],
+        holds: true,
+      },
+      {
+        name: 'the old revision of what was deleted',
+        compares: [{ key: 'deleted', is: 3n }],
+        holds: false,
+      },
+      // prettier-ignore
+      { name: 'several, all of which hold', compares: [{ key: 'a', is: 2n }, { key: 'b', is: 'absent' }], holds: true },
+      // prettier-ignore
+      { name: 'several, the last of which does not hold', compares: [{ key: 'b', is: 'absent' }, { key: 'a', is: 1n }], holds: false },
     ])('compare $name: holds $holds', ({ compares, holds }) =>
       withStore(open, async (store) => {
         await write(store, 'a', '1');
@@ -66,7 +88,11 @@ export function describeTransactions(open: OpenStore): void {
           since: 'absent',
           changedAt: 1n,
         });
-        await expect(store.txn([{ key: 'b', is: 7n }], [])).rejects.toMatchObject({ scope: 'b', since: 7n, changedAt: 'absent' });
+        await expect(store.txn([{ key: 'b', is: 7n }], [])).rejects.toMatchObject({
+          scope: 'b',
+          since: 7n,
+          changedAt: 'absent',
+        });
       }));
 
     it.each<{ name: string; compares?: Compare[]; operations: Operation[] }>([
@@ -77,12 +103,21 @@ export function describeTransactions(open: OpenStore): void {
       { name: 'a key put and deleted', operations: [put('a'), { delete: 'a' }] },
       { name: 'a key deleted twice', operations: [{ delete: 'a' }, { delete: 'a' }] },
       { name: 'a key one byte too long', operations: [put('k'.repeat(MAX_KEY_BYTES + 1))] },
-      { name: 'a key too long only in UTF-8', operations: [put('é'.repeat(MAX_KEY_BYTES / 2 + 1))] },
+      {
+        name: 'a key too long only in UTF-8',
+        operations: [put('é'.repeat(MAX_KEY_BYTES / 2 + 1))],
+      },
       { name: 'a lone surrogate in a key', operations: [put('a\ud800')] },
-      { name: 'too many operations', operations: Array.from({ length: MAX_TXN_OPERATIONS + 1 }, (_, index) => put(`k${index}`)) },
+      {
+        name: 'too many operations',
+        operations: Array.from({ length: MAX_TXN_OPERATIONS + 1 }, (_, index) => put(`k${index}`)),
+      },
       {
         name: 'too many compares',
-        compares: Array.from({ length: MAX_TXN_OPERATIONS + 1 }, (_, index) => ({ key: `k${index}`, is: 'absent' })),
+        compares: Array.from({ length: MAX_TXN_OPERATIONS + 1 }, (_, index) => ({
+          key: `k${index}`,
+          is: 'absent',
+        })),
         operations: [],
       },
       { name: 'too many bytes', operations: [{ put: 'a', value: new Uint8Array(MAX_TXN_BYTES) }] },
@@ -101,7 +136,10 @@ export function describeTransactions(open: OpenStore): void {
         await store.txn(compares, keys.map((key) => put(key))); // prettier-ignore
         expect(await readAll(store)).toHaveLength(MAX_TXN_OPERATIONS);
         const longest = `${'é'.repeat(MAX_KEY_BYTES / 2 - 1)}zz`;
-        const value = Uint8Array.from({ length: MAX_TXN_BYTES - MAX_KEY_BYTES }, (_, index) => index % 251);
+        const value = Uint8Array.from(
+          { length: MAX_TXN_BYTES - MAX_KEY_BYTES },
+          (_, index) => index % 251,
+        );
         await store.txn([], [{ put: longest, value }]);
         const found = await store.get(longest);
         expect(found?.value.length).toBe(value.length);
@@ -111,7 +149,8 @@ export function describeTransactions(open: OpenStore): void {
     it('keep values of any length and content apart from the bytes of the caller', () =>
       withStore(open, async (store) => {
         const value = Uint8Array.from([0, 255, 128, 10]);
-        const committed = store.txn([], [{ put: 'a', value }, { put: 'empty', value: new Uint8Array() }]); // prettier-ignore
+        // prettier-ignore
+        const committed = store.txn([], [{ put: 'a', value }, { put: 'empty', value: new Uint8Array() }]);
         value.fill(7);
         await committed;
         const first = await store.get('a');
@@ -129,7 +168,10 @@ export function describeTransactions(open: OpenStore): void {
         for (let round = 1; round <= 20; round += 1) {
           await store.get('a');
           const revision = await write(store, 'a', `${round}`);
-          expect([text((await store.get('a'))?.value), await store.revision()]).toEqual([`${round}`, revision]);
+          expect([text((await store.get('a'))?.value), await store.revision()]).toEqual([
+            `${round}`,
+            revision,
+          ]);
         }
       }));
   });

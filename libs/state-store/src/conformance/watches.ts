@@ -1,6 +1,15 @@
 import { describe, expect, it } from '@jest/globals';
 import { settle } from '@cloudless/base/testing';
-import { AMPLE_HISTORY, bytes, put, startWatch, take, withStore, write, type OpenStore } from './harness.js';
+import {
+  AMPLE_HISTORY,
+  bytes,
+  put,
+  startWatch,
+  take,
+  withStore,
+  write,
+  type OpenStore,
+} from './harness.js';
 
 export function describeWatches(open: OpenStore): void {
   describe('watches', () => {
@@ -35,7 +44,9 @@ export function describeWatches(open: OpenStore): void {
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
         await write(store, 'a', '1');
-        await expect(store.txn([{ key: 'a', is: 'absent' }], [put('a', 'no'), put('b', 'no')])).rejects.toMatchObject({
+        await expect(
+          store.txn([{ key: 'a', is: 'absent' }], [put('a', 'no'), put('b', 'no')]),
+        ).rejects.toMatchObject({
           kind: 'conflict',
         });
         await write(store, 'a', '2');
@@ -51,7 +62,9 @@ export function describeWatches(open: OpenStore): void {
           await store.txn([], [put(`k${round % 4}`, `${round}`), put('all', `${round}`)]);
         const whole = await take(startWatch(store, '', 0n), 30);
         for (let after = 0; after < 30; after += 1) {
-          expect(await take(startWatch(store, '', BigInt(after)), 30 - after)).toEqual(whole.slice(after));
+          expect(await take(startWatch(store, '', BigInt(after)), 30 - after)).toEqual(
+            whole.slice(after),
+          );
         }
       }));
 
@@ -59,23 +72,33 @@ export function describeWatches(open: OpenStore): void {
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
         const waiting = take(watch, 300);
-        await Promise.all(Array.from({ length: 300 }, (_, index) => store.txn([], [put(`a${index}`), put(`b${index}`)])));
+        await Promise.all(
+          Array.from({ length: 300 }, (_, index) =>
+            store.txn([], [put(`a${index}`), put(`b${index}`)]),
+          ),
+        );
         const batches = await waiting;
-        expect(batches.map(([revision]) => revision)).toEqual(Array.from({ length: 300 }, (_, index) => BigInt(index + 1)));
+        expect(batches.map(([revision]) => revision)).toEqual(
+          Array.from({ length: 300 }, (_, index) => BigInt(index + 1)),
+        );
         for (const [, a, b] of batches) expect(b).toBe(a?.replaceAll('a', 'b'));
       }));
 
     it('end without error when their signal is aborted', () =>
       withStore(open, async (store) => {
         const stop = new AbortController();
-        const watch = store.watch({ prefix: '', after: 0n, signal: stop.signal })[Symbol.asyncIterator]();
+        const watch = store
+          .watch({ prefix: '', after: 0n, signal: stop.signal })
+          [Symbol.asyncIterator]();
         const waiting = watch.next();
         await settle();
         stop.abort();
         expect(await waiting).toEqual({ done: true, value: undefined });
         await write(store, 'a');
         expect(await watch.next()).toEqual({ done: true, value: undefined });
-        const late = store.watch({ prefix: '', after: 0n, signal: stop.signal })[Symbol.asyncIterator]();
+        const late = store
+          .watch({ prefix: '', after: 0n, signal: stop.signal })
+          [Symbol.asyncIterator]();
         expect(await late.next()).toEqual({ done: true, value: undefined });
       }));
 
@@ -86,7 +109,10 @@ export function describeWatches(open: OpenStore): void {
         await settle();
         await watch.return?.();
         expect(await waiting).toEqual({ done: true, value: undefined });
-        for await (const batch of store.watch({ prefix: '', after: (await write(store, 'a')) - 1n })) {
+        for await (const batch of store.watch({
+          prefix: '',
+          after: (await write(store, 'a')) - 1n,
+        })) {
           expect(batch.revision).toBe(1n);
           break;
         }
@@ -108,10 +134,16 @@ export function describeWatches(open: OpenStore): void {
         async (store) => {
           for (let round = 1; round <= 100; round += 1) await write(store, 'a', `${round}`);
           for (const after of [90n, 95n, 99n]) {
-            expect(await take(startWatch(store, '', after), 1)).toEqual([[after + 1n, `a=${after + 1n}`]]);
+            expect(await take(startWatch(store, '', after), 1)).toEqual([
+              [after + 1n, `a=${after + 1n}`],
+            ]);
           }
-          await expect(startWatch(store, '', 0n).next()).rejects.toMatchObject({ kind: 'compacted' });
-          await expect(startWatch(store, '', 50n).next()).rejects.toMatchObject({ kind: 'compacted' });
+          await expect(startWatch(store, '', 0n).next()).rejects.toMatchObject({
+            kind: 'compacted',
+          });
+          await expect(startWatch(store, '', 50n).next()).rejects.toMatchObject({
+            kind: 'compacted',
+          });
         },
         10,
       ));
@@ -153,15 +185,21 @@ export function describeWatches(open: OpenStore): void {
         async (store) => {
           const value = 'v'.repeat(10_000);
           for (let round = 1; round <= 40; round += 1) await write(store, 'a', value);
-          await expect(startWatch(store, '', 25n).next()).rejects.toMatchObject({ kind: 'compacted' });
-          expect((await take(startWatch(store, '', 38n), 2)).map(([revision]) => revision)).toEqual([39n, 40n]);
+          await expect(startWatch(store, '', 25n).next()).rejects.toMatchObject({
+            kind: 'compacted',
+          });
+          expect((await take(startWatch(store, '', 38n), 2)).map(([revision]) => revision)).toEqual(
+            [39n, 40n],
+          );
         },
         AMPLE_HISTORY,
         200_000,
       ));
 
     it('refuse a start in the future', () =>
-      withStore(open, (store) => expect(startWatch(store, '', 1n).next()).rejects.toMatchObject({ kind: 'invalid' })));
+      withStore(open, (store) =>
+        expect(startWatch(store, '', 1n).next()).rejects.toMatchObject({ kind: 'invalid' }),
+      ));
 
     it('carry the values as they were', () =>
       withStore(open, async (store) => {

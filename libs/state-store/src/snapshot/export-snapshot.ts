@@ -22,12 +22,14 @@ const FIRST_PAGE_ENTRIES = 32;
 const MAX_PAGE_ENTRIES = 1_000;
 
 /**
- * Reads everything in a store at its newest revision, page by page while writes go on, as one self-describing stream with a
- * SHA-256 of it all at the end. Holds a page and a chunk in memory. Entries on a lease are left out: they belong to a process
- * that is alive, and a restored store has none.
+ * Reads everything in a store at its newest revision, page by page while writes go on, as one
+ * self-describing stream with a SHA-256 of it all at the end. Holds a page and a chunk in memory.
+ * Entries on a lease are left out: they belong to a process that is alive, and a restored store has
+ * none.
  * @param about - Whose state it is; kept in the header.
  * @returns What it came to, once every chunk was taken.
- * @throws kind `unavailable` when the store changed so much meanwhile that the revision is no longer retained: begin again.
+ * @throws kind `unavailable` when the store changed so much meanwhile that the revision is no
+ *   longer retained: begin again.
  */
 export async function* exportSnapshot(
   store: Pick<StateStore, 'range'>,
@@ -57,7 +59,10 @@ export async function* exportSnapshot(
   return { ...about, revision, entries, bytes: chunks.bytes, sha256 };
 }
 
-async function readPage(store: Pick<StateStore, 'range'>, request: RangeRequest): Promise<RangePage> {
+async function readPage(
+  store: Pick<StateStore, 'range'>,
+  request: RangeRequest,
+): Promise<RangePage> {
   try {
     return await store.range(request);
   } catch (cause) {
@@ -70,7 +75,10 @@ async function readPage(store: Pick<StateStore, 'range'>, request: RangeRequest)
   }
 }
 
-/** As many as fill a page when they are like the last ones; never much more, because they may not be. */
+/**
+ * As many as fill a page when they are like the last ones; never much more, because they may not
+ * be.
+ */
 function limitAfter(entries: number, bytes: number): number {
   const fitting = Math.floor((PAGE_BYTES * entries) / Math.max(1, bytes));
   return Math.max(1, Math.min(fitting, 4 * entries, MAX_PAGE_ENTRIES));
@@ -109,7 +117,8 @@ class ChunkWriter {
     if (this.waiting < CHUNK_BYTES) return;
     const all = Buffer.concat(this.parts);
     let from = 0;
-    for (; all.length - from >= CHUNK_BYTES; from += CHUNK_BYTES) yield all.subarray(from, from + CHUNK_BYTES);
+    for (; all.length - from >= CHUNK_BYTES; from += CHUNK_BYTES)
+      yield all.subarray(from, from + CHUNK_BYTES);
     this.parts = [all.subarray(from)];
     this.waiting = all.length - from;
   }

@@ -1,8 +1,9 @@
 import { CloudlessError } from '@cloudless/base';
 import { MAX_KEY_BYTES, MAX_TXN_BYTES, type Revision, type StoreEntry } from '../state-store.js';
 
-// A snapshot is: magic, format, then sections of `kind, length, body`: one header, the entries in the order of their keys, one
-// end. Numbers are big-endian. The digest in the end is that of every byte before it.
+// A snapshot is: magic, format, then sections of `kind, length, body`: one header, the entries in
+// the order of their keys, one end. Numbers are big-endian. The digest in the end is that of every
+// byte before it.
 
 /** What every snapshot begins with. */
 export const MAGIC = Buffer.from('cloudless-backup');
@@ -17,7 +18,9 @@ export const SectionKind = { header: 1, entry: 2, end: 3 } as const;
 
 const ENTRY_FIXED_BYTES = 10;
 const HEADER_FIXED_BYTES = 12;
-/** No entry is larger: a reader never holds more than this of a section, whatever its length says. */
+/**
+ * No entry is larger: a reader never holds more than this of a section, whatever its length says.
+ */
 export const MAX_SECTION_BYTES = ENTRY_FIXED_BYTES + MAX_KEY_BYTES + MAX_TXN_BYTES;
 
 /** Whose state a snapshot holds, and of when. */
@@ -82,7 +85,8 @@ export function encodeEntry({ key, value, modRevision }: StoreEntry): Buffer {
 export function decodeEntry(body: Buffer): StoreEntry {
   const keyBytes = body.length < ENTRY_FIXED_BYTES ? 0 : body.readUInt16BE(8);
   const end = ENTRY_FIXED_BYTES + keyBytes;
-  if (keyBytes === 0 || keyBytes > MAX_KEY_BYTES || end > body.length) throw damaged('an entry in it has no readable key');
+  if (keyBytes === 0 || keyBytes > MAX_KEY_BYTES || end > body.length)
+    throw damaged('an entry in it has no readable key');
   return {
     modRevision: body.readBigUInt64BE(0),
     key: decodeText(body.subarray(ENTRY_FIXED_BYTES, end), 'a key in it'),
@@ -92,7 +96,10 @@ export function decodeEntry(body: Buffer): StoreEntry {
 
 /** @throws what a reader of a snapshot throws when it cannot be trusted. */
 export function damaged(how: string): CloudlessError {
-  return new CloudlessError('precondition', `the backup is damaged: ${how}; nothing of it can be trusted, use another one`);
+  return new CloudlessError(
+    'precondition',
+    `the backup is damaged: ${how}; nothing of it can be trusted, use another one`,
+  );
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });

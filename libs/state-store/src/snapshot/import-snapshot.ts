@@ -9,11 +9,16 @@ const GROUP_BYTES = 1024 * 1024;
 const GROUP_ENTRIES = 1_000;
 
 /**
- * Fills an empty storage with a snapshot: each entry with the revision it had, and the store at the snapshot's revision, without
- * history before it. When this throws the storage holds a part and is to be thrown away.
- * @throws kind `precondition` when the storage is not empty, or the snapshot is no good; `exhausted` when there is no room.
+ * Fills an empty storage with a snapshot: each entry with the revision it had, and the store at the
+ * snapshot's revision, without history before it. When this throws the storage holds a part and is
+ * to be thrown away.
+ * @throws kind `precondition` when the storage is not empty, or the snapshot is no good;
+ *   `exhausted` when there is no room.
  */
-export async function importSnapshot(storage: Storage, chunks: AsyncIterable<Uint8Array>): Promise<SnapshotSummary> {
+export async function importSnapshot(
+  storage: Storage,
+  chunks: AsyncIterable<Uint8Array>,
+): Promise<SnapshotSummary> {
   checkEmpty(storage);
   const entries = readSnapshot(chunks);
   try {
@@ -36,12 +41,17 @@ function checkEmpty(storage: Storage): void {
     const { revision, leaseCount } = reader.head();
     return revision === 0n && leaseCount === 0;
   });
-  if (!isEmpty) throw new CloudlessError('precondition', 'a backup is restored into a new store only, and this one is in use');
+  if (!isEmpty)
+    throw new CloudlessError(
+      'precondition',
+      'a backup is restored into a new store only, and this one is in use',
+    );
 }
 
-async function readGroup(
-  entries: AsyncGenerator<StoreEntry, SnapshotSummary>,
-): Promise<{ readonly group: readonly StoreEntry[]; readonly summary: SnapshotSummary | undefined }> {
+async function readGroup(entries: AsyncGenerator<StoreEntry, SnapshotSummary>): Promise<{
+  readonly group: readonly StoreEntry[];
+  readonly summary: SnapshotSummary | undefined;
+}> {
   const group: StoreEntry[] = [];
   for (let bytes = 0; bytes < GROUP_BYTES && group.length < GROUP_ENTRIES;) {
     const next = await entries.next();

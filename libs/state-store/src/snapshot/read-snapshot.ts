@@ -19,12 +19,15 @@ import {
 } from './format.js';
 
 /**
- * The entries of a snapshot in the order of their keys. Only once the last one was taken it is known that all were whole: what
- * was done with them before must be undone when this throws. Holds a section and a chunk in memory.
+ * The entries of a snapshot in the order of their keys. Only once the last one was taken it is
+ * known that all were whole: what was done with them before must be undone when this throws. Holds
+ * a section and a chunk in memory.
  * @returns What it came to, after the digest was compared.
  * @throws kind `precondition` when it is no snapshot, of another format, cut off or altered.
  */
-export async function* readSnapshot(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<StoreEntry, SnapshotSummary> {
+export async function* readSnapshot(
+  chunks: AsyncIterable<Uint8Array>,
+): AsyncGenerator<StoreEntry, SnapshotSummary> {
   const source = new ByteSource(chunks);
   try {
     await readPreamble(source);
@@ -62,7 +65,10 @@ async function readPreamble(source: ByteSource): Promise<void> {
     if (errorKindOf(reason) !== 'precondition') throw reason; // it could not be read at all
   });
   if (preamble === undefined || !preamble.subarray(0, MAGIC.length).equals(MAGIC)) {
-    throw new CloudlessError('precondition', 'this is no backup of a Cloudless cluster: it does not begin like one');
+    throw new CloudlessError(
+      'precondition',
+      'this is no backup of a Cloudless cluster: it does not begin like one',
+    );
   }
   const format = preamble.readUInt32BE(MAGIC.length);
   if (format === SNAPSHOT_FORMAT) return;
@@ -73,25 +79,38 @@ async function readPreamble(source: ByteSource): Promise<void> {
 }
 
 /** The digest of the end covers all but itself, so the end's is taken apart. */
-async function readSection(source: ByteSource): Promise<{ readonly kind: number; readonly body: Buffer }> {
+async function readSection(
+  source: ByteSource,
+): Promise<{ readonly kind: number; readonly body: Buffer }> {
   const head = await source.take(SECTION_HEAD_BYTES);
   const kind = head.readUInt8(0);
   const bytes = head.readUInt32BE(1);
   if (bytes > MAX_SECTION_BYTES) throw damaged(`a section of ${bytes} bytes is larger than any`);
-  if (kind === SectionKind.end && bytes !== COUNT_BYTES + DIGEST_BYTES) throw damaged('its end is garbled');
+  if (kind === SectionKind.end && bytes !== COUNT_BYTES + DIGEST_BYTES)
+    throw damaged('its end is garbled');
   return { kind, body: await source.take(kind === SectionKind.end ? COUNT_BYTES : bytes) };
 }
 
-async function readEnd(source: ByteSource, count: Buffer, header: SnapshotHeader, entries: number): Promise<SnapshotSummary> {
+async function readEnd(
+  source: ByteSource,
+  count: Buffer,
+  header: SnapshotHeader,
+  entries: number,
+): Promise<SnapshotSummary> {
   const found = source.hash.digest('hex');
   const digest = (await source.takeUnhashed(DIGEST_BYTES)).toString('hex');
   if (digest !== found) throw damaged('its SHA-256 does not fit');
-  if (count.readBigUInt64BE() !== BigInt(entries)) throw damaged('the number of its entries does not fit');
+  if (count.readBigUInt64BE() !== BigInt(entries))
+    throw damaged('the number of its entries does not fit');
   if (!(await source.isAtEnd())) throw damaged('bytes follow after its end');
   return { ...header, entries, bytes: source.bytes, sha256: digest };
 }
 
-function checkEntry({ key, modRevision }: StoreEntry, before: string, { revision }: SnapshotHeader): void {
+function checkEntry(
+  { key, modRevision }: StoreEntry,
+  before: string,
+  { revision }: SnapshotHeader,
+): void {
   if (before !== '' && compareKeys(key, before) <= 0) throw damaged('its entries are out of order');
   if (modRevision < 1n || modRevision > revision)
     throw damaged(`an entry is of revision ${modRevision}, after revision ${revision}`);

@@ -6,8 +6,10 @@ import type { ContainerRequest } from '@cloudless/runtime';
 export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>): void {
   const places = new Set<string>();
   for (const { hostPath, containerPath, permissions } of devices) {
-    const wrong = (message: string): CloudlessError => new CloudlessError('invalid', `devices.${hostPath}: ${message}`);
-    if (!hostPath.startsWith('/') || !containerPath.startsWith('/')) throw wrong('both paths must be absolute');
+    const wrong = (message: string): CloudlessError =>
+      new CloudlessError('invalid', `devices.${hostPath}: ${message}`);
+    if (!hostPath.startsWith('/') || !containerPath.startsWith('/'))
+      throw wrong('both paths must be absolute');
     if (!/^(?=.)r?w?m?$/.test(permissions)) throw wrong('permissions must be some of r, w and m');
     if (places.has(containerPath)) throw wrong(`there are two for ${containerPath}`);
     places.add(containerPath);
@@ -15,7 +17,9 @@ export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>
 }
 
 /** @throws kind `precondition` for a path that is not a device of this machine. */
-export async function findDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>): Promise<void> {
+export async function findDevices({
+  devices = [],
+}: Pick<ContainerRequest, 'devices'>): Promise<void> {
   for (const { hostPath } of devices) {
     const found = await stat(hostPath).catch(() => undefined);
     if (found?.isCharacterDevice() === true || found?.isBlockDevice() === true) continue;

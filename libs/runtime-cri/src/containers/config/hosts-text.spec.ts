@@ -28,10 +28,15 @@ describe('the hosts file of a container', () => {
 describe('the hosts file of a container in the network of the node', () => {
   it.each([
     { name: 'as the canonical name', file: '127.0.0.1 localhost\n10.0.0.1\tnode-1 node-1.lan\n' },
-    { name: 'as an alias', file: '127.0.0.1 localhost\n10.0.0.1   node-1.lan  node-1 # this node\n' },
+    {
+      name: 'as an alias',
+      file: '127.0.0.1 localhost\n10.0.0.1   node-1.lan  node-1 # this node\n',
+    },
   ])('is that of the node where the file has the name of the node $name', ({ file }) => {
     expect(toNodeHosts(file, 'node-1', [])).toBe(file);
-    expect(toNodeHosts(file, 'node-1', extraHosts)).toBe(`${file}192.0.2.10\tdb db.internal\n2001:db8::1\tcache\n`);
+    expect(toNodeHosts(file, 'node-1', extraHosts)).toBe(
+      `${file}192.0.2.10\tdb db.internal\n2001:db8::1\tcache\n`,
+    );
   });
 
   it.each([
@@ -47,6 +52,8 @@ describe('the hosts file of a container in the network of the node', () => {
   });
 
   it('does not join the first added line to a last line without an end', () => {
-    expect(toNodeHosts('127.0.0.1 localhost', 'node-1', [])).toBe('127.0.0.1 localhost\n127.0.1.1\tnode-1\n');
+    expect(toNodeHosts('127.0.0.1 localhost', 'node-1', [])).toBe(
+      '127.0.0.1 localhost\n127.0.1.1\tnode-1\n',
+    );
   });
 });

@@ -28,7 +28,11 @@ export interface OwnName {
  *   name counts.
  */
 export function toPodHosts({ hostname, ip }: OwnName, extraHosts: readonly ExtraHost[]): string {
-  return toText([...LOCAL_LINES, `${ip === '' ? OWN_NAME_ADDRESS : ip}\t${hostname}`, ...toLines(extraHosts)]);
+  return toText([
+    ...LOCAL_LINES,
+    `${ip === '' ? OWN_NAME_ADDRESS : ip}\t${hostname}`,
+    ...toLines(extraHosts),
+  ]);
 }
 
 /**
@@ -37,9 +41,15 @@ export function toPodHosts({ hostname, ip }: OwnName, extraHosts: readonly Extra
  * lacks the name, as a container cannot resolve it otherwise.
  * @param nodeHosts - Text of the node's file; undefined when the node has no file.
  */
-export function toNodeHosts(nodeHosts: string | undefined, hostname: string, extraHosts: readonly ExtraHost[]): string {
+export function toNodeHosts(
+  nodeHosts: string | undefined,
+  hostname: string,
+  extraHosts: readonly ExtraHost[],
+): string {
   const lines = nodeHosts === undefined ? LOCAL_LINES : nodeHosts.replace(/\n+$/, '').split('\n');
-  const own = lines.some((line) => namesOf(line).includes(hostname)) ? [] : [`${OWN_NAME_ADDRESS}\t${hostname}`];
+  const own = lines.some((line) => namesOf(line).includes(hostname))
+    ? []
+    : [`${OWN_NAME_ADDRESS}\t${hostname}`];
   return toText([...lines, ...own, ...toLines(extraHosts)]);
 }
 

@@ -14,11 +14,17 @@ interface Need {
  * @param capabilities - What this node has.
  * @throws kind `unimplemented`, naming the field and the capability that is missing.
  */
-export function checkCapabilitiesOf(request: ContainerRequest, capabilities: readonly string[]): void {
+export function checkCapabilitiesOf(
+  request: ContainerRequest,
+  capabilities: readonly string[],
+): void {
   const missing = needsOf(request).find(({ capability }) => !capabilities.includes(capability));
   if (missing === undefined) return;
   const { field, capability, remedy = '' } = missing;
-  throw new CloudlessError('unimplemented', `${field}: this node lacks the capability ${capability}${remedy}`);
+  throw new CloudlessError(
+    'unimplemented',
+    `${field}: this node lacks the capability ${capability}${remedy}`,
+  );
 }
 
 function needsOf({
@@ -32,8 +38,11 @@ function needsOf({
   ulimits = [],
   imagePlatform,
 }: ContainerRequest): readonly Need[] {
-  const { apparmor, selinux, privileged, runtimeClass, userName, supplementalGroups, fsGroup } = security;
-  const inMemory = volumes.find(({ source }) => source.kind === 'emptyDir' && source.memory !== undefined);
+  const { apparmor, selinux, privileged, runtimeClass, userName, supplementalGroups, fsGroup } =
+    security;
+  const inMemory = volumes.find(
+    ({ source }) => source.kind === 'emptyDir' && source.memory !== undefined,
+  );
   const hostPath = volumes.find(({ source }) => source.kind === 'hostPath');
   return [
     ...need(limits.cpuMillis !== undefined, 'limits.cpuMillis', 'limits.cpu'),
@@ -57,7 +66,12 @@ function needsOf({
     ...need(fsGroup !== undefined, 'security.fsGroup', 'security.groups'),
     ...need(apparmor !== undefined, 'security.apparmor', 'security.apparmor'),
     ...need(selinux !== undefined, 'security.selinux', 'security.selinux'),
-    ...need(privileged === true, 'security.privileged', 'security.privileged', ': its agent needs --allow-privileged'),
+    ...need(
+      privileged === true,
+      'security.privileged',
+      'security.privileged',
+      ': its agent needs --allow-privileged',
+    ),
     ...need(runtimeClass !== undefined, 'security.runtimeClass', `runtime-class.${runtimeClass}`),
     ...need(
       hostPath !== undefined,
@@ -68,6 +82,11 @@ function needsOf({
   ];
 }
 
-function need(isAsked: boolean, field: string, capability: string, remedy?: string): readonly Need[] {
+function need(
+  isAsked: boolean,
+  field: string,
+  capability: string,
+  remedy?: string,
+): readonly Need[] {
   return isAsked ? [{ field, capability, ...(remedy === undefined ? {} : { remedy }) }] : [];
 }

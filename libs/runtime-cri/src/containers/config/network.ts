@@ -2,7 +2,12 @@ import { isIP } from 'node:net';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest, ExtraHost, PortRequest } from '@cloudless/runtime';
-import { NamespaceMode, Protocol, type NamespaceOptionSchema, type PodSandboxConfigSchema } from '../../gen/runtime/v1/api_pb.js';
+import {
+  NamespaceMode,
+  Protocol,
+  type NamespaceOptionSchema,
+  type PodSandboxConfigSchema,
+} from '../../gen/runtime/v1/api_pb.js';
 import { straight } from '../../volumes/mount-paths.js';
 import { HOSTS_PATH } from './hosts-text.js';
 
@@ -15,20 +20,31 @@ export interface HostPort {
 const PROTOCOLS = { tcp: Protocol.TCP, udp: Protocol.UDP } as const;
 
 /** A name as resolvers look it up: labels of letters, digits, `-` and `_`. */
-const HOST_NAME = /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$/;
+const HOST_NAME =
+  /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$/;
 
 /** @throws kind `invalid`, naming the field. */
 export function checkNetwork(request: ContainerRequest): void {
   const { network = {}, ports } = request;
   const { hostNetwork = false, hostname, dnsServers = [] } = network;
   if (hostNetwork && hostname !== undefined) {
-    throw new CloudlessError('invalid', 'network.hostname: in the network of the machine its name holds');
+    throw new CloudlessError(
+      'invalid',
+      'network.hostname: in the network of the machine its name holds',
+    );
   }
   if (hostname !== undefined && !/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(hostname)) {
-    throw new CloudlessError('invalid', `network.hostname: ${JSON.stringify(hostname)} is no DNS label`);
+    throw new CloudlessError(
+      'invalid',
+      `network.hostname: ${JSON.stringify(hostname)} is no DNS label`,
+    );
   }
   const wrong = dnsServers.find((address) => isIP(address) === 0);
-  if (wrong !== undefined) throw new CloudlessError('invalid', `network.dnsServers: ${JSON.stringify(wrong)} is no IP address`);
+  if (wrong !== undefined)
+    throw new CloudlessError(
+      'invalid',
+      `network.dnsServers: ${JSON.stringify(wrong)} is no IP address`,
+    );
   checkExtraHosts(network.extraHosts ?? [], hasOwnHostsFile(request));
   const taken = new Set<string>();
   for (const { name, port, protocol, hostPort } of ports) {
@@ -40,7 +56,10 @@ export function checkNetwork(request: ContainerRequest): void {
       );
     }
     if (taken.has(`${hostPort}/${protocol}`)) {
-      throw new CloudlessError('invalid', `ports.${name}: host port ${hostPort}/${protocol} is asked for twice`);
+      throw new CloudlessError(
+        'invalid',
+        `ports.${name}: host port ${hostPort}/${protocol} is asked for twice`,
+      );
     }
     taken.add(`${hostPort}/${protocol}`);
   }
@@ -48,7 +67,8 @@ export function checkNetwork(request: ContainerRequest): void {
 
 /** Checks what is written to the hosts file unchanged: a line feed would begin another line. */
 function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): void {
-  const wrong = (message: string): CloudlessError => new CloudlessError('invalid', `network.extraHosts: ${message}`);
+  const wrong = (message: string): CloudlessError =>
+    new CloudlessError('invalid', `network.extraHosts: ${message}`);
   if (extraHosts.length > 0 && isCovered) throw wrong(`a volume is mounted at ${HOSTS_PATH}`);
   for (const { ip, hostnames } of extraHosts) {
     if (isIP(ip) === 0) throw wrong(`${JSON.stringify(ip)} is no IP address`);
@@ -73,7 +93,10 @@ export function hostnameOf({ containerId, network }: ContainerRequest): string {
  * With `init`, the container shares the pid namespace of its sandbox, whose first process reaps
  * orphans. No other container is in that sandbox.
  */
-export function namespacesOf({ network, init = true }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
+export function namespacesOf({
+  network,
+  init = true,
+}: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
   const isHost = network?.hostNetwork === true;
   return {
     network: isHost ? NamespaceMode.NODE : NamespaceMode.POD,
@@ -83,17 +106,26 @@ export function namespacesOf({ network, init = true }: ContainerRequest): Messag
 }
 
 /** The ports of the machine that a container takes: in the machine's network all it declares. */
-export function hostPortsOf({ network, ports }: Pick<ContainerRequest, 'network' | 'ports'>): readonly HostPort[] {
+export function hostPortsOf({
+  network,
+  ports,
+}: Pick<ContainerRequest, 'network' | 'ports'>): readonly HostPort[] {
   return ports.flatMap(({ port, protocol, hostPort }) => {
     const taken = network?.hostNetwork === true ? port : hostPort;
     return taken === undefined ? [] : [{ port: taken, protocol }];
   });
 }
 
-/** What a sandbox is told of its network: its name, who resolves names, and which ports of the machine lead into it. */
+/**
+ * What a sandbox is told of its network: its name, who resolves names, and which ports of the
+ * machine lead into it.
+ */
 export function toSandboxNetwork(
   request: ContainerRequest,
-): Pick<MessageInitShape<typeof PodSandboxConfigSchema>, 'hostname' | 'dnsConfig' | 'portMappings'> {
+): Pick<
+  MessageInitShape<typeof PodSandboxConfigSchema>,
+  'hostname' | 'dnsConfig' | 'portMappings'
+> {
   const { network = {}, ports } = request;
   const { hostNetwork = false, dnsServers = [] } = network;
   const mapped = hostNetwork ? [] : ports;
@@ -101,7 +133,9 @@ export function toSandboxNetwork(
     ...(hostNetwork ? {} : { hostname: hostnameOf(request) }),
     ...(dnsServers.length === 0 ? {} : { dnsConfig: { servers: [...dnsServers] } }),
     portMappings: mapped.flatMap(({ port, protocol, hostPort }) =>
-      hostPort === undefined ? [] : [{ protocol: PROTOCOLS[protocol], containerPort: port, hostPort }],
+      hostPort === undefined
+        ? []
+        : [{ protocol: PROTOCOLS[protocol], containerPort: port, hostPort }],
     ),
   };
 }

@@ -22,8 +22,8 @@ const MAX_SHARES = 262_144;
 const MIN_QUOTA_USEC = 1_000;
 
 /**
- * The limits of a container, and its share of CPU time: of what was reserved, so that a limit above it buys nothing when there is
- * not enough. Nothing reserved: the runtime's default.
+ * The limits of a container, and its share of CPU time: of what was reserved, so that a limit above
+ * it buys nothing when there is not enough. Nothing reserved: the runtime's default.
  * @param pids - Processes and threads; undefined: no limit.
  */
 export function toResources(
@@ -32,15 +32,24 @@ export function toResources(
   kernel: KernelLimits,
 ): MessageInitShape<typeof LinuxContainerResourcesSchema> {
   const { cpuMillis, memoryBytes } = limits;
-  const quota = cpuMillis === undefined ? undefined : Math.max(MIN_QUOTA_USEC, Math.round((cpuMillis * CPU_PERIOD_USEC) / 1_000));
+  const quota =
+    cpuMillis === undefined
+      ? undefined
+      : Math.max(MIN_QUOTA_USEC, Math.round((cpuMillis * CPU_PERIOD_USEC) / 1_000));
   return {
     ...(requests?.cpuMillis === undefined ? {} : { cpuShares: toShares(requests.cpuMillis) }),
     ...(quota === undefined ? {} : { cpuPeriod: BigInt(CPU_PERIOD_USEC), cpuQuota: BigInt(quota) }),
     ...(memoryBytes === undefined ? {} : { memoryLimitInBytes: BigInt(memoryBytes) }),
     // Memory and swap together: as much as memory alone.
-    ...(memoryBytes === undefined || !kernel.swap ? {} : { memorySwapLimitInBytes: BigInt(memoryBytes) }),
-    ...(requests?.memoryBytes === undefined ? {} : { oomScoreAdj: toOomScore(requests.memoryBytes, kernel.memoryBytes) }),
-    ...(pids === undefined || !kernel.unifiedPids ? {} : { unified: { 'pids.max': String(whileStarting(pids)) } }),
+    ...(memoryBytes === undefined || !kernel.swap
+      ? {}
+      : { memorySwapLimitInBytes: BigInt(memoryBytes) }),
+    ...(requests?.memoryBytes === undefined
+      ? {}
+      : { oomScoreAdj: toOomScore(requests.memoryBytes, kernel.memoryBytes) }),
+    ...(pids === undefined || !kernel.unifiedPids
+      ? {}
+      : { unified: { 'pids.max': String(whileStarting(pids)) } }),
   };
 }
 
@@ -63,5 +72,7 @@ function toOomScore(reservedBytes: number, memoryBytes: number): bigint {
 }
 
 function toShares(cpuMillis: number): bigint {
-  return BigInt(Math.min(MAX_SHARES, Math.max(MIN_SHARES, Math.floor((cpuMillis * SHARES_PER_CPU) / 1_000))));
+  return BigInt(
+    Math.min(MAX_SHARES, Math.max(MIN_SHARES, Math.floor((cpuMillis * SHARES_PER_CPU) / 1_000))),
+  );
 }

@@ -11,7 +11,10 @@ import {
 } from '../../gen/runtime/v1/api_pb.js';
 import { namespacesOf } from './network.js';
 
-/** What a process of a container must not read or write below /proc and /sys; as Docker and Kubernetes have it. */
+/**
+ * What a process of a container must not read or write below /proc and /sys; as Docker and
+ * Kubernetes have it.
+ */
 const MASKED_PATHS = [
   '/proc/asound',
   '/proc/acpi',
@@ -26,7 +29,10 @@ const MASKED_PATHS = [
   '/sys/devices/virtual/powercap',
 ];
 const READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
-/** What runtimes give by default and servers do not need: forging audit records, device files, raw packets. As Podman has it. */
+/**
+ * What runtimes give by default and servers do not need: forging audit records, device files, raw
+ * packets. As Podman has it.
+ */
 const DROPPED_BY_DEFAULT = ['AUDIT_WRITE', 'MKNOD', 'NET_RAW'];
 const ALL = 'ALL';
 /** The greatest user id but one: the greatest stands for none. */
@@ -38,23 +44,37 @@ const PROFILE_TYPES = {
   localhost: SecurityProfile_ProfileType.Localhost,
 } as const;
 
-/** @throws kind `invalid`, naming the field, for what contradicts itself or would have no effect. */
+/**
+ * @throws kind `invalid`, naming the field, for what contradicts itself or would have no effect.
+ */
 export function checkSecurity({ security = {} }: ContainerRequest): void {
-  const { runAsUser, userName, runAsGroup, runAsNonRoot, supplementalGroups = [], fsGroup, seccomp } = security;
+  const {
+    runAsUser,
+    userName,
+    runAsGroup,
+    runAsNonRoot,
+    supplementalGroups = [],
+    fsGroup,
+    seccomp,
+  } = security;
   for (const [field, ids] of Object.entries({
     ...{ runAsUser: [runAsUser], runAsGroup: [runAsGroup] },
     ...{ supplementalGroups, fsGroup: [fsGroup] },
   })) {
-    const wrong = ids.some((id) => id !== undefined && !(Number.isInteger(id) && id >= 0 && id <= MAX_ID));
+    const wrong = ids.some(
+      (id) => id !== undefined && !(Number.isInteger(id) && id >= 0 && id <= MAX_ID),
+    );
     if (wrong) throw invalid(field, `must be 0 to ${MAX_ID}`);
   }
-  if (userName !== undefined && runAsUser !== undefined) throw invalid('userName', 'runAsUser is set, too: set only one of them');
+  if (userName !== undefined && runAsUser !== undefined)
+    throw invalid('userName', 'runAsUser is set, too: set only one of them');
   if (userName !== undefined && runAsNonRoot === true)
     throw invalid('userName', 'runAsNonRoot cannot check a name: set runAsUser');
   if (runAsGroup !== undefined && runAsUser === undefined && userName === undefined) {
     throw invalid('runAsGroup', 'a group needs a user: set runAsUser');
   }
-  if (runAsNonRoot === true && runAsUser === 0) throw invalid('runAsUser', '0 is root, which runAsNonRoot refuses');
+  if (runAsNonRoot === true && runAsUser === 0)
+    throw invalid('runAsUser', '0 is root, which runAsNonRoot refuses');
   if (seccomp?.kind === 'localhost' && !seccomp.reference.startsWith('/')) {
     throw invalid('seccomp', 'must be the absolute path of a profile on this node');
   }
@@ -63,10 +83,17 @@ export function checkSecurity({ security = {} }: ContainerRequest): void {
 }
 
 /** Runtimes decide differently about what is in both lists; here nothing is. */
-function checkCapabilities({ capabilitiesAdd: add = [], capabilitiesDrop: drop = [] }: SecurityRequest): void {
+function checkCapabilities({
+  capabilitiesAdd: add = [],
+  capabilitiesDrop: drop = [],
+}: SecurityRequest): void {
   for (const [field, names] of Object.entries({ capabilitiesAdd: add, capabilitiesDrop: drop })) {
     const wrong = names.find((name) => !/^(?!CAP_)[A-Z][A-Z_]*$/.test(name));
-    if (wrong !== undefined) throw invalid(field, `${JSON.stringify(wrong)} is no capability such as NET_ADMIN, without CAP_`);
+    if (wrong !== undefined)
+      throw invalid(
+        field,
+        `${JSON.stringify(wrong)} is no capability such as NET_ADMIN, without CAP_`,
+      );
   }
   const both = add.find((name) => drop.includes(name));
   if (both !== undefined) throw invalid('capabilitiesAdd', `${both} is both added and dropped`);
@@ -75,14 +102,20 @@ function checkCapabilities({ capabilitiesAdd: add = [], capabilitiesDrop: drop =
 }
 
 /** What runtimes leave out of a privileged container. */
-function checkPrivileged({ capabilitiesDrop = [], seccomp, apparmor, selinux }: SecurityRequest): void {
+function checkPrivileged({
+  capabilitiesDrop = [],
+  seccomp,
+  apparmor,
+  selinux,
+}: SecurityRequest): void {
   const without: readonly (readonly [string, boolean])[] = [
     ['capabilitiesDrop', capabilitiesDrop.length > 0],
     ['seccomp', seccomp !== undefined && seccomp.kind !== 'unconfined'],
     ['apparmor', apparmor?.kind === 'runtimeDefault'],
     ['selinux', selinux !== undefined],
   ];
-  for (const [field, isAsked] of without) if (isAsked) throw invalid(field, 'has no effect in a privileged container');
+  for (const [field, isAsked] of without)
+    if (isAsked) throw invalid(field, 'has no effect in a privileged container');
 }
 
 /** Whether only the image says who its processes run as. */
@@ -91,10 +124,14 @@ export function asksForUser({ security = {} }: ContainerRequest): boolean {
 }
 
 /**
- * Whether an image may run for a request that refuses root; as the kubelet decides (its `verifyRunAsNonRoot`).
+ * Whether an image may run for a request that refuses root; as the kubelet decides (its
+ * `verifyRunAsNonRoot`).
  * @throws kind `invalid` when it runs as root, or as a name whose number only its own files tell.
  */
-export function checkImageUser(image: string, { uid, username = '' }: Partial<Pick<Image, 'uid' | 'username'>>): void {
+export function checkImageUser(
+  image: string,
+  { uid, username = '' }: Partial<Pick<Image, 'uid' | 'username'>>,
+): void {
   if (uid !== undefined && uid.value !== 0n) return;
   const isNamed = uid === undefined && username !== '';
   const why = isNamed
@@ -103,8 +140,13 @@ export function checkImageUser(image: string, { uid, username = '' }: Partial<Pi
   throw invalid('runAsNonRoot', `${why}: set runAsUser to a number above 0`);
 }
 
-/** The security context of the sandbox: of the process that holds it, and what it lets containers have. */
-export function toSandboxSecurity(request: ContainerRequest): MessageInitShape<typeof LinuxSandboxSecurityContextSchema> {
+/**
+ * The security context of the sandbox: of the process that holds it, and what it lets containers
+ * have.
+ */
+export function toSandboxSecurity(
+  request: ContainerRequest,
+): MessageInitShape<typeof LinuxSandboxSecurityContextSchema> {
   const { privileged = false, selinux } = request.security ?? {};
   return {
     namespaceOptions: namespacesOf(request),
@@ -114,8 +156,13 @@ export function toSandboxSecurity(request: ContainerRequest): MessageInitShape<t
   };
 }
 
-/** The security context of the container. What the request leaves open is as little as servers usually need. */
-export function toContainerSecurity(request: ContainerRequest): MessageInitShape<typeof LinuxContainerSecurityContextSchema> {
+/**
+ * The security context of the container. What the request leaves open is as little as servers
+ * usually need.
+ */
+export function toContainerSecurity(
+  request: ContainerRequest,
+): MessageInitShape<typeof LinuxContainerSecurityContextSchema> {
   const { security = {} } = request;
   const { privileged = false, readOnlyRootFilesystem = false, selinux, apparmor } = security;
   return {
@@ -125,7 +172,9 @@ export function toContainerSecurity(request: ContainerRequest): MessageInitShape
     noNewPrivs: security.noNewPrivileges ?? !privileged,
     ...toIdentity(security),
     ...(selinux === undefined ? {} : { selinuxOptions: selinux }),
-    ...(apparmor === undefined ? {} : { apparmor: toProfile(apparmor), apparmorProfile: toOldProfile(apparmor) }),
+    ...(apparmor === undefined
+      ? {}
+      : { apparmor: toProfile(apparmor), apparmorProfile: toOldProfile(apparmor) }),
     ...(privileged
       ? { seccomp: toProfile({ kind: 'unconfined' }) }
       : {
@@ -157,14 +206,19 @@ function toIdentity({
   };
 }
 
-/** Defaults, then what is dropped, then what is added; see {@link checkCapabilities} for what cannot come here. */
+/**
+ * Defaults, then what is dropped, then what is added; see {@link checkCapabilities} for what cannot
+ * come here.
+ */
 function toCapability({
   capabilitiesAdd: add = [],
   capabilitiesDrop: drop = [],
 }: SecurityRequest): MessageInitShape<typeof CapabilitySchema> {
   const addCapabilities = [...add];
   if (add.includes(ALL)) return { addCapabilities };
-  const dropped = [...new Set([...DROPPED_BY_DEFAULT, ...drop])].filter((name) => !add.includes(name));
+  const dropped = [...new Set([...DROPPED_BY_DEFAULT, ...drop])].filter(
+    (name) => !add.includes(name),
+  );
   return { addCapabilities, dropCapabilities: dropped };
 }
 

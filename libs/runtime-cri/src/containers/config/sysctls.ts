@@ -31,17 +31,24 @@ export const SAFE_SYSCTLS: readonly string[] = [
 ];
 
 /** @throws kind `invalid`, naming the parameter, for what would change the whole machine. */
-export function checkSysctls({ sysctls = {}, network }: Pick<ContainerRequest, 'sysctls' | 'network'>): void {
+export function checkSysctls({
+  sysctls = {},
+  network,
+}: Pick<ContainerRequest, 'sysctls' | 'network'>): void {
   for (const name of Object.keys(sysctls)) {
     const isNetwork = OF_NETWORK.test(name);
-    if (!isNetwork && !OF_IPC.test(name)) throw invalid(name, 'applies to the whole machine, not to one container');
+    if (!isNetwork && !OF_IPC.test(name))
+      throw invalid(name, 'applies to the whole machine, not to one container');
     if (isNetwork && network?.hostNetwork === true)
       throw invalid(name, 'applies to the network of the machine, which the container shares');
   }
 }
 
 /** Kernel parameters of a sandbox. */
-export function sysctlsOf({ network, sysctls = {} }: Pick<ContainerRequest, 'sysctls' | 'network'>): Record<string, string> {
+export function sysctlsOf({
+  network,
+  sysctls = {},
+}: Pick<ContainerRequest, 'sysctls' | 'network'>): Record<string, string> {
   return { ...(network?.hostNetwork === true ? {} : { [FIRST_OPEN_PORT]: '0' }), ...sysctls };
 }
 

@@ -95,8 +95,9 @@ export const AcceptRestoredStateResponseSchema: GenMessage<AcceptRestoredStateRe
  */
 export const AdminService: GenService<{
   /**
-   * All of the state at one revision, while writes go on. The chunks, one after the other, are the backup: they begin with a
-   * header and end with a SHA-256, so that whoever keeps them can tell a whole backup from a part.
+   * All of the state at one revision, while writes go on. The chunks, one after the other, are the
+   * backup: they begin with a header and end with a SHA-256, so that whoever keeps them can tell a
+   * whole backup from a part.
    *
    * @generated from rpc cloudless.api.AdminService.Backup
    */
@@ -106,8 +107,9 @@ export const AdminService: GenService<{
     output: typeof BackupChunkSchema;
   },
   /**
-   * Makes the store's state the truth again after it went back in time: until then agents get no orders, controllers decide
-   * nothing, and changes are refused with FAILED_PRECONDITION. Replicas that the store does not know are stopped.
+   * Makes the store's state the truth again after it went back in time: until then agents get no
+   * orders, controllers decide nothing, and changes are refused with FAILED_PRECONDITION. Replicas
+   * that the store does not know are stopped.
    *
    * @generated from rpc cloudless.api.AdminService.AcceptRestoredState
    */

@@ -162,8 +162,8 @@ export type UpdateWorkloadRequest = Message<"cloudless.api.UpdateWorkloadRequest
   requestId: string;
 
   /**
-   * Refused with ABORTED, naming both generations, when the workload has another one. Without this field, concurrent changes are
-   * applied one at a time, and none is refused because of another.
+   * Refused with ABORTED, naming both generations, when the workload has another one. Without this
+   * field, concurrent changes are applied one at a time, and none is refused because of another.
    *
    * @generated from field: optional int64 expected_generation = 6;
    */
@@ -366,10 +366,11 @@ export type WatchWorkloadsRequest = Message<"cloudless.api.WatchWorkloadsRequest
   labelSelector: string;
 
   /**
-   * Resumes: the newest state of each workload that changed after this revision, deletions too, then a BOOKMARK instead of SYNCED.
-   * Workloads that were created and deleted since then are left out. The revision of any item of
-   * an earlier watch with the same filter. OUT_OF_RANGE when the history does not reach back so far, or the revision is one that
-   * this cluster has not come to; then watch anew. 0: from the present state.
+   * Resumes: the newest state of each workload that changed after this revision, deletions too,
+   * then a BOOKMARK instead of SYNCED. Workloads that were created and deleted since then are left
+   * out. The revision of any item of an earlier watch with the same filter. OUT_OF_RANGE when the
+   * history does not reach back so far, or the revision is one that this cluster has not come to;
+   * then watch anew. 0: from the present state.
    *
    * @generated from field: int64 after_revision = 4;
    */
@@ -398,8 +399,8 @@ export type WatchWorkloadsResponse = Message<"cloudless.api.WatchWorkloadsRespon
   workload?: Workload | undefined;
 
   /**
-   * Up to this revision of the store everything has been sent, with this item at the latest: where `after_revision` resumes. It
-   * may lie far behind what the item shows.
+   * Up to this revision of the store everything has been sent, with this item at the latest: where
+   * `after_revision` resumes. It may lie far behind what the item shows.
    *
    * @generated from field: int64 revision = 3;
    */
@@ -425,8 +426,8 @@ export enum WatchWorkloadsResponse_Kind {
   PUT = 0,
 
   /**
-   * The workload is gone, or no longer matches the filter. Namespace, name and uid are set; `status.replicas` has the replicas
-   * that may still run on lost nodes.
+   * The workload is gone, or no longer matches the filter. Namespace, name and uid are set;
+   * `status.replicas` has the replicas that may still run on lost nodes.
    *
    * @generated from enum value: DELETED = 1;
    */
@@ -440,7 +441,8 @@ export enum WatchWorkloadsResponse_Kind {
   SYNCED = 2,
 
   /**
-   * Only the revision: nothing was to be sent for 15 s, or all that a resumed watch had missed has been sent.
+   * Only the revision: nothing was to be sent for 15 s, or all that a resumed watch had missed
+   * has been sent.
    *
    * @generated from enum value: BOOKMARK = 3;
    */
@@ -530,8 +532,8 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
   unplacedReason: string;
 
   /**
-   * The moves in order, with the ready count after each if what starts becomes ready before the next decision; `min_available` is kept
-   * in any case.
+   * The moves in order, with the ready count after each if what starts becomes ready before the
+   * next decision; `min_available` is kept in any case.
    *
    * @generated from field: repeated cloudless.api.PlannedStep steps = 7;
    */
@@ -558,7 +560,8 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
   warnings: string[];
 
   /**
-   * The workload's generation this plan was made from; 0 when it would be created. Pass it as expected_generation.
+   * The workload's generation this plan was made from; 0 when it would be created. Pass it as
+   * expected_generation.
    *
    * @generated from field: int64 generation = 12;
    */
@@ -575,7 +578,8 @@ export type WorkloadPlan = Message<"cloudless.api.WorkloadPlan"> & {
   name: string;
 
   /**
-   * How many steps and placements there are in all: `steps` and `placements` show the first of them.
+   * How many steps and placements there are in all: `steps` and `placements` show the first of
+   * them.
    *
    * @generated from field: int32 total_steps = 15;
    */
@@ -794,7 +798,8 @@ export type PromoteRolloutRequest = Message<"cloudless.api.PromoteRolloutRequest
   requestId: string;
 
   /**
-   * Refused with FAILED_PRECONDITION when the rollout that waits is of another version. 0: whichever waits.
+   * Refused with FAILED_PRECONDITION when the rollout that waits is of another version. 0:
+   * whichever waits.
    *
    * @generated from field: int32 version = 4;
    */
@@ -823,7 +828,8 @@ export type UndoRolloutRequest = Message<"cloudless.api.UndoRolloutRequest"> & {
   name: string;
 
   /**
-   * A kept version. 0: the newest with another template that was rolled out; in mid-rollout that is what was there before.
+   * A kept version. 0: the newest with another template that was rolled out; in mid-rollout that is
+   * what was there before.
    *
    * @generated from field: int32 to_version = 3;
    */
@@ -939,7 +945,8 @@ export const WorkloadVersionSchema: GenMessage<WorkloadVersion> = /*@__PURE__*/
  */
 export type CreatePlanRequest = Message<"cloudless.api.CreatePlanRequest"> & {
   /**
-   * In the order in which they are to be made; each sees what those before it would have done. At most one about each workload and node.
+   * In the order in which they are to be made; each sees what those before it would have done. At
+   * most one about each workload and node.
    *
    * @generated from field: repeated cloudless.api.PlannedChange changes = 1;
    */
@@ -1236,7 +1243,8 @@ export const NodeVerdictSchema: GenMessage<NodeVerdict> = /*@__PURE__*/
   messageDesc(file_cloudless_api_coordinator_service, 31);
 
 /**
- * The parts of a score (CLD-REQ-021). The first five lie between 0 and 1 and are weighted; the others are added as they are.
+ * The parts of a score (CLD-REQ-021). The first five lie between 0 and 1 and are weighted; the
+ * others are added as they are.
  *
  * @generated from message cloudless.api.ScoreTerms
  */
@@ -1332,7 +1340,8 @@ export type WatchEndpointsRequest = Message<"cloudless.api.WatchEndpointsRequest
   name: string;
 
   /**
-   * Resumes: the set only if it changed after this revision, else a bookmark. As in WatchWorkloadsRequest.
+   * Resumes: the set only if it changed after this revision, else a bookmark. As in
+   * WatchWorkloadsRequest.
    *
    * @generated from field: int64 after_revision = 3;
    */
@@ -1370,7 +1379,8 @@ export type EndpointSet = Message<"cloudless.api.EndpointSet"> & {
   readyReplicas: number;
 
   /**
-   * Only in watches: the set is as it was, and left out. Sent after 15 s of silence, and when a resumed watch has missed nothing.
+   * Only in watches: the set is as it was, and left out. Sent after 15 s of silence, and when a
+   * resumed watch has missed nothing.
    *
    * @generated from field: bool bookmark = 4;
    */
@@ -1580,8 +1590,9 @@ export const CoordinatorService: GenService<{
     output: typeof WorkloadSchema;
   },
   /**
-   * Deletes the workload: TERMINATING until every node that is not lost has confirmed the end of its replicas. The DELETED item of
-   * WatchWorkloads and the event WorkloadDeleted name the replicas that may still run on lost nodes.
+   * Deletes the workload: TERMINATING until every node that is not lost has confirmed the end of
+   * its replicas. The DELETED item of WatchWorkloads and the event WorkloadDeleted name the
+   * replicas that may still run on lost nodes.
    *
    * @generated from rpc cloudless.api.CoordinatorService.DeleteWorkload
    */
@@ -1607,10 +1618,12 @@ export const CoordinatorService: GenService<{
     output: typeof ListWorkloadsResponseSchema;
   },
   /**
-   * First the present state of each workload, then a SYNCED item, then the new state of each workload that changes. A watch sends
-   * states, not changes: when a workload changes faster than the client reads, or several times before the watch is resumed, only
-   * its newest state is sent (`generation` shows how often the spec has changed). A deletion is always sent. WatchEvents sends
-   * every change, also after an `after_revision`. Items carry replicas and versions, as Get does.
+   * First the present state of each workload, then a SYNCED item, then the new state of each
+   * workload that changes. A watch sends states, not changes: when a workload changes faster than
+   * the client reads, or several times before the watch is resumed, only its newest state is sent
+   * (`generation` shows how often the spec has changed). A deletion is always sent. WatchEvents
+   * sends every change, also after an `after_revision`. Items carry replicas and versions, as Get
+   * does.
    *
    * @generated from rpc cloudless.api.CoordinatorService.WatchWorkloads
    */
@@ -1718,7 +1731,8 @@ export const CoordinatorService: GenService<{
     output: typeof PlanSchema;
   },
   /**
-   * Carries out a plan as it was shown, all of it or nothing. ABORTED when what it read has changed.
+   * Carries out a plan as it was shown, all of it or nothing. ABORTED when what it read has
+   * changed.
    *
    * @generated from rpc cloudless.api.CoordinatorService.ExecutePlan
    */

@@ -108,7 +108,8 @@ export type Event = Message<"cloudless.api.Event"> & {
   replicaIds: string[];
 
   /**
-   * How many such events this one stands for: those that came too fast after the last one were left out. 0 means 1.
+   * How many such events this one stands for: those that came too fast after the last one were left
+   * out. 0 means 1.
    *
    * @generated from field: int32 count = 15;
    */
@@ -197,7 +198,8 @@ export enum Event_Category {
   SYSTEM = 5,
 
   /**
-   * Who asked for what: one for each call that changes something or is privileged, written before its answer.
+   * Who asked for what: one for each call that changes something or is privileged, written before
+   * its answer.
    *
    * @generated from enum value: AUDIT = 6;
    */
@@ -266,7 +268,8 @@ export type Audit = Message<"cloudless.api.Audit"> & {
   rpc: string;
 
   /**
-   * `ok`, `unchanged` when there was nothing to do, `started` for what goes on after this event, or the code of the refusal.
+   * `ok`, `unchanged` when there was nothing to do, `started` for what goes on after this event, or
+   * the code of the refusal.
    *
    * @generated from field: string result = 4;
    */
@@ -347,7 +350,8 @@ export type ListEventsRequest = Message<"cloudless.api.ListEventsRequest"> & {
   categories: Event_Category[];
 
   /**
-   * Only the event with this id, those that led to it, and those it led to, directly or by way of others.
+   * Only the event with this id, those that led to it, and those it led to, directly or by way of
+   * others.
    *
    * @generated from field: string related_to = 8;
    */
@@ -412,14 +416,16 @@ export type WatchEventsRequest = Message<"cloudless.api.WatchEventsRequest"> & {
   nodeId: string;
 
   /**
-   * Only events after this id; empty: only new events. OUT_OF_RANGE when a later event of the requested categories was removed.
+   * Only events after this id; empty: only new events. OUT_OF_RANGE when a later event of the
+   * requested categories was removed.
    *
    * @generated from field: string after_id = 4;
    */
   afterId: string;
 
   /**
-   * Resumes: every event after this revision, also those that are no longer kept. As in WatchWorkloadsRequest; not with after_id.
+   * Resumes: every event after this revision, also those that are no longer kept. As in
+   * WatchWorkloadsRequest; not with after_id.
    *
    * @generated from field: int64 after_revision = 5;
    */
@@ -445,14 +451,16 @@ export const WatchEventsRequestSchema: GenMessage<WatchEventsRequest> = /*@__PUR
  */
 export type WatchEventsResponse = Message<"cloudless.api.WatchEventsResponse"> & {
   /**
-   * Absent in a bookmark, which is sent after 15 s of silence, and when a resumed watch has sent what was missed.
+   * Absent in a bookmark, which is sent after 15 s of silence, and when a resumed watch has sent
+   * what was missed.
    *
    * @generated from field: cloudless.api.Event event = 1;
    */
   event?: Event | undefined;
 
   /**
-   * Up to this revision of the store every event has been sent, with this item at the latest: where `after_revision` resumes.
+   * Up to this revision of the store every event has been sent, with this item at the latest: where
+   * `after_revision` resumes.
    *
    * @generated from field: int64 revision = 2;
    */

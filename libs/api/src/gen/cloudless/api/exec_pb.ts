@@ -18,8 +18,9 @@ export const file_cloudless_api_exec: GenFile = /*@__PURE__*/
   fileDesc("ChhjbG91ZGxlc3MvYXBpL2V4ZWMucHJvdG8SDWNsb3VkbGVzcy5hcGkiwAEKC0V4ZWNSZXF1ZXN0EikKBXN0YXJ0GAEgASgLMhguY2xvdWRsZXNzLmFwaS5FeGVjU3RhcnRIABIaCgVzdGRpbhgCIAEoDEIJukgGegQYgIAQSAASMAoJc3RkaW5fZW5kGAMgASgLMhsuY2xvdWRsZXNzLmFwaS5FeGVjSW5wdXRFbmRIABItCgZyZXNpemUYBCABKAsyGy5jbG91ZGxlc3MuYXBpLlRlcm1pbmFsU2l6ZUgAQgkKB3JlcXVlc3QiDgoMRXhlY0lucHV0RW5kIp4DCglFeGVjU3RhcnQSMQoMY29udGFpbmVyX2lkGAEgASgJQhu6SBhyFjIUXihbMC05YS1mXXsxMiw2NH0pPyQSHAoKcmVwbGljYV9pZBgCIAEoCUIIukgFcgMYgAESGgoJbmFtZXNwYWNlGAMgASgJQge6SARyAhg/EhUKBG5hbWUYBCABKAlCB7pIBHICGD8SJAoHY29tbWFuZBgFIAMoCUITukgQkgENCAEQgAgiBnIEKICACBIoCgN0dHkYBiABKAsyGy5jbG91ZGxlc3MuYXBpLlRlcm1pbmFsU2l6ZRJVCgNlbnYYByADKAsyIS5jbG91ZGxlc3MuYXBpLkV4ZWNTdGFydC5FbnZFbnRyeUIlukgimgEfEIACIhJyECiACDILXltePVx4MDBdKyQqBnIEKICACBI6Cgd0aW1lb3V0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg66SAuqAQgiBAiAowUqABoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkUKDFRlcm1pbmFsU2l6ZRIbCgdjb2x1bW5zGAEgASgFQgq6SAcaBRiQTigBEhgKBHJvd3MYAiABKAVCCrpIBxoFGJBOKAEilgEKDEV4ZWNSZXNwb25zZRItCgdzdGFydGVkGAEgASgLMhouY2xvdWRsZXNzLmFwaS5FeGVjU3RhcnRlZEgAEhAKBnN0ZG91dBgCIAEoDEgAEhAKBnN0ZGVychgDIAEoDEgAEicKBGV4aXQYBCABKAsyFy5jbG91ZGxlc3MuYXBpLkV4ZWNFeGl0SABCCgoIcmVzcG9uc2UiSAoLRXhlY1N0YXJ0ZWQSFAoMY29udGFpbmVyX2lkGAEgASgJEhIKCnJlcGxpY2FfaWQYAiABKAkSDwoHbm9kZV9pZBgDIAEoCSIdCghFeGVjRXhpdBIRCglleGl0X2NvZGUYASABKAUimgEKElBvcnRGb3J3YXJkUmVxdWVzdBIwCgVzdGFydBgBIAEoCzIfLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRTdGFydEgAEhkKBGRhdGEYAiABKAxCCbpIBnoEGICAEEgAEiwKA2VuZBgDIAEoCzIdLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRFbmRIAEIJCgdyZXF1ZXN0IhAKDlBvcnRGb3J3YXJkRW5kIq0BChBQb3J0Rm9yd2FyZFN0YXJ0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/EhUKBHBvcnQYBSABKAlCB7pIBHICGD8ilQEKE1BvcnRGb3J3YXJkUmVzcG9uc2USNAoHc3RhcnRlZBgBIAEoCzIhLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRTdGFydGVkSAASDgoEZGF0YRgCIAEoDEgAEiwKA2VuZBgDIAEoCzIdLmNsb3VkbGVzcy5hcGkuUG9ydEZvcndhcmRFbmRIAEIKCghyZXNwb25zZSJ8ChJQb3J0Rm9yd2FyZFN0YXJ0ZWQSFAoMY29udGFpbmVyX2lkGAEgASgJEhIKCnJlcGxpY2FfaWQYAiABKAkSDwoHbm9kZV9pZBgDIAEoCRIRCglwb3J0X25hbWUYBCABKAkSCgoCaXAYBSABKAkSDAoEcG9ydBgGIAEoBWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_duration]);
 
 /**
- * What the caller of Exec sends. The first message is `start`. When the caller ends its side, so does the command's input;
- * when the call itself ends, so do the command and its children: SIGTERM and SIGHUP, 2 s later SIGKILL.
+ * What the caller of Exec sends. The first message is `start`. When the caller ends its side, so
+ * does the command's input; when the call itself ends, so do the command and its children: SIGTERM
+ * and SIGHUP, 2 s later SIGKILL.
  *
  * @generated from message cloudless.api.ExecRequest
  */
@@ -118,8 +119,8 @@ export type ExecStart = Message<"cloudless.api.ExecStart"> & {
   command: string[];
 
   /**
-   * Gives the command a terminal of this size: output is then all stdout. Without it input and output are pipes.
-   * Refused with UNIMPLEMENTED where the node lacks the capability `exec.tty`.
+   * Gives the command a terminal of this size: output is then all stdout. Without it input and
+   * output are pipes. Refused with UNIMPLEMENTED where the node lacks the capability `exec.tty`.
    *
    * @generated from field: cloudless.api.TerminalSize tty = 6;
    */
@@ -133,7 +134,8 @@ export type ExecStart = Message<"cloudless.api.ExecStart"> & {
   env: { [key: string]: string };
 
   /**
-   * The command and its children are killed then, and the call fails with DEADLINE_EXCEEDED. Absent: it runs as long as the call.
+   * The command and its children are killed then, and the call fails with DEADLINE_EXCEEDED.
+   * Absent: it runs as long as the call.
    *
    * @generated from field: google.protobuf.Duration timeout = 8;
    */
@@ -170,8 +172,9 @@ export const TerminalSizeSchema: GenMessage<TerminalSize> = /*@__PURE__*/
   messageDesc(file_cloudless_api_exec, 3);
 
 /**
- * What the command does. An empty message is sent after 15 s of silence. A failing command is an exit code, not an error; so is a
- * program that does not exist (127) or cannot be executed (126), with a line on stderr.
+ * What the command does. An empty message is sent after 15 s of silence. A failing command is an
+ * exit code, not an error; so is a program that does not exist (127) or cannot be executed (126),
+ * with a line on stderr.
  *
  * @generated from message cloudless.api.ExecResponse
  */
@@ -264,8 +267,8 @@ export const ExecExitSchema: GenMessage<ExecExit> = /*@__PURE__*/
   messageDesc(file_cloudless_api_exec, 6);
 
 /**
- * What the caller of PortForward sends: one TCP connection for each call. The first message is `start`. When the call ends, the
- * connection is closed.
+ * What the caller of PortForward sends: one TCP connection for each call. The first message is
+ * `start`. When the call ends, the connection is closed.
  *
  * @generated from message cloudless.api.PortForwardRequest
  */
@@ -289,7 +292,8 @@ export type PortForwardRequest = Message<"cloudless.api.PortForwardRequest"> & {
     case: "data";
   } | {
     /**
-     * The caller sends nothing more, and still reads. Ending the caller's side of the call does the same.
+     * The caller sends nothing more, and still reads. Ending the caller's side of the call does the
+     * same.
      *
      * @generated from field: cloudless.api.PortForwardEnd end = 3;
      */
@@ -319,7 +323,8 @@ export const PortForwardEndSchema: GenMessage<PortForwardEnd> = /*@__PURE__*/
   messageDesc(file_cloudless_api_exec, 8);
 
 /**
- * Which port: `container_id`, or `replica_id`, or `namespace` and `name` of a workload, and one of the ports that it declares.
+ * Which port: `container_id`, or `replica_id`, or `namespace` and `name` of a workload, and one of
+ * the ports that it declares.
  *
  * @generated from message cloudless.api.PortForwardStart
  */
@@ -351,7 +356,8 @@ export type PortForwardStart = Message<"cloudless.api.PortForwardStart"> & {
   name: string;
 
   /**
-   * Name or number of a TCP port that the workload declares; empty: the first one. Others are refused.
+   * Name or number of a TCP port that the workload declares; empty: the first one. Others are
+   * refused.
    *
    * @generated from field: string port = 5;
    */

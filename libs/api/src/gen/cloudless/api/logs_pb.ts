@@ -20,7 +20,8 @@ export const file_cloudless_api_logs: GenFile = /*@__PURE__*/
   fileDesc("ChhjbG91ZGxlc3MvYXBpL2xvZ3MucHJvdG8SDWNsb3VkbGVzcy5hcGkivwMKEVN0cmVhbUxvZ3NSZXF1ZXN0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/Eg4KBmZvbGxvdxgFIAEoCBIgCgp0YWlsX2xpbmVzGAYgASgFQge6SAQaAigASACIAQESKQoFc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEj0KB3N0cmVhbXMYCCADKA4yGy5jbG91ZGxlc3MuYXBpLk91dHB1dFN0cmVhbUIPukgMkgEJEAIiBYIBAhABEh8KDmFmdGVyX3NlcXVlbmNlGAkgASgDQge6SAQiAigAEjQKBWFmdGVyGAogAygLMhouY2xvdWRsZXNzLmFwaS5Mb2dQb3NpdGlvbkIJukgGkgEDEIAgEiQKD21heF9iYXRjaF9ieXRlcxgLIAEoBUILukgIGgYYgIBAKABCDQoLX3RhaWxfbGluZXMiVQoLTG9nUG9zaXRpb24SKwoMY29udGFpbmVyX2lkGAEgASgJQhW6SBJyEDIOXlswLTlhLWZdezY0fSQSGQoIc2VxdWVuY2UYAiABKANCB7pIBCICKAAi5wIKCExvZ0VudHJ5EhQKDGNvbnRhaW5lcl9pZBgBIAEoCRISCgpyZXBsaWNhX2lkGAIgASgJEhAKCHNlcXVlbmNlGAMgASgDEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKBnN0cmVhbRgFIAEoDjIbLmNsb3VkbGVzcy5hcGkuT3V0cHV0U3RyZWFtEgwKBGxpbmUYBiABKAkSCwoDcmF3GAcgASgMEg8KB3BhcnRpYWwYCCABKAgSFQoIcG9zaXRpb24YCSABKANIAIgBARISCgViYXRjaBgKIAEoDEgBiAEBEhoKDWxhc3Rfc2VxdWVuY2UYCyABKANIAogBARIsCgdza2lwcGVkGAwgASgLMhsuY2xvdWRsZXNzLmFwaS5Ta2lwcGVkTGluZXNCCwoJX3Bvc2l0aW9uQggKBl9iYXRjaEIQCg5fbGFzdF9zZXF1ZW5jZSI0CghMb2dCYXRjaBIoCgdlbnRyaWVzGAEgAygLMhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeSJbCgxTa2lwcGVkTGluZXMSFgoOZmlyc3Rfc2VxdWVuY2UYASABKAMSFQoNbGFzdF9zZXF1ZW5jZRgCIAEoAxISCgVieXRlcxgDIAEoA0gAiAEBQggKBl9ieXRlcyKTAgoSRXhlY0NvbW1hbmRSZXF1ZXN0EjEKDGNvbnRhaW5lcl9pZBgBIAEoCUIbukgYchYyFF4oWzAtOWEtZl17MTIsNjR9KT8kEhwKCnJlcGxpY2FfaWQYAiABKAlCCLpIBXIDGIABEhoKCW5hbWVzcGFjZRgDIAEoCUIHukgEcgIYPxIVCgRuYW1lGAQgASgJQge6SARyAhg/EiQKB2NvbW1hbmQYBSADKAlCE7pIEJIBDQgBEIAIIgZyBCiAgAgSOQoHdGltZW91dBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkINukgKqgEHIgMIkBwqABIYCgVzdGRpbhgHIAEoDEIJukgGegQYgIBAIq0BChNFeGVjQ29tbWFuZFJlc3BvbnNlEg4KBnN0ZG91dBgBIAEoCRIOCgZzdGRlcnIYAiABKAkSEQoJZXhpdF9jb2RlGAMgASgFEhQKDGNvbnRhaW5lcl9pZBgEIAEoCRISCgpyZXBsaWNhX2lkGAUgASgJEhEKCXRydW5jYXRlZBgGIAEoCBISCgpzdGRvdXRfcmF3GAcgASgMEhIKCnN0ZGVycl9yYXcYCCABKAwiTQoZR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdBIwCgxjb250YWluZXJfaWQYASABKAlCGrpIF3IVEAEyEV5bMC05YS1mXXsxMiw2NH0kIhcKFUxpc3RDb250YWluZXJzUmVxdWVzdCJMChZMaXN0Q29udGFpbmVyc1Jlc3BvbnNlEjIKCmNvbnRhaW5lcnMYASADKAsyHi5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXR1cyL/AwoPQ29udGFpbmVyU3RhdHVzEhQKDGNvbnRhaW5lcl9pZBgBIAEoCRISCgpyZXBsaWNhX2lkGAIgASgJEhEKCW5hbWVzcGFjZRgDIAEoCRIQCgh3b3JrbG9hZBgEIAEoCRIPCgdub2RlX2lkGAUgASgJEjMKBXN0YXRlGAYgASgOMiQuY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0dXMuU3RhdGUSCwoDcGlkGAcgASgFEi4KCnN0YXJ0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCglleGl0X2NvZGUYCiABKAVIAIgBARIOCgZyZWFzb24YCyABKAkSDwoHcnVudGltZRgMIAEoCRIKCgJpcBgNIAEoCRISCgpydW50aW1lX2lkGBQgASgJEhQKDGltYWdlX2RpZ2VzdBgVIAEoCRINCgVpbWFnZRgWIAEoCRIPCgdjb21tYW5kGBcgAygJEioKCWVuZHBvaW50cxgYIAMoCzIXLmNsb3VkbGVzcy5hcGkuRW5kcG9pbnQiIAoFU3RhdGUSCwoHUlVOTklORxAAEgoKBkVYSVRFRBABQgwKCl9leGl0X2NvZGUqJgoMT3V0cHV0U3RyZWFtEgoKBlNURE9VVBAAEgoKBlNUREVSUhABYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * Which replica or container: `container_id`, or `replica_id`, or `namespace` and `name` of a workload.
+ * Which replica or container: `container_id`, or `replica_id`, or `namespace` and `name` of a
+ * workload.
  *
  * @generated from message cloudless.api.StreamLogsRequest
  */
@@ -87,16 +88,18 @@ export type StreamLogsRequest = Message<"cloudless.api.StreamLogsRequest"> & {
   afterSequence: bigint;
 
   /**
-   * Resumes where a stream broke off: what was seen last of each replica, in lines or bookmarks. A replica of which a position is
-   * given goes on after it, with all its later containers, whatever `tail_lines` says.
+   * Resumes where a stream broke off: what was seen last of each replica, in lines or bookmarks. A
+   * replica of which a position is given goes on after it, with all its later containers, whatever
+   * `tail_lines` says.
    *
    * @generated from field: repeated cloudless.api.LogPosition after = 10;
    */
   after: LogPosition[];
 
   /**
-   * Above 0: several lines may come in one entry, as `LogEntry.batch`, of at most about this many bytes. This takes much less CPU
-   * time than single lines, and needs a client that decodes LogBatch. 0: every entry is one line.
+   * Above 0: several lines may come in one entry, as `LogEntry.batch`, of at most about this many
+   * bytes. This takes much less CPU time than single lines, and needs a client that decodes
+   * LogBatch. 0: every entry is one line.
    *
    * @generated from field: int32 max_batch_bytes = 11;
    */
@@ -149,7 +152,8 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
   replicaId: string;
 
   /**
-   * Counts from 1 in each container, over both streams. 0 in a bookmark, sent after 15 s of silence.
+   * Counts from 1 in each container, over both streams. 0 in a bookmark, sent after 15 s of
+   * silence.
    *
    * @generated from field: int64 sequence = 3;
    */
@@ -187,17 +191,17 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
   partial: boolean;
 
   /**
-   * Only in a bookmark at the beginning of a followed stream with tail_lines: what comes is after this line of the container. For
-   * StreamLogsRequest.after.
+   * Only in a bookmark at the beginning of a followed stream with tail_lines: what comes is after
+   * this line of the container. For StreamLogsRequest.after.
    *
    * @generated from field: optional int64 position = 9;
    */
   position?: bigint | undefined;
 
   /**
-   * Several lines of this container, as an encoded LogBatch; only when `max_batch_bytes` asks for batches. Bytes, so that the
-   * coordinator can pass lines on without decoding them. `sequence` and `time` are those of the first line; `stream`, `line`,
-   * `raw` and `partial` are empty.
+   * Several lines of this container, as an encoded LogBatch; only when `max_batch_bytes` asks for
+   * batches. Bytes, so that the coordinator can pass lines on without decoding them. `sequence` and
+   * `time` are those of the first line; `stream`, `line`, `raw` and `partial` are empty.
    *
    * @generated from field: optional bytes batch = 10;
    */
@@ -211,7 +215,8 @@ export type LogEntry = Message<"cloudless.api.LogEntry"> & {
   lastSequence?: bigint | undefined;
 
   /**
-   * Only with sequence 0: lines of this container that are missing, because log rotation removed them before they were read.
+   * Only with sequence 0: lines of this container that are missing, because log rotation removed
+   * them before they were read.
    *
    * @generated from field: cloudless.api.SkippedLines skipped = 12;
    */
@@ -226,7 +231,8 @@ export const LogEntrySchema: GenMessage<LogEntry> = /*@__PURE__*/
   messageDesc(file_cloudless_api_logs, 2);
 
 /**
- * The lines of LogEntry.batch, in order. Their container_id and replica_id are empty: they are those of the LogEntry.
+ * The lines of LogEntry.batch, in order. Their container_id and replica_id are empty: they are
+ * those of the LogEntry.
  *
  * @generated from message cloudless.api.LogBatch
  */
@@ -261,7 +267,8 @@ export type SkippedLines = Message<"cloudless.api.SkippedLines"> & {
   lastSequence: bigint;
 
   /**
-   * Bytes that the lines took in the log files of the node, with time and sequence number; absent when not known.
+   * Bytes that the lines took in the log files of the node, with time and sequence number; absent
+   * when not known.
    *
    * @generated from field: optional int64 bytes = 3;
    */
@@ -309,7 +316,8 @@ export type ExecCommandRequest = Message<"cloudless.api.ExecCommandRequest"> & {
   command: string[];
 
   /**
-   * Default 30 s; the command and its children are killed then, and the call fails with DEADLINE_EXCEEDED.
+   * Default 30 s; the command and its children are killed then, and the call fails with
+   * DEADLINE_EXCEEDED.
    *
    * @generated from field: google.protobuf.Duration timeout = 6;
    */
@@ -347,7 +355,8 @@ export type ExecCommandResponse = Message<"cloudless.api.ExecCommandResponse"> &
   stderr: string;
 
   /**
-   * 127 for a program that does not exist, 126 for one that cannot be executed, as from shells; stderr then says which.
+   * 127 for a program that does not exist, 126 for one that cannot be executed, as from shells;
+   * stderr then says which.
    *
    * @generated from field: int32 exit_code = 3;
    */
@@ -504,7 +513,8 @@ export type ContainerStatus = Message<"cloudless.api.ContainerStatus"> & {
   runtime: string;
 
   /**
-   * Address of a running container that has a network of its own, reached from its node: also for ports it does not declare.
+   * Address of a running container that has a network of its own, reached from its node: also for
+   * ports it does not declare.
    *
    * @generated from field: string ip = 13;
    */
@@ -518,7 +528,8 @@ export type ContainerStatus = Message<"cloudless.api.ContainerStatus"> & {
   runtimeId: string;
 
   /**
-   * The image as it was resolved, `name@sha256:…`; only the id of the image when no registry has named a digest. Empty for a process.
+   * The image as it was resolved, `name@sha256:…`; only the id of the image when no registry has
+   * named a digest. Empty for a process.
    *
    * @generated from field: string image_digest = 21;
    */

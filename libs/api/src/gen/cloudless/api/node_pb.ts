@@ -288,8 +288,9 @@ export enum Condition_Type {
   QUARANTINED = 4,
 
   /**
-   * The node's container runtime has not answered for 5 s: no new container is placed on the node, and a container that was not
-   * started after 10 s is replaced elsewhere. Running containers stay.
+   * The node's container runtime has not answered for 5 s: no new container is placed on the
+   * node, and a container that was not started after 10 s is replaced elsewhere. Running
+   * containers stay.
    *
    * @generated from enum value: CONTAINER_RUNTIME_UNAVAILABLE = 5;
    */
@@ -464,16 +465,18 @@ export type WatchNodesRequest = Message<"cloudless.api.WatchNodesRequest"> & {
   labelSelector: string;
 
   /**
-   * Resumes: only what changed after this revision, deletions too, then a BOOKMARK instead of SYNCED. The revision of any item of
-   * an earlier watch with the same filter. OUT_OF_RANGE when the history does not reach back so far, or the revision is one that
-   * this cluster has not come to; then watch anew. 0: from the present state.
+   * Resumes: only what changed after this revision, deletions too, then a BOOKMARK instead of
+   * SYNCED. The revision of any item of an earlier watch with the same filter. OUT_OF_RANGE when
+   * the history does not reach back so far, or the revision is one that this cluster has not come
+   * to; then watch anew. 0: from the present state.
    *
    * @generated from field: int64 after_revision = 3;
    */
   afterRevision: bigint;
 
   /**
-   * With `status.usage`, and an item each time a node reports it (each 10 s). Otherwise nodes are shown without it.
+   * With `status.usage`, and an item each time a node reports it (each 10 s). Otherwise nodes are
+   * shown without it.
    *
    * @generated from field: bool include_usage = 4;
    */
@@ -502,8 +505,8 @@ export type WatchNodesResponse = Message<"cloudless.api.WatchNodesResponse"> & {
   node?: Node | undefined;
 
   /**
-   * Up to this revision of the store everything has been sent, with this item at the latest: where `after_revision` resumes. It
-   * may lie far behind what the item shows.
+   * Up to this revision of the store everything has been sent, with this item at the latest: where
+   * `after_revision` resumes. It may lie far behind what the item shows.
    *
    * @generated from field: int64 revision = 3;
    */
@@ -522,7 +525,8 @@ export const WatchNodesResponseSchema: GenMessage<WatchNodesResponse> = /*@__PUR
  */
 export enum WatchNodesResponse_Kind {
   /**
-   * The node as it is now; `status.reliability` and `status.last_seen` are as of this item, and do not bring one about.
+   * The node as it is now; `status.reliability` and `status.last_seen` are as of this item, and
+   * do not bring one about.
    *
    * @generated from enum value: PUT = 0;
    */
@@ -543,7 +547,8 @@ export enum WatchNodesResponse_Kind {
   SYNCED = 2,
 
   /**
-   * Only the revision: nothing was to be sent for 15 s, or all that a resumed watch had missed has been sent.
+   * Only the revision: nothing was to be sent for 15 s, or all that a resumed watch had missed
+   * has been sent.
    *
    * @generated from enum value: BOOKMARK = 3;
    */
@@ -667,8 +672,9 @@ export const UncordonNodeRequestSchema: GenMessage<UncordonNodeRequest> = /*@__P
   messageDesc(file_cloudless_api_node, 12);
 
 /**
- * Cordons the node and replaces each of its replicas elsewhere, within every workload's min_available. For a node that is being
- * drained already, `deadline` and `force` take the place of those it has; a request with neither changes nothing.
+ * Cordons the node and replaces each of its replicas elsewhere, within every workload's
+ * min_available. For a node that is being drained already, `deadline` and `force` take the place of
+ * those it has; a request with neither changes nothing.
  *
  * @generated from message cloudless.api.DrainNodeRequest
  */
@@ -686,15 +692,16 @@ export type DrainNodeRequest = Message<"cloudless.api.DrainNodeRequest"> & {
   requestId: string;
 
   /**
-   * How long it may take. After that it gives up and the node stays cordoned, or, with `force`, stops what is left whatever
-   * the floors. Absent: without end.
+   * How long it may take. After that it gives up and the node stays cordoned, or, with `force`,
+   * stops what is left whatever the floors. Absent: without end.
    *
    * @generated from field: google.protobuf.Duration deadline = 3;
    */
   deadline?: Duration | undefined;
 
   /**
-   * Stops what is left without regard to min_available: at the deadline, or at once when there is none.
+   * Stops what is left without regard to min_available: at the deadline, or at once when there is
+   * none.
    *
    * @generated from field: bool force = 4;
    */
@@ -801,8 +808,8 @@ export const DrainStatus_PhaseSchema: GenEnum<DrainStatus_Phase> = /*@__PURE__*/
   enumDesc(file_cloudless_api_node, 14, 0);
 
 /**
- * Says that somebody has made sure that a LOST node is dead: what it ran is replaced at once, whatever holds that back (many
- * nodes lost together, or a workload's lost_after).
+ * Says that somebody has made sure that a LOST node is dead: what it ran is replaced at once,
+ * whatever holds that back (many nodes lost together, or a workload's lost_after).
  *
  * @generated from message cloudless.api.ConfirmNodeLostRequest
  */

@@ -28,7 +28,8 @@ export const file_cloudless_api_session: GenFile = /*@__PURE__*/
   fileDesc("ChtjbG91ZGxlc3MvYXBpL3Nlc3Npb24ucHJvdG8SDWNsb3VkbGVzcy5hcGkiogEKEUVucm9sbE5vZGVSZXF1ZXN0EjsKB25vZGVfaWQYASABKAlCKrpIJ3IlEAEYPzIfXlthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/JBIfCgtpbnN0YW5jZV9pZBgCIAEoCUIKukgHcgUQEBiAARIWCgNjc3IYAyABKAxCCbpIBnoEGICAARIXCgV0b2tlbhgEIAEoCUIIukgFcgMYgAgiOQoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSEgoKY2x1c3Rlcl9pZBgCIAEoCSL4BAoFSGVsbG8SFAoMcHJvdG9jb2xfbWluGAEgASgFEhQKDHByb3RvY29sX21heBgCIAEoBRIaCgdub2RlX2lkGAMgASgJQgm6SAZyBBABGD8SEwoLaW5zdGFuY2VfaWQYBCABKAkSEgoKY2x1c3Rlcl9pZBgFIAEoCRIPCgdib290X2lkGAYgASgJEhUKDWhpZ2hlc3RfZXBvY2gYByABKAMSFwoGcmVnaW9uGAggASgJQge6SARyAhg/EhUKBHpvbmUYCSABKAlCB7pIBHICGD8SOwoGbGFiZWxzGAogAygLMiAuY2xvdWRsZXNzLmFwaS5IZWxsby5MYWJlbHNFbnRyeUIJukgGmgEDEIABEiQKBnRhaW50cxgLIAMoCzIULmNsb3VkbGVzcy5hcGkuVGFpbnQSLQoIY2FwYWNpdHkYDCABKAsyGy5jbG91ZGxlc3MuYXBpLk5vZGVDYXBhY2l0eRItCghyZXNlcnZlZBgNIAEoCzIbLmNsb3VkbGVzcy5hcGkuTm9kZUNhcGFjaXR5EhQKDG1heF9yZXBsaWNhcxgOIAEoBRIUCgxjYXBhYmlsaXRpZXMYDyADKAkSFQoNYWdlbnRfdmVyc2lvbhgQIAEoCRIUCgxhcmNoaXRlY3R1cmUYESABKAkSGAoQb3BlcmF0aW5nX3N5c3RlbRgSIAEoCRIVCg1hZ2VudF9hZGRyZXNzGBMgASgJEiwKCmNvbmRpdGlvbnMYFCADKAsyGC5jbG91ZGxlc3MuYXBpLkNvbmRpdGlvbhotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItkCCgxBZ2VudE1lc3NhZ2USJQoFaGVsbG8YASABKAsyFC5jbG91ZGxlc3MuYXBpLkhlbGxvSAASLQoJaW52ZW50b3J5GAIgASgLMhguY2xvdWRsZXNzLmFwaS5JbnZlbnRvcnlIABIuCgZyZXBvcnQYAyABKAsyHC5jbG91ZGxlc3MuYXBpLlJlcGxpY2FSZXBvcnRIABIlCgV1c2FnZRgEIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2VIABIuCgdyZWZ1c2VkGAUgASgLMhsuY2xvdWRsZXNzLmFwaS5PcmRlclJlZnVzZWRIABI2Cg50dW5uZWxfcmVmdXNlZBgGIAEoCzIcLmNsb3VkbGVzcy5hcGkuVHVubmVsUmVmdXNlZEgAEikKB2dvb2RieWUYByABKAsyFi5jbG91ZGxlc3MuYXBpLkdvb2RieWVIAEIJCgdtZXNzYWdlIkkKCUludmVudG9yeRIuCghyZXBsaWNhcxgBIAMoCzIcLmNsb3VkbGVzcy5hcGkuUmVwbGljYVJlcG9ydBIMCgRsYXN0GAIgASgIIpwECg1SZXBsaWNhUmVwb3J0EhIKCnJlcGxpY2FfaWQYASABKAkSFAoMd29ya2xvYWRfdWlkGAIgASgJEhYKDm9yZGVyX3JldmlzaW9uGAMgASgDEjEKBXBoYXNlGAQgASgOMiIuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzLlBoYXNlEg0KBXJlYWR5GAUgASgIEg4KBnJlYXNvbhgGIAEoCRIUCgxjb250YWluZXJfaWQYByABKAkSEAoIcmVzdGFydHMYCCABKAUSKgoJZW5kcG9pbnRzGAkgAygLMhcuY2xvdWRsZXNzLmFwaS5FbmRwb2ludBIbCg5sYXN0X2V4aXRfY29kZRgKIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEh0KFWVhcmxpZXJfY29udGFpbmVyX2lkcxgMIAMoCRIXCg9sYXN0X2VuZF9yZWFzb24YDSABKAkSEQoJZm9yZ290dGVuGA4gASgIEhIKCmxhc3RfbGluZXMYDyADKAkSMgoKaW1hZ2VfcHVsbBgQIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzEjAKCWNvbnRhaW5lchgeIAEoCzIdLmNsb3VkbGVzcy5hcGkuQ29udGFpbmVyRmFjdHNCEQoPX2xhc3RfZXhpdF9jb2RlIl4KBVVzYWdlEicKBXVzYWdlGAEgASgLMhguY2xvdWRsZXNzLmFwaS5Ob2RlVXNhZ2USLAoKY29uZGl0aW9ucxgCIAMoCzIYLmNsb3VkbGVzcy5hcGkuQ29uZGl0aW9uInUKDE9yZGVyUmVmdXNlZBISCgpyZXBsaWNhX2lkGAEgASgJEhYKDm9yZGVyX3JldmlzaW9uGAIgASgDEhUKDWhlbGRfcmV2aXNpb24YAyABKAMSEgoKaGVsZF9lcG9jaBgEIAEoAxIOCgZyZWFzb24YBSABKAkiMgoNVHVubmVsUmVmdXNlZBIRCgl0dW5uZWxfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIhkKB0dvb2RieWUSDgoGcmVhc29uGAEgASgJItABChJDb29yZGluYXRvck1lc3NhZ2USKQoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZUgAEiUKBW9yZGVyGAIgASgLMhQuY2xvdWRsZXNzLmFwaS5PcmRlckgAEjAKC29wZW5fdHVubmVsGAMgASgLMhkuY2xvdWRsZXNzLmFwaS5PcGVuVHVubmVsSAASKwoIYWRtaXR0ZWQYBCABKAsyFy5jbG91ZGxlc3MuYXBpLkFkbWl0dGVkSABCCQoHbWVzc2FnZSK6AgoHV2VsY29tZRISCgpjbHVzdGVyX2lkGAEgASgJEg0KBWVwb2NoGAIgASgDEhAKCHByb3RvY29sGAMgASgFEigKBWxlYXNlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDXBpbmdfaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOdXNhZ2VfaW50ZXJ2YWwYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMwoQcmVjb25uZWN0X3NwcmVhZBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI2ChNyZWNvbm5lY3RfcGF1c2VfbWF4GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIgoKCEFkbWl0dGVkIuUBCgVPcmRlchINCgVlcG9jaBgBIAEoAxIWCg5vcmRlcl9yZXZpc2lvbhgCIAEoAxISCgpyZXBsaWNhX2lkGAMgASgJEhQKDHdvcmtsb2FkX3VpZBgEIAEoCRIqCgVzdGFydBgFIAEoCzIZLmNsb3VkbGVzcy5hcGkuU3RhcnRPcmRlckgAEigKBHN0b3AYBiABKAsyGC5jbG91ZGxlc3MuYXBpLlN0b3BPcmRlckgAEiwKBmZvcmdldBgHIAEoCzIaLmNsb3VkbGVzcy5hcGkuRm9yZ2V0T3JkZXJIAEIHCgVvcmRlciKqAQoKU3RhcnRPcmRlchIRCgluYW1lc3BhY2UYASABKAkSEAoId29ya2xvYWQYAiABKAkSDwoHdmVyc2lvbhgDIAEoBRIMCgRzbG90GAQgASgFEikKBHNwZWMYBSABKAsyGy5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYxItCgpzdG9wX2FmdGVyGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIn8KCVN0b3BPcmRlchIxCg5wcmVfc3RvcF9kZWxheRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxncmFjZV9wZXJpb2QYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGcmVhc29uGAMgASgJIg0KC0ZvcmdldE9yZGVyIqgECgpPcGVuVHVubmVsEhEKCXR1bm5lbF9pZBgBIAEoCRIuCgtkaWFsX3dpdGhpbhgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIwCgRsb2dzGAMgASgLMiAuY2xvdWRsZXNzLmFwaS5TdHJlYW1Mb2dzUmVxdWVzdEgAEjEKBGV4ZWMYBCABKAsyIS5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVxdWVzdEgAEjoKBnN0YXR1cxgFIAEoCzIoLmNsb3VkbGVzcy5hcGkuR2V0Q29udGFpbmVyU3RhdHVzUmVxdWVzdEgAEi8KC2V4ZWNfc3RyZWFtGAYgASgLMhguY2xvdWRsZXNzLmFwaS5FeGVjU3RhcnRIABI3Cgxwb3J0X2ZvcndhcmQYByABKAsyHy5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkU3RhcnRIABI4CgVzdGF0cxgIIAEoCzInLmNsb3VkbGVzcy5hcGkuR2V0Q29udGFpbmVyU3RhdHNSZXF1ZXN0SAASPgoKc3RhdHNfbGlzdBgJIAEoCzIoLmNsb3VkbGVzcy5hcGkuTGlzdENvbnRhaW5lclN0YXRzUmVxdWVzdEgAEjAKC2xvZ19jaGFubmVsGAogASgLMhkuY2xvdWRsZXNzLmFwaS5Mb2dDaGFubmVsSAASFgoOZXhlY19pbl9waWVjZXMYFCABKAhCCAoGdGFyZ2V0IgwKCkxvZ0NoYW5uZWwi5AUKC1R1bm5lbEZyYW1lEhMKCXR1bm5lbF9pZBgBIAEoCUgAEiYKA2xvZxgCIAEoCzIXLmNsb3VkbGVzcy5hcGkuTG9nRW50cnlIABIyCgRleGVjGAMgASgLMiIuY2xvdWRsZXNzLmFwaS5FeGVjQ29tbWFuZFJlc3BvbnNlSAASMAoGc3RhdHVzGAQgASgLMh4uY2xvdWRsZXNzLmFwaS5Db250YWluZXJTdGF0dXNIABIrCgVlcnJvchgFIAEoCzIaLmNsb3VkbGVzcy5hcGkuVHVubmVsRXJyb3JIABInCgNlbmQYBiABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAEhAKBndpbmRvdxgHIAEoA0gAEjAKCmV4ZWNfaW5wdXQYCCABKAsyGi5jbG91ZGxlc3MuYXBpLkV4ZWNSZXF1ZXN0SAASMgoLZXhlY19vdXRwdXQYCSABKAsyGy5jbG91ZGxlc3MuYXBpLkV4ZWNSZXNwb25zZUgAEjoKDWZvcndhcmRfaW5wdXQYCiABKAsyIS5jbG91ZGxlc3MuYXBpLlBvcnRGb3J3YXJkUmVxdWVzdEgAEjwKDmZvcndhcmRfb3V0cHV0GAsgASgLMiIuY2xvdWRsZXNzLmFwaS5Qb3J0Rm9yd2FyZFJlc3BvbnNlSAASLgoFc3RhdHMYDCABKAsyHS5jbG91ZGxlc3MuYXBpLkNvbnRhaW5lclN0YXRzSAASPwoKc3RhdHNfbGlzdBgNIAEoCzIpLmNsb3VkbGVzcy5hcGkuTGlzdENvbnRhaW5lclN0YXRzUmVzcG9uc2VIABI2Cgtsb2dfY2hhbm5lbBgOIAEoCzIfLmNsb3VkbGVzcy5hcGkuTG9nQ2hhbm5lbEZyYW1lc0gAEjgKCmV4ZWNfcGllY2UYFCABKAsyIi5jbG91ZGxlc3MuYXBpLkV4ZWNDb21tYW5kUmVzcG9uc2VIAEIHCgVmcmFtZSJCChBMb2dDaGFubmVsRnJhbWVzEi4KBmZyYW1lcxgBIAMoCzIeLmNsb3VkbGVzcy5hcGkuTG9nQ2hhbm5lbEZyYW1lIpkCCg9Mb2dDaGFubmVsRnJhbWUSDgoGbG9nX2lkGAEgASgDEjAKBG9wZW4YAiABKAsyIC5jbG91ZGxlc3MuYXBpLlN0cmVhbUxvZ3NSZXF1ZXN0SAASEAoGd2luZG93GAMgASgDSAASKQoFY2xvc2UYBCABKAsyGC5jbG91ZGxlc3MuYXBpLlR1bm5lbEVuZEgAEigKBWVudHJ5GAUgASgLMhcuY2xvdWRsZXNzLmFwaS5Mb2dFbnRyeUgAEisKBWVycm9yGAYgASgLMhouY2xvdWRsZXNzLmFwaS5UdW5uZWxFcnJvckgAEicKA2VuZBgHIAEoCzIYLmNsb3VkbGVzcy5hcGkuVHVubmVsRW5kSABCBwoFZnJhbWUiCwoJVHVubmVsRW5kIiwKC1R1bm5lbEVycm9yEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCSKRAQoQSGVhcnRiZWF0UmVxdWVzdBIrCgVoZWxsbxgBIAEoCzIULmNsb3VkbGVzcy5hcGkuSGVsbG9CBrpIA8gBARIrCglpbnZlbnRvcnkYAiABKAsyGC5jbG91ZGxlc3MuYXBpLkludmVudG9yeRIjCgV1c2FnZRgDIAEoCzIULmNsb3VkbGVzcy5hcGkuVXNhZ2UiYgoRSGVhcnRiZWF0UmVzcG9uc2USJwoHd2VsY29tZRgBIAEoCzIWLmNsb3VkbGVzcy5hcGkuV2VsY29tZRIkCgZvcmRlcnMYAiADKAsyFC5jbG91ZGxlc3MuYXBpLk9yZGVyYgZwcm90bzM", [file_buf_validate_validate, file_cloudless_api_exec, file_cloudless_api_logs, file_cloudless_api_node, file_cloudless_api_stats, file_cloudless_api_workload, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * Registers a machine. While the cluster has no identities (plaintext on loopback) it takes no credential.
+ * Registers a machine. While the cluster has no identities (plaintext on loopback) it takes no
+ * credential.
  *
  * @generated from message cloudless.api.EnrollNodeRequest
  */
@@ -41,7 +42,8 @@ export type EnrollNodeRequest = Message<"cloudless.api.EnrollNodeRequest"> & {
   nodeId: string;
 
   /**
-   * Random text made once on the machine: tells a returning machine from another one with the same name.
+   * Random text made once on the machine: tells a returning machine from another one with the same
+   * name.
    *
    * @generated from field: string instance_id = 2;
    */
@@ -199,7 +201,8 @@ export type Hello = Message<"cloudless.api.Hello"> & {
   agentAddress: string;
 
   /**
-   * MEMORY_PRESSURE, DISK_PRESSURE, NETWORK_UNAVAILABLE, CONTAINER_RUNTIME_UNAVAILABLE; READY is the coordinator's to say.
+   * MEMORY_PRESSURE, DISK_PRESSURE, NETWORK_UNAVAILABLE, CONTAINER_RUNTIME_UNAVAILABLE; READY is
+   * the coordinator's to say.
    *
    * @generated from field: repeated cloudless.api.Condition conditions = 20;
    */
@@ -589,7 +592,8 @@ export type Welcome = Message<"cloudless.api.Welcome"> & {
   usageInterval?: Duration | undefined;
 
   /**
-   * When the session ends, the agent dials again at a random time within this: all others may have to as well.
+   * When the session ends, the agent dials again at a random time within this: all others may have
+   * to as well.
    *
    * @generated from field: google.protobuf.Duration reconnect_spread = 7;
    */
@@ -626,8 +630,8 @@ export const AdmittedSchema: GenMessage<Admitted> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 12);
 
 /**
- * An order for one replica, fenced by epoch and order_revision. Repeated until a report acknowledges it; a forget order, until
- * a report says `forgotten`.
+ * An order for one replica, fenced by epoch and order_revision. Repeated until a report
+ * acknowledges it; a forget order, until a report says `forgotten`.
  *
  * @generated from message cloudless.api.Order
  */
@@ -717,7 +721,8 @@ export type StartOrder = Message<"cloudless.api.StartOrder"> & {
   spec?: WorkloadSpec | undefined;
 
   /**
-   * In EXCLUSIVE mode: without contact for so long the agent stops the replica itself, and starts it again only when told to.
+   * In EXCLUSIVE mode: without contact for so long the agent stops the replica itself, and starts
+   * it again only when told to.
    *
    * @generated from field: google.protobuf.Duration stop_after = 6;
    */
@@ -847,7 +852,8 @@ export type OpenTunnel = Message<"cloudless.api.OpenTunnel"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * The coordinator accepts a result of `exec` in several frames. An agent that does not know this field sends one frame.
+   * The coordinator accepts a result of `exec` in several frames. An agent that does not know this
+   * field sends one frame.
    *
    * @generated from field: bool exec_in_pieces = 20;
    */
@@ -917,7 +923,8 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
     case: "error";
   } | {
     /**
-     * Last frame, from the agent, when all has been said. A tunnel that ends without it, and without an error, broke.
+     * Last frame, from the agent, when all has been said. A tunnel that ends without it, and
+     * without an error, broke.
      *
      * @generated from field: cloudless.api.TunnelEnd end = 6;
      */
@@ -925,7 +932,8 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
     case: "end";
   } | {
     /**
-     * From the agent: so many more bytes of input may be sent to it, beside those it has granted before.
+     * From the agent: so many more bytes of input may be sent to it, beside those it has granted
+     * before.
      *
      * @generated from field: int64 window = 7;
      */
@@ -981,8 +989,9 @@ export type TunnelFrame = Message<"cloudless.api.TunnelFrame"> & {
     case: "logChannel";
   } | {
     /**
-     * The next part of each text and of the exact bytes of a result that is too large for one frame; `exec` follows with the last
-     * part and all other fields. Only when the coordinator has asked for it by `exec_in_pieces`.
+     * The next part of each text and of the exact bytes of a result that is too large for one
+     * frame; `exec` follows with the last part and all other fields. Only when the coordinator has
+     * asked for it by `exec_in_pieces`.
      *
      * @generated from field: cloudless.api.ExecCommandResponse exec_piece = 20;
      */
@@ -1043,7 +1052,8 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
     case: "open";
   } | {
     /**
-     * From the coordinator: grants this many further bytes of entries. Counts against the window of the tunnel.
+     * From the coordinator: grants this many further bytes of entries. Counts against the window of
+     * the tunnel.
      *
      * @generated from field: int64 window = 3;
      */
@@ -1051,7 +1061,8 @@ export type LogChannelFrame = Message<"cloudless.api.LogChannelFrame"> & {
     case: "window";
   } | {
     /**
-     * From the coordinator: the log has no reader any more. Needs no answer. Counts against the window of the tunnel.
+     * From the coordinator: the log has no reader any more. Needs no answer. Counts against the
+     * window of the tunnel.
      *
      * @generated from field: cloudless.api.TunnelEnd close = 4;
      */
@@ -1129,7 +1140,8 @@ export const TunnelErrorSchema: GenMessage<TunnelError> = /*@__PURE__*/
   messageDesc(file_cloudless_api_session, 23);
 
 /**
- * The session in one call, for tools and proxies without streams: the same content, the same effect.
+ * The session in one call, for tools and proxies without streams: the same content, the same
+ * effect.
  *
  * @generated from message cloudless.api.HeartbeatRequest
  */

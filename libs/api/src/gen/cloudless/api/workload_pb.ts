@@ -18,7 +18,8 @@ export const file_cloudless_api_workload: GenFile = /*@__PURE__*/
   fileDesc("ChxjbG91ZGxlc3MvYXBpL3dvcmtsb2FkLnByb3RvEg1jbG91ZGxlc3MuYXBpIpECCghXb3JrbG9hZBIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRILCgN1aWQYAyABKAkSKQoEc3BlYxgEIAEoCzIbLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjEi0KBnN0YXR1cxgFIAEoCzIdLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTdGF0dXMSEgoKZ2VuZXJhdGlvbhgGIAEoAxIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI5ChVkZWxldGlvbl9yZXF1ZXN0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIuEQCgxXb3JrbG9hZFNwZWMSFwoFaW1hZ2UYASABKAlCCLpIBXIDGIAEEiIKB2NvbW1hbmQYAiADKAlCEbpIDpIBCxCAAiIGcgQogIACEh8KBGFyZ3MYAyADKAlCEbpIDpIBCxCACCIGcgQogIAIElYKA2VudhgEIAMoCzIkLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjLkVudkVudHJ5QiO6SCCaAR0QgAgiEHIOEAEYgAIyB15bXj1dKyQqBnIEKICACBJoCgt3b3JraW5nX2RpchgFIAEoCUJTukhQugFNCg1hYnNvbHV0ZV9wYXRoEhhtdXN0IGJlIGFuIGFic29sdXRlIHBhdGgaInRoaXMgPT0gJycgfHwgdGhpcy5zdGFydHNXaXRoKCcvJykSLAoFcG9ydHMYBiADKAsyEy5jbG91ZGxlc3MuYXBpLlBvcnRCCLpIBZIBAhBAEisKCXJlc291cmNlcxgHIAEoCzIYLmNsb3VkbGVzcy5hcGkuUmVzb3VyY2VzEiIKCHJlcGxpY2FzGAggASgFQgu6SAgaBhjAhD0oAEgAiAEBEisKCXBsYWNlbWVudBgJIAEoCzIYLmNsb3VkbGVzcy5hcGkuUGxhY2VtZW50EiEKCHByaW9yaXR5GAogASgFQgq6SAcaBRjoBygASAGIAQESLQoHcmVzdGFydBgLIAEoCzIcLmNsb3VkbGVzcy5hcGkuUmVzdGFydFBvbGljeRJLChh0ZXJtaW5hdGlvbl9ncmFjZV9wZXJpb2QYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDrpIC6oBCCIECICjBTIAEkAKDnByZV9zdG9wX2RlbGF5GA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg26SAqqAQciAwiQHDIAEicKB3JvbGxvdXQYDiABKAsyFi5jbG91ZGxlc3MuYXBpLlJvbGxvdXQSLQoKZGlzY29ubmVjdBgPIAEoCzIZLmNsb3VkbGVzcy5hcGkuRGlzY29ubmVjdBKuAQoGbGFiZWxzGBAgAygLMicuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMuTGFiZWxzRW50cnlCdbpIcpoBbxCAASI0cjIQARj9ATIrXltBLVphLXowLTldKFtBLVphLXowLTkuXy8tXSpbQS1aYS16MC05XSk/JCo0cjIY/QEyLV4oW0EtWmEtejAtOV0oW0EtWmEtejAtOS5fLV0qW0EtWmEtejAtOV0pPyk/JBJdCgthbm5vdGF0aW9ucxgRIAMoCzIsLmNsb3VkbGVzcy5hcGkuV29ya2xvYWRTcGVjLkFubm90YXRpb25zRW50cnlCGrpIF5oBFBCAASIHcgUQARj9ASoGcgQogIAEEigKB3J1bnRpbWUYEiABKAlCF7pIFHISMhBeKHxwcm9jZXNzfGNyaSkkEjgKBG1vZGUYEyABKA4yIC5jbG91ZGxlc3MuYXBpLldvcmtsb2FkU3BlYy5Nb2RlQgi6SAWCAQIQARIsCg5saXZlbmVzc19wcm9iZRgUIAEoCzIULmNsb3VkbGVzcy5hcGkuUHJvYmUSLQoPcmVhZGluZXNzX3Byb2JlGBUgASgLMhQuY2xvdWRsZXNzLmFwaS5Qcm9iZRIrCg1zdGFydHVwX3Byb2JlGBYgASgLMhQuY2xvdWRsZXNzLmFwaS5Qcm9iZRIwCghzZWN1cml0eRgXIAEoCzIeLmNsb3VkbGVzcy5hcGkuU2VjdXJpdHlDb250ZXh0EjAKB3ZvbHVtZXMYGCADKAsyFS5jbG91ZGxlc3MuYXBpLlZvbHVtZUIIukgFkgECEEASJwoHbmV0d29yaxgZIAEoCzIWLmNsb3VkbGVzcy5hcGkuTmV0d29yaxIsCgppbWFnZV9wdWxsGBogASgLMhguY2xvdWRsZXNzLmFwaS5JbWFnZVB1bGwSMwoHc2VjcmV0cxgbIAMoCzIYLmNsb3VkbGVzcy5hcGkuU2VjcmV0UmVmQgi6SAWSAQIQQBIwCgxyZXN0YXJ0ZWRfYXQYHCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKBGluaXQYHSABKAhIAogBARIoCg5zaG1fc2l6ZV9ieXRlcxgeIAEoA0IQukgNIgsYgICAgICAgAIoABIwCgd1bGltaXRzGB8gAygLMhUuY2xvdWRsZXNzLmFwaS5VbGltaXRCCLpIBZIBAhAgEoQBCgdzeXNjdGxzGCAgAygLMiguY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFNwZWMuU3lzY3Rsc0VudHJ5Qkm6SEaaAUMQQCIqcigQARj9ATIhXlthLXowLTldKFthLXowLTlfLi1dKlthLXowLTldKT8kKhNyERABGIAgMgpeW1x0IC1+XSokEjAKB2RldmljZXMYISADKAsyFS5jbG91ZGxlc3MuYXBpLkRldmljZUIIukgFkgECEEAaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjIKEEFubm90YXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARouCgxTeXNjdGxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIiCgRNb2RlEg4KClJFUExJQ0FURUQQABIKCgZHTE9CQUwQAUILCglfcmVwbGljYXNCCwoJX3ByaW9yaXR5QgcKBV9pbml0ImkKBlVsaW1pdBIfCgRuYW1lGAEgASgJQhG6SA5yDBggMgheW2Etel0rJBIeCgRzb2Z0GAIgASgDQhC6SA0iCyj///////////8BEh4KBGhhcmQYAyABKANCELpIDSILKP///////////wEibwoGRGV2aWNlEh0KCWhvc3RfcGF0aBgBIAEoCUIKukgHcgUQARiAIBIgCg5jb250YWluZXJfcGF0aBgCIAEoCUIIukgFcgMYgCASJAoLcGVybWlzc2lvbnMYAyABKAlCD7pIDHIKMghecj93P20/JCLeAQoEUG9ydBI5CgRuYW1lGAEgASgJQiu6SChyJhg/MiJeKFthLXowLTldKFthLXowLTktXSpbYS16MC05XSk/KT8kEiMKDmNvbnRhaW5lcl9wb3J0GAIgASgFQgu6SAgaBhj//wMoARI4Cghwcm90b2NvbBgDIAEoDjIcLmNsb3VkbGVzcy5hcGkuUG9ydC5Qcm90b2NvbEIIukgFggECEAESHgoJaG9zdF9wb3J0GAQgASgFQgu6SAgaBhj//wMoACIcCghQcm90b2NvbBIHCgNUQ1AQABIHCgNVRFAQASJnCglSZXNvdXJjZXMSLQoIcmVxdWVzdHMYASABKAsyGy5jbG91ZGxlc3MuYXBpLlJlc291cmNlTGlzdBIrCgZsaW1pdHMYAiABKAsyGy5jbG91ZGxlc3MuYXBpLlJlc291cmNlTGlzdCKDAgoMUmVzb3VyY2VMaXN0EiUKCmNwdV9taWxsaXMYASABKAVCDLpICRoHGICt4gQoAEgAiAEBEisKDG1lbW9yeV9ieXRlcxgCIAEoA0IQukgNIgsYgICAgICAgAIoAEgBiAEBEh4KDXN0b3JhZ2VfYnl0ZXMYAyABKANCB7pIBCICKAASHgoNYmFuZHdpZHRoX2JwcxgEIAEoA0IHukgEIgIoABIVCgRncHVzGAUgASgFQge6SAQaAigAEh8KBHBpZHMYBiABKAVCDLpICRoHGICAgAIoAUgCiAEBQg0KC19jcHVfbWlsbGlzQg8KDV9tZW1vcnlfYnl0ZXNCBwoFX3BpZHMihQQKCVBsYWNlbWVudBIhCgdyZWdpb25zGAEgAygJQhC6SA2SAQoQQBgBIgRyAhABEh8KBXpvbmVzGAIgAygJQhC6SA2SAQoQQBgBIgRyAhABEj0KCGxvY2FsaXR5GAMgASgOMiEuY2xvdWRsZXNzLmFwaS5QbGFjZW1lbnQuTG9jYWxpdHlCCLpIBYIBAhABElsKDW5vZGVfc2VsZWN0b3IYBCADKAsyKi5jbG91ZGxlc3MuYXBpLlBsYWNlbWVudC5Ob2RlU2VsZWN0b3JFbnRyeUIYukgVmgESEEAiB3IFEAEY/QEqBXIDGP0BEikKCGFmZmluaXR5GAUgASgLMhcuY2xvdWRsZXNzLmFwaS5BZmZpbml0eRIuCg1hbnRpX2FmZmluaXR5GAYgASgLMhcuY2xvdWRsZXNzLmFwaS5BZmZpbml0eRI4Cgt0b2xlcmF0aW9ucxgHIAMoCzIZLmNsb3VkbGVzcy5hcGkuVG9sZXJhdGlvbkIIukgFkgECEEASJQoGc3ByZWFkGAggASgLMhUuY2xvdWRsZXNzLmFwaS5TcHJlYWQaMwoRTm9kZVNlbGVjdG9yRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASInCghMb2NhbGl0eRIMCghSRVFVSVJFRBAAEg0KCVBSRUZFUlJFRBABIo0DCghBZmZpbml0eRI5CgVub2RlcxgBIAMoCzIgLmNsb3VkbGVzcy5hcGkuQWZmaW5pdHkuTm9kZVRlcm1CCLpIBZIBAhAgEkEKCXdvcmtsb2FkcxgCIAMoCzIkLmNsb3VkbGVzcy5hcGkuQWZmaW5pdHkuV29ya2xvYWRUZXJtQgi6SAWSAQIQIBphCghOb2RlVGVybRI6CgVtYXRjaBgBIAMoCzIfLmNsb3VkbGVzcy5hcGkuTGFiZWxSZXF1aXJlbWVudEIKukgHkgEECAEQIBIZCgZ3ZWlnaHQYAiABKAVCCbpIBhoEGGQoABqfAQoMV29ya2xvYWRUZXJtEjoKBW1hdGNoGAEgAygLMh8uY2xvdWRsZXNzLmFwaS5MYWJlbFJlcXVpcmVtZW50Qgq6SAeSAQQIARAgEhoKCHRvcG9sb2d5GAIgASgJQgi6SAVyAxj9ARIcCgpuYW1lc3BhY2VzGAMgAygJQgi6SAWSAQIQQBIZCgZ3ZWlnaHQYBCABKAVCCbpIBhoEGGQoACKyBAoQTGFiZWxSZXF1aXJlbWVudBIXCgNrZXkYASABKAlCCrpIB3IFEAEY/QESRAoIb3BlcmF0b3IYAiABKA4yKC5jbG91ZGxlc3MuYXBpLkxhYmVsUmVxdWlyZW1lbnQuT3BlcmF0b3JCCLpIBYIBAhABEhkKBnZhbHVlcxgDIAMoCUIJukgGkgEDEIABIk4KCE9wZXJhdG9yEgYKAklOEAASCgoGTk9UX0lOEAESCgoGRVhJU1RTEAISEgoORE9FU19OT1RfRVhJU1QQAxIGCgJHVBAEEgYKAkxUEAU60wK6SM8CGswCChhsYWJlbF9yZXF1aXJlbWVudC52YWx1ZXMSaUlOIGFuZCBOT1RfSU4gbmVlZCBhdCBsZWFzdCBvbmUgdmFsdWUsIEVYSVNUUyBhbmQgRE9FU19OT1RfRVhJU1Qgbm9uZSwgR1QgYW5kIExUIGV4YWN0bHkgb25lIHdob2xlIG51bWJlchrEAXRoaXMub3BlcmF0b3IgaW4gWzAsIDFdID8gc2l6ZSh0aGlzLnZhbHVlcykgPiAwIDogdGhpcy5vcGVyYXRvciBpbiBbMiwgM10gPyBzaXplKHRoaXMudmFsdWVzKSA9PSAwIDogdGhpcy5vcGVyYXRvciBpbiBbNCwgNV0gPyBzaXplKHRoaXMudmFsdWVzKSA9PSAxICYmIHRoaXMudmFsdWVzWzBdLm1hdGNoZXMoJ14tP1swLTldKyQnKSA6IHRydWUi0wMKClRvbGVyYXRpb24SFQoDa2V5GAEgASgJQgi6SAVyAxj9ARI+CghvcGVyYXRvchgCIAEoDjIiLmNsb3VkbGVzcy5hcGkuVG9sZXJhdGlvbi5PcGVyYXRvckIIukgFggECEAESFwoFdmFsdWUYAyABKAlCCLpIBXIDGP0BEjoKBmVmZmVjdBgEIAEoDjIbLmNsb3VkbGVzcy5hcGkuVGFpbnQuRWZmZWN0Qgi6SAWCAQIQAUgAiAEBEkYKEXRvbGVyYXRpb25fcGVyaW9kGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQhC6SA2qAQoiBgiAhrCWATIAIiEKCE9wZXJhdG9yEgkKBUVRVUFMEAASCgoGRVhJU1RTEAE6ogG6SJ4BGlEKEHRvbGVyYXRpb24udmFsdWUSFUVYSVNUUyB0YWtlcyBubyB2YWx1ZRomdGhpcy5vcGVyYXRvciAhPSAxIHx8IHRoaXMudmFsdWUgPT0gJycaSQoOdG9sZXJhdGlvbi5rZXkSEUVRVUFMIG5lZWRzIGEga2V5GiR0aGlzLm9wZXJhdG9yICE9IDAgfHwgdGhpcy5rZXkgIT0gJydCCQoHX2VmZmVjdCKzAQoFVGFpbnQSFwoDa2V5GAEgASgJQgq6SAdyBRABGP0BEhcKBXZhbHVlGAIgASgJQgi6SAVyAxj9ARI1CgZlZmZlY3QYAyABKA4yGy5jbG91ZGxlc3MuYXBpLlRhaW50LkVmZmVjdEIIukgFggECEAEiQQoGRWZmZWN0Eg8KC05PX1NDSEVEVUxFEAASFgoSUFJFRkVSX05PX1NDSEVEVUxFEAESDgoKTk9fRVhFQ1VURRACIp0BCgZTcHJlYWQSHAoIdG9wb2xvZ3kYASABKAlCCrpIB3IFEAEY/QESMgoEbW9kZRgCIAEoDjIaLmNsb3VkbGVzcy5hcGkuU3ByZWFkLk1vZGVCCLpIBYIBAhABEhwKCG1heF9za2V3GAMgASgFQgq6SAcaBRjoBygAIiMKBE1vZGUSDQoJUFJFRkVSUkVEEAASDAoIUkVRVUlSRUQQASK2AQoNUmVzdGFydFBvbGljeRI9CgZwb2xpY3kYASABKA4yIy5jbG91ZGxlc3MuYXBpLlJlc3RhcnRQb2xpY3kuUG9saWN5Qgi6SAWCAQIQARIlCgttYXhfcmV0cmllcxgCIAEoBUILukgIGgYYwIQ9KABIAIgBASIvCgZQb2xpY3kSCgoGQUxXQVlTEAASDgoKT05fRkFJTFVSRRABEgkKBU5FVkVSEAJCDgoMX21heF9yZXRyaWVzIoAICgdSb2xsb3V0EjsKCHN0cmF0ZWd5GAEgASgOMh8uY2xvdWRsZXNzLmFwaS5Sb2xsb3V0LlN0cmF0ZWd5Qgi6SAWCAQIQARIjCgltYXhfc3VyZ2UYAiABKAVCC7pICBoGGMCEPSgASACIAQESKQoPbWF4X3VuYXZhaWxhYmxlGAMgASgFQgu6SAgaBhjAhD0oAEgBiAEBEicKDW1pbl9hdmFpbGFibGUYBCABKAVCC7pICBoGGMCEPSgASAKIAQESRQoSbWluX3JlYWR5X2R1cmF0aW9uGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg66SAuqAQgiBAiAowUyABJKChFwcm9ncmVzc19kZWFkbGluZRgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIUukgRqgEOIgUIgJqeATIFEIDC1y8SKAoObWF4X2ZhaWxlZF9uZXcYByABKAVCC7pICBoGGMCEPSgASAOIAQESPgoKb25fZmFpbHVyZRgIIAEoDjIgLmNsb3VkbGVzcy5hcGkuUm9sbG91dC5PbkZhaWx1cmVCCLpIBYIBAhABEkIKDnBhdXNlX2R1cmF0aW9uGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg+6SAyqAQkiBQiAmp4BMgASPQoJcHJvbW90aW9uGAogASgOMiAuY2xvdWRsZXNzLmFwaS5Sb2xsb3V0LlByb21vdGlvbkIIukgFggECEAESNAoFc3RlcHMYCyADKAsyGy5jbG91ZGxlc3MuYXBpLlJvbGxvdXQuU3RlcEIIukgFkgECECAaugEKBFN0ZXASHQoIcmVwbGljYXMYASABKAVCC7pICBoGGMCEPSgAEhoKB3BlcmNlbnQYAiABKAVCCbpIBhoEGGQoABI4CgR3YWl0GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg+6SAyqAQkiBQiAmp4BMgASPQoJcHJvbW90aW9uGAQgASgOMiAuY2xvdWRsZXNzLmFwaS5Sb2xsb3V0LlByb21vdGlvbkIIukgFggECEAEiPAoIU3RyYXRlZ3kSEgoOUk9MTElOR19VUERBVEUQABIMCghSRUNSRUFURRABEg4KCkJMVUVfR1JFRU4QAiIkCglPbkZhaWx1cmUSCQoFUEFVU0UQABIMCghST0xMQkFDSxABIiEKCVByb21vdGlvbhIICgRBVVRPEAASCgoGTUFOVUFMEAFCDAoKX21heF9zdXJnZUISChBfbWF4X3VuYXZhaWxhYmxlQhAKDl9taW5fYXZhaWxhYmxlQhEKD19tYXhfZmFpbGVkX25ldyLcAQoKRGlzY29ubmVjdBI2CgRtb2RlGAEgASgOMh4uY2xvdWRsZXNzLmFwaS5EaXNjb25uZWN0Lk1vZGVCCLpIBYIBAhABEjcKCmxvc3RfYWZ0ZXIYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CCLpIBaoBAjIAEjcKCnN0b3BfYWZ0ZXIYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CCLpIBaoBAjIAIiQKBE1vZGUSDQoJQVZBSUxBQkxFEAASDQoJRVhDTFVTSVZFEAEi5gYKBVByb2JlEi4KBGV4ZWMYASABKAsyHi5jbG91ZGxlc3MuYXBpLlByb2JlLkV4ZWNDaGVja0gAEi4KBGh0dHAYAiABKAsyHi5jbG91ZGxlc3MuYXBpLlByb2JlLkh0dHBDaGVja0gAEiwKA3RjcBgDIAEoCzIdLmNsb3VkbGVzcy5hcGkuUHJvYmUuVGNwQ2hlY2tIABIuCgRncnBjGAQgASgLMh4uY2xvdWRsZXNzLmFwaS5Qcm9iZS5HcnBjQ2hlY2tIABJACg1pbml0aWFsX2RlbGF5GAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQg66SAuqAQgiBAiAowUyABI+CgZwZXJpb2QYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CE7pIEKoBDSIECICjBTIFEIDC1y8SPgoHdGltZW91dBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkISukgPqgEMIgMIkBwyBRCAreIEEiUKEXN1Y2Nlc3NfdGhyZXNob2xkGAggASgFQgq6SAcaBRjoBygAEiYKEWZhaWx1cmVfdGhyZXNob2xkGAkgASgFQgu6SAgaBhigjQYoABonCglFeGVjQ2hlY2sSGgoHY29tbWFuZBgBIAMoCUIJukgGkgEDEIAIGvkBCglIdHRwQ2hlY2sSJAoEcGF0aBgBIAEoCUIWukgTchEYgBAyDF4oL1shLX5dKik/JBIVCgRwb3J0GAIgASgJQge6SARyAhg/En8KB2hlYWRlcnMYAyADKAsyKy5jbG91ZGxlc3MuYXBpLlByb2JlLkh0dHBDaGVjay5IZWFkZXJzRW50cnlCQbpIPpoBOxBAIiRyIhiAAjIdXlshIyQlJicqKy5eX2B8fjAtOUEtWmEtei1dKyQqEXIPKIAgMgpeW1x0IC1+XSokGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGiEKCFRjcENoZWNrEhUKBHBvcnQYASABKAlCB7pIBHICGD8aPQoJR3JwY0NoZWNrEhUKBHBvcnQYASABKAlCB7pIBHICGD8SGQoHc2VydmljZRgCIAEoCUIIukgFcgMYgAhCBwoFY2hlY2siggUKD1NlY3VyaXR5Q29udGV4dBIXCg9ydW5fYXNfbm9uX3Jvb3QYASABKAgSJwoLcnVuX2FzX3VzZXIYAiABKANCDbpICiIIGP7///8PKABIAIgBARIoCgxydW5fYXNfZ3JvdXAYAyABKANCDbpICiIIGP7///8PKABIAYgBARIhChlyZWFkX29ubHlfcm9vdF9maWxlc3lzdGVtGAQgASgIEiIKEGNhcGFiaWxpdGllc19hZGQYBSADKAlCCLpIBZIBAhBAEiMKEWNhcGFiaWxpdGllc19kcm9wGAYgAygJQgi6SAWSAQIQQBIhCg9zZWNjb21wX3Byb2ZpbGUYByABKAlCCLpIBXIDGIAIEiIKEGFwcGFybW9yX3Byb2ZpbGUYCCABKAlCCLpIBXIDGIAIEiEKD3NlbGludXhfb3B0aW9ucxgJIAEoCUIIukgFcgMYgAgSEgoKcHJpdmlsZWdlZBgKIAEoCBIeChFub19uZXdfcHJpdmlsZWdlcxgLIAEoCEgCiAEBEkMKDXJ1bnRpbWVfY2xhc3MYDCABKAlCLLpIKXInGD8yI14oW2EtejAtOV0oW2EtejAtOS4tXSpbYS16MC05XSk/KT8kEhUKBHVzZXIYFCABKAlCB7pIBHICGEASMwoTc3VwcGxlbWVudGFsX2dyb3VwcxgVIAMoA0IWukgTkgEQEEAYASIKIggY/v///w8oABIkCghmc19ncm91cBgWIAEoA0INukgKIggY/v///w8oAEgDiAEBQg4KDF9ydW5fYXNfdXNlckIPCg1fcnVuX2FzX2dyb3VwQhQKEl9ub19uZXdfcHJpdmlsZWdlc0ILCglfZnNfZ3JvdXAipgQKBlZvbHVtZRI4CgRuYW1lGAEgASgJQiq6SCdyJRABGD8yH15bYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyQSHgoKbW91bnRfcGF0aBgCIAEoCUIKukgHcgUQARiAIBIRCglyZWFkX29ubHkYAyABKAgSMwoJZW1wdHlfZGlyGAQgASgLMh4uY2xvdWRsZXNzLmFwaS5Wb2x1bWUuRW1wdHlEaXJIABIzCglob3N0X3BhdGgYBSABKAsyHi5jbG91ZGxlc3MuYXBpLlZvbHVtZS5Ib3N0UGF0aEgAEjIKBW5hbWVkGAYgASgLMiEuY2xvdWRsZXNzLmFwaS5Wb2x1bWUuTmFtZWRWb2x1bWVIABqXAQoIRW1wdHlEaXISKgoQc2l6ZV9saW1pdF9ieXRlcxgBIAEoA0IQukgNIgsYgICAgICAgAIoABI/CgZtZWRpdW0YFCABKA4yJS5jbG91ZGxlc3MuYXBpLlZvbHVtZS5FbXB0eURpci5NZWRpdW1CCLpIBYIBAhABIh4KBk1lZGl1bRIICgRESVNLEAASCgoGTUVNT1JZEAEaJAoISG9zdFBhdGgSGAoEcGF0aBgBIAEoCUIKukgHcgUQARiAIBpHCgtOYW1lZFZvbHVtZRI4CgRuYW1lGAEgASgJQiq6SCdyJRABGD8yH15bYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyRCCAoGc291cmNlIrwBCgdOZXR3b3JrEhQKDGhvc3RfbmV0d29yaxgBIAEoCBI9Cghob3N0bmFtZRgCIAEoCUIrukgociYYPzIiXihbYS16MC05XShbYS16MC05LV0qW2EtejAtOV0pPyk/JBIjCgtkbnNfc2VydmVycxgDIAMoCUIOukgLkgEIEAMiBHICGC0SNwoLZXh0cmFfaG9zdHMYKCADKAsyGC5jbG91ZGxlc3MuYXBpLkV4dHJhSG9zdEIIukgFkgECEEAipAEKCUV4dHJhSG9zdBITCgJpcBgBIAEoCUIHukgEcgIYLRKBAQoJaG9zdG5hbWVzGAIgAygJQm66SGuSAWgIARAgImJyYBABGP0BMlleW0EtWmEtejAtOV9dKFtBLVphLXowLTlfLV0qW0EtWmEtejAtOV9dKT8oXC5bQS1aYS16MC05X10oW0EtWmEtejAtOV8tXSpbQS1aYS16MC05X10pPykqJCKmAQoJSW1hZ2VQdWxsEjkKBnBvbGljeRgBIAEoDjIfLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsLlBvbGljeUIIukgFggECEAESDgoGc2VjcmV0GAIgASgJEhkKCHBsYXRmb3JtGBQgASgJQge6SARyAhhAIjMKBlBvbGljeRISCg5JRl9OT1RfUFJFU0VOVBAAEgoKBkFMV0FZUxABEgkKBU5FVkVSEAIiOgoJU2VjcmV0UmVmEgwKBG5hbWUYASABKAkSCwoDZW52GAIgASgJEhIKCm1vdW50X3BhdGgYAyABKAkiqwQKDldvcmtsb2FkU3RhdHVzEjIKBXBoYXNlGAEgASgOMiMuY2xvdWRsZXNzLmFwaS5Xb3JrbG9hZFN0YXR1cy5QaGFzZRIbChNvYnNlcnZlZF9nZW5lcmF0aW9uGAIgASgDEg8KB3ZlcnNpb24YAyABKAUSGAoQZGVzaXJlZF9yZXBsaWNhcxgEIAEoBRIWCg50b3RhbF9yZXBsaWNhcxgFIAEoBRIWCg5yZWFkeV9yZXBsaWNhcxgGIAEoBRIYChB1cGRhdGVkX3JlcGxpY2FzGAcgASgFEhoKEnN1Y2NlZWRlZF9yZXBsaWNhcxgIIAEoBRIOCgZyZWFzb24YCSABKAkSFQoNbWluX2F2YWlsYWJsZRgKIAEoBRItCgdyb2xsb3V0GAsgASgLMhwuY2xvdWRsZXNzLmFwaS5Sb2xsb3V0U3RhdHVzEi4KCHJlcGxpY2FzGAwgAygLMhwuY2xvdWRsZXNzLmFwaS5SZXBsaWNhU3RhdHVzEiwKCHZlcnNpb25zGA0gAygLMhouY2xvdWRsZXNzLmFwaS5WZXJzaW9uSW5mbxIWCg5hY3RpdmVfdmVyc2lvbhgOIAEoBSJrCgVQaGFzZRILCgdQRU5ESU5HEAASDgoKU0NIRURVTElORxABEgsKB1JVTk5JTkcQAhIMCghVUERBVElORxADEgoKBkZBSUxFRBAEEg0KCVNVQ0NFRURFRBAFEg8KC1RFUk1JTkFUSU5HEAYirAQKDVJvbGxvdXRTdGF0dXMSMQoFcGhhc2UYASABKA4yIi5jbG91ZGxlc3MuYXBpLlJvbGxvdXRTdGF0dXMuUGhhc2USDwoHdXBkYXRlZBgCIAEoBRINCgVyZWFkeRgDIAEoBRINCgV0b3RhbBgEIAEoBRIOCgZyZWFzb24YBSABKAkSDwoHdmVyc2lvbhgGIAEoBRIUCgxmcm9tX3ZlcnNpb24YByABKAUSLgoKc3RhcnRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc3RlcBgJIAEoBRINCgVzdGVwcxgKIAEoBRIbChN3YWl0c19mb3JfcHJvbW90aW9uGAsgASgIEhYKDnBhdXNlZF9ieV91c2VyGAwgASgIEhIKCmZhaWxlZF9uZXcYDSABKAUSKQoFdW50aWwYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KB2ZhaWx1cmUYDyABKAsyHS5jbG91ZGxlc3MuYXBpLlJvbGxvdXRGYWlsdXJlEjEKCHN0cmF0ZWd5GBAgASgOMh8uY2xvdWRsZXNzLmFwaS5Sb2xsb3V0LlN0cmF0ZWd5Il4KBVBoYXNlEg0KCUNPTVBMRVRFRBAAEg8KC0lOX1BST0dSRVNTEAESDAoIU1RBUlRJTkcQAhIKCgZQQVVTRUQQAxIKCgZGQUlMRUQQBBIPCgtST0xMRURfQkFDSxAFIrgBCg5Sb2xsb3V0RmFpbHVyZRIOCgZyZWFzb24YASABKAkSEgoKcmVwbGljYV9pZBgCIAEoCRIPCgdub2RlX2lkGAMgASgJEhYKCWV4aXRfY29kZRgEIAEoBUgAiAEBEhIKCmxhc3RfbGluZXMYBSADKAkSDwoHdmVyc2lvbhgGIAEoBRImCgJhdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCDAoKX2V4aXRfY29kZSKPAQoLVmVyc2lvbkluZm8SDwoHdmVyc2lvbhgBIAEoBRIuCgpjcmVhdGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZhY3RpdmUYAyABKAgSDwoHc3VtbWFyeRgEIAEoCRIPCgdzYW1lX2FzGAUgASgFEg0KBWNhdXNlGAYgASgJIs8FCg1SZXBsaWNhU3RhdHVzEgoKAmlkGAEgASgJEgwKBHNsb3QYAiABKAUSDwoHdmVyc2lvbhgDIAEoBRIxCgVwaGFzZRgEIAEoDjIiLmNsb3VkbGVzcy5hcGkuUmVwbGljYVN0YXR1cy5QaGFzZRINCgVyZWFkeRgFIAEoCBIOCgZyZWFzb24YBiABKAkSDwoHbm9kZV9pZBgHIAEoCRIMCgR6b25lGAggASgJEhQKDGNvbnRhaW5lcl9pZBgJIAEoCRIQCghyZXN0YXJ0cxgKIAEoBRIqCgllbmRwb2ludHMYCyADKAsyFy5jbG91ZGxlc3MuYXBpLkVuZHBvaW50Ei4KCmNyZWF0ZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3JlYWR5X3NpbmNlGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIbCg5sYXN0X2V4aXRfY29kZRgOIAEoBUgAiAEBEg0KBXN0YWxlGA8gASgIEg8KB2xlYXZpbmcYECABKAgSFwoPbGFzdF9lbmRfcmVhc29uGBEgASgJEhIKCmxhc3RfbGluZXMYEiADKAkSMgoKaW1hZ2VfcHVsbBgTIAEoCzIeLmNsb3VkbGVzcy5hcGkuSW1hZ2VQdWxsU3RhdHVzEhUKDW1heV9zdGlsbF9ydW4YFCABKAgSMAoJY29udGFpbmVyGB4gASgLMh0uY2xvdWRsZXNzLmFwaS5Db250YWluZXJGYWN0cyJzCgVQaGFzZRILCgdQRU5ESU5HEAASDAoIQVNTSUdORUQQARIMCghTVEFSVElORxACEgsKB1JVTk5JTkcQAxIMCghTVE9QUElORxAEEgsKB1NUT1BQRUQQBRIKCgZGQUlMRUQQBhINCglTVUNDRUVERUQQB0IRCg9fbGFzdF9leGl0X2NvZGUilAEKDkNvbnRhaW5lckZhY3RzEgsKA3BpZBgBIAEoBRIuCgpzdGFydGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdydW50aW1lGAMgASgJEgoKAmlwGAQgASgJEhIKCnJ1bnRpbWVfaWQYBSABKAkSFAoMaW1hZ2VfZGlnZXN0GAYgASgJIoACCg9JbWFnZVB1bGxTdGF0dXMSDQoFaW1hZ2UYASABKAkSMwoFcGhhc2UYAiABKA4yJC5jbG91ZGxlc3MuYXBpLkltYWdlUHVsbFN0YXR1cy5QaGFzZRIuCgpzdGFydGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBInCgR0b29rGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhIKCnNpemVfYnl0ZXMYBSABKAMSDgoGcmVhc29uGAYgASgJIiwKBVBoYXNlEgsKB1BVTExJTkcQABIKCgZQVUxMRUQQARIKCgZGQUlMRUQQAiI3CghFbmRwb2ludBIRCglwb3J0X25hbWUYASABKAkSCgoCaXAYAiABKAkSDAoEcG9ydBgDIAEoBWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * A declared workload. `spec` is written by users, and by a rollback that they asked for with on_failure; `status` by the cluster only.
+ * A declared workload. `spec` is written by users, and by a rollback that they asked for with
+ * on_failure; `status` by the cluster only.
  *
  * @generated from message cloudless.api.Workload
  */
@@ -63,8 +64,9 @@ export type Workload = Message<"cloudless.api.Workload"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Set once deletion is requested; the workload is TERMINATING until every node that is not lost has confirmed. After that the
-   * workload is NOT_FOUND, even when replicas may still run on lost nodes: see ReplicaStatus.may_still_run.
+   * Set once deletion is requested; the workload is TERMINATING until every node that is not lost
+   * has confirmed. After that the workload is NOT_FOUND, even when replicas may still run on lost
+   * nodes: see ReplicaStatus.may_still_run.
    *
    * @generated from field: google.protobuf.Timestamp deletion_requested_at = 8;
    */
@@ -188,7 +190,8 @@ export type WorkloadSpec = Message<"cloudless.api.WorkloadSpec"> & {
   annotations: { [key: string]: string };
 
   /**
-   * `process` or `cri`; empty lets the spec decide (an image needs `cri`, a bare command `process`).
+   * `process` or `cri`; empty lets the spec decide (an image needs `cri`, a bare command
+   * `process`).
    *
    * @generated from field: string runtime = 18;
    */
@@ -200,21 +203,24 @@ export type WorkloadSpec = Message<"cloudless.api.WorkloadSpec"> & {
   mode: WorkloadSpec_Mode;
 
   /**
-   * While it fails by its threshold the container is ended, with its grace, and restarted in place with back-off.
+   * While it fails by its threshold the container is ended, with its grace, and restarted in place
+   * with back-off.
    *
    * @generated from field: cloudless.api.Probe liveness_probe = 20;
    */
   livenessProbe?: Probe | undefined;
 
   /**
-   * While it fails by its threshold the replica is in no endpoints. Replaces the default: every declared TCP port accepts.
+   * While it fails by its threshold the replica is in no endpoints. Replaces the default: every
+   * declared TCP port accepts.
    *
    * @generated from field: cloudless.api.Probe readiness_probe = 21;
    */
   readinessProbe?: Probe | undefined;
 
   /**
-   * Until it has passed once since the start, the other probes wait; when it fails by its threshold, as liveness.
+   * Until it has passed once since the start, the other probes wait; when it fails by its
+   * threshold, as liveness.
    *
    * @generated from field: cloudless.api.Probe startup_probe = 22;
    */
@@ -253,33 +259,35 @@ export type WorkloadSpec = Message<"cloudless.api.WorkloadSpec"> & {
   restartedAt?: Timestamp | undefined;
 
   /**
-   * Runs an init process as the first process of the container, which adopts orphans and reaps them. The workload's own process is
-   * then not process 1, so signals that it does not handle end it. Default: true where the node supports it; an explicit true needs
-   * such a node. False: the workload's own process is process 1, as some images demand. Needs a container.
+   * Runs an init process as the first process of the container, which adopts orphans and reaps
+   * them. The workload's own process is then not process 1, so signals that it does not handle end
+   * it. Default: true where the node supports it; an explicit true needs such a node. False: the
+   * workload's own process is process 1, as some images demand. Needs a container.
    *
    * @generated from field: optional bool init = 29;
    */
   init?: boolean | undefined;
 
   /**
-   * Size of /dev/shm, which is empty at each start and counts as memory of the container. 0: the default of the node's container
-   * runtime, usually 64 MiB. Needs a container.
+   * Size of /dev/shm, which is empty at each start and counts as memory of the container. 0: the
+   * default of the node's container runtime, usually 64 MiB. Needs a container.
    *
    * @generated from field: int64 shm_size_bytes = 30;
    */
   shmSizeBytes: bigint;
 
   /**
-   * Limits of each process; others have the defaults of the node's container runtime. Needs a container.
+   * Limits of each process; others have the defaults of the node's container runtime. Needs a
+   * container.
    *
    * @generated from field: repeated cloudless.api.Ulimit ulimits = 31;
    */
   ulimits: Ulimit[];
 
   /**
-   * Kernel parameters of the container's own network and of its own inter-process communication, such as
-   * `net.ipv4.tcp_keepalive_time`. Every node accepts the parameters that Kubernetes calls safe; others need a node whose agent
-   * allows them (`--allow-sysctl`). Needs a container.
+   * Kernel parameters of the container's own network and of its own inter-process communication,
+   * such as `net.ipv4.tcp_keepalive_time`. Every node accepts the parameters that Kubernetes calls
+   * safe; others need a node whose agent allows them (`--allow-sysctl`). Needs a container.
    *
    * @generated from field: map<string, string> sysctls = 32;
    */
@@ -419,8 +427,8 @@ export type Port = Message<"cloudless.api.Port"> & {
   protocol: Port_Protocol;
 
   /**
-   * Fixed port of the node, at which this one is reached from outside too: only one such replica fits on a node. 0: none. Needs a
-   * container, and with host_network it must equal container_port.
+   * Fixed port of the node, at which this one is reached from outside too: only one such replica
+   * fits on a node. 0: none. Needs a container, and with host_network it must equal container_port.
    *
    * @generated from field: int32 host_port = 4;
    */
@@ -484,7 +492,8 @@ export const ResourcesSchema: GenMessage<Resources> = /*@__PURE__*/
  */
 export type ResourceList = Message<"cloudless.api.ResourceList"> & {
   /**
-   * Thousandths of a core. Requests: default 100, or the limit where that is lower. The limit of a container is at least 10.
+   * Thousandths of a core. Requests: default 100, or the limit where that is lower. The limit of a
+   * container is at least 10.
    *
    * @generated from field: optional int32 cpu_millis = 1;
    */
@@ -513,7 +522,8 @@ export type ResourceList = Message<"cloudless.api.ResourceList"> & {
   gpus: number;
 
   /**
-   * Processes and threads; of limits only. A container without it has the limit of its node, 4096 by default.
+   * Processes and threads; of limits only. A container without it has the limit of its node, 4096
+   * by default.
    *
    * @generated from field: optional int32 pids = 6;
    */
@@ -799,7 +809,8 @@ export type Toleration = Message<"cloudless.api.Toleration"> & {
   effect?: Taint_Effect | undefined;
 
   /**
-   * How long a replica may stay under a NO_EXECUTE taint, from the moment the taint was set. Absent: for ever.
+   * How long a replica may stay under a NO_EXECUTE taint, from the moment the taint was set.
+   * Absent: for ever.
    *
    * @generated from field: google.protobuf.Duration toleration_period = 5;
    */
@@ -888,7 +899,8 @@ export const Taint_EffectSchema: GenEnum<Taint_Effect> = /*@__PURE__*/
   enumDesc(file_cloudless_api_workload, 11, 0);
 
 /**
- * Spreads the replicas of this workload over domains. Without it they are spread softly over zones, then nodes.
+ * Spreads the replicas of this workload over domains. Without it they are spread softly over zones,
+ * then nodes.
  *
  * @generated from message cloudless.api.Spread
  */
@@ -953,7 +965,8 @@ export type RestartPolicy = Message<"cloudless.api.RestartPolicy"> & {
   policy: RestartPolicy_Policy;
 
   /**
-   * Restarts in place before the replica has failed and is replaced. Default: no limit (ON_FAILURE: 3).
+   * Restarts in place before the replica has failed and is replaced. Default: no limit (ON_FAILURE:
+   * 3).
    *
    * @generated from field: optional int32 max_retries = 2;
    */
@@ -1023,7 +1036,8 @@ export type Rollout = Message<"cloudless.api.Rollout"> & {
   maxUnavailable?: number | undefined;
 
   /**
-   * Ready replicas that are kept at every instant. Default (0): desired - max_unavailable, or max(1, desired - 1).
+   * Ready replicas that are kept at every instant. Default (0): desired - max_unavailable, or
+   * max(1, desired - 1).
    *
    * @generated from field: optional int32 min_available = 4;
    */
@@ -1037,22 +1051,24 @@ export type Rollout = Message<"cloudless.api.Rollout"> & {
   minReadyDuration?: Duration | undefined;
 
   /**
-   * A rollout without progress for so long has failed. Waiting for a promotion, a step's or the pause's time does not count.
-   * Default 10 min.
+   * A rollout without progress for so long has failed. Waiting for a promotion, a step's or the
+   * pause's time does not count. Default 10 min.
    *
    * @generated from field: google.protobuf.Duration progress_deadline = 6;
    */
   progressDeadline?: Duration | undefined;
 
   /**
-   * Restarts and failures of new replicas after which the rollout has failed; 0 means the first one. Default 3.
+   * Restarts and failures of new replicas after which the rollout has failed; 0 means the first
+   * one. Default 3.
    *
    * @generated from field: optional int32 max_failed_new = 7;
    */
   maxFailedNew?: number | undefined;
 
   /**
-   * PAUSE leaves a failed rollout as it is; ROLLBACK goes back to the version that was rolled out before.
+   * PAUSE leaves a failed rollout as it is; ROLLBACK goes back to the version that was rolled out
+   * before.
    *
    * @generated from field: cloudless.api.Rollout.OnFailure on_failure = 8;
    */
@@ -1088,7 +1104,8 @@ export const RolloutSchema: GenMessage<Rollout> = /*@__PURE__*/
   messageDesc(file_cloudless_api_workload, 14);
 
 /**
- * One canary step of a rolling update: bring so many replicas to the new version, then wait. After the last step all follow.
+ * One canary step of a rolling update: bring so many replicas to the new version, then wait.
+ * After the last step all follow.
  *
  * @generated from message cloudless.api.Rollout.Step
  */
@@ -1254,7 +1271,8 @@ export const Disconnect_ModeSchema: GenEnum<Disconnect_Mode> = /*@__PURE__*/
   enumDesc(file_cloudless_api_workload, 15, 0);
 
 /**
- * A check of a running replica, made by its agent: also while no coordinator can be reached. Exactly one kind of check.
+ * A check of a running replica, made by its agent: also while no coordinator can be reached.
+ * Exactly one kind of check.
  *
  * @generated from message cloudless.api.Probe
  */
@@ -1296,8 +1314,9 @@ export type Probe = Message<"cloudless.api.Probe"> & {
   initialDelay?: Duration | undefined;
 
   /**
-   * From the start of one check to the start of the next. Default 10 s. A check that is due while another runs is skipped.
-   * Until the replica is ready for the first time since its start, its readiness is checked more often.
+   * From the start of one check to the start of the next. Default 10 s. A check that is due while
+   * another runs is skipped. Until the replica is ready for the first time since its start, its
+   * readiness is checked more often.
    *
    * @generated from field: google.protobuf.Duration period = 6;
    */
@@ -1311,7 +1330,8 @@ export type Probe = Message<"cloudless.api.Probe"> & {
   timeout?: Duration | undefined;
 
   /**
-   * Checks passed in a row after which a failing probe passes. Default 1; liveness and startup know only 1.
+   * Checks passed in a row after which a failing probe passes. Default 1; liveness and startup know
+   * only 1.
    *
    * @generated from field: int32 success_threshold = 8;
    */
@@ -1438,8 +1458,9 @@ export const Probe_GrpcCheckSchema: GenMessage<Probe_GrpcCheck> = /*@__PURE__*/
   messageDesc(file_cloudless_api_workload, 16, 3);
 
 /**
- * Privileges inside a container. What is not set is as little as servers usually need: no new privileges; of the capabilities that
- * container runtimes give by default not AUDIT_WRITE, MKNOD and NET_RAW; seccomp RuntimeDefault. Needs a container.
+ * Privileges inside a container. What is not set is as little as servers usually need: no new
+ * privileges; of the capabilities that container runtimes give by default not AUDIT_WRITE, MKNOD
+ * and NET_RAW; seccomp RuntimeDefault. Needs a container.
  *
  * @generated from message cloudless.api.SecurityContext
  */
@@ -1471,8 +1492,8 @@ export type SecurityContext = Message<"cloudless.api.SecurityContext"> & {
   readOnlyRootFilesystem: boolean;
 
   /**
-   * Names such as `NET_ADMIN` or `CAP_NET_ADMIN`, or `ALL`. What is dropped goes first, then what is added comes: `ALL` is not added
-   * when anything is dropped.
+   * Names such as `NET_ADMIN` or `CAP_NET_ADMIN`, or `ALL`. What is dropped goes first, then what
+   * is added comes: `ALL` is not added when anything is dropped.
    *
    * @generated from field: repeated string capabilities_add = 5;
    */
@@ -1484,54 +1505,57 @@ export type SecurityContext = Message<"cloudless.api.SecurityContext"> & {
   capabilitiesDrop: string[];
 
   /**
-   * `RuntimeDefault` (also when empty), `Unconfined`, or `localhost/` and the absolute path of a profile on the node, as in
-   * `localhost//etc/seccomp/web.json`.
+   * `RuntimeDefault` (also when empty), `Unconfined`, or `localhost/` and the absolute path of a
+   * profile on the node, as in `localhost//etc/seccomp/web.json`.
    *
    * @generated from field: string seccomp_profile = 7;
    */
   seccompProfile: string;
 
   /**
-   * `RuntimeDefault` (also when empty), `Unconfined`, or `localhost/<name of a profile loaded on the node>`. Written out it needs a
-   * node with AppArmor.
+   * `RuntimeDefault` (also when empty), `Unconfined`, or `localhost/<name of a profile loaded on
+   * the node>`. Written out it needs a node with AppArmor.
    *
    * @generated from field: string apparmor_profile = 8;
    */
   apparmorProfile: string;
 
   /**
-   * `user:role:type:level`, each of which may be empty: `::container_t:s0:c1,c2`. Needs a node with SELinux.
+   * `user:role:type:level`, each of which may be empty: `::container_t:s0:c1,c2`. Needs a node with
+   * SELinux.
    *
    * @generated from field: string selinux_options = 9;
    */
   selinuxOptions: string;
 
   /**
-   * All of the node's devices and privileges, and no profiles: capabilities_drop, seccomp_profile, selinux_options and the default
-   * AppArmor profile are refused beside it, for they would have no effect. Needs a node whose agent allows it.
+   * All of the node's devices and privileges, and no profiles: capabilities_drop, seccomp_profile,
+   * selinux_options and the default AppArmor profile are refused beside it, for they would have no
+   * effect. Needs a node whose agent allows it.
    *
    * @generated from field: bool privileged = 10;
    */
   privileged: boolean;
 
   /**
-   * Default true, but false for a privileged container, which cannot have it: no program gains privileges by set-user-id or file
-   * capabilities. False only lifts that.
+   * Default true, but false for a privileged container, which cannot have it: no program gains
+   * privileges by set-user-id or file capabilities. False only lifts that.
    *
    * @generated from field: optional bool no_new_privileges = 11;
    */
   noNewPrivileges?: boolean | undefined;
 
   /**
-   * A runtime that the node's container runtime is configured with, such as `runsc` (gVisor) or `kata`. Empty: its default.
+   * A runtime that the node's container runtime is configured with, such as `runsc` (gVisor) or
+   * `kata`. Empty: its default.
    *
    * @generated from field: string runtime_class = 12;
    */
   runtimeClass: string;
 
   /**
-   * Name of a user of the image, such as `nginx`; instead of run_as_user. Not with run_as_non_root, because only the image knows
-   * whether a name is root.
+   * Name of a user of the image, such as `nginx`; instead of run_as_user. Not with run_as_non_root,
+   * because only the image knows whether a name is root.
    *
    * @generated from field: string user = 20;
    */
@@ -1545,7 +1569,8 @@ export type SecurityContext = Message<"cloudless.api.SecurityContext"> & {
   supplementalGroups: bigint[];
 
   /**
-   * Id of a further group of the processes, which also owns empty directories and the files made in them.
+   * Id of a further group of the processes, which also owns empty directories and the files made in
+   * them.
    *
    * @generated from field: optional int64 fs_group = 22;
    */
@@ -1560,7 +1585,8 @@ export const SecurityContextSchema: GenMessage<SecurityContext> = /*@__PURE__*/
   messageDesc(file_cloudless_api_workload, 17);
 
 /**
- * A directory (or with host_path also a file) inside the container. Exactly one source. Needs a container.
+ * A directory (or with host_path also a file) inside the container. Exactly one source. Needs a
+ * container.
  *
  * @generated from message cloudless.api.Volume
  */
@@ -1573,8 +1599,8 @@ export type Volume = Message<"cloudless.api.Volume"> & {
   name: string;
 
   /**
-   * Absolute path inside the container, without `.`, `..` and needless slashes; unique in the workload. Not `/`, `/dev`, nor `/proc`, `/sys`
-   * and what is below them.
+   * Absolute path inside the container, without `.`, `..` and needless slashes; unique in the
+   * workload. Not `/`, `/dev`, nor `/proc`, `/sys` and what is below them.
    *
    * @generated from field: string mount_path = 2;
    */
@@ -1623,8 +1649,8 @@ export const VolumeSchema: GenMessage<Volume> = /*@__PURE__*/
  */
 export type Volume_EmptyDir = Message<"cloudless.api.Volume.EmptyDir"> & {
   /**
-   * Only with medium MEMORY; with DISK refused with UNIMPLEMENTED. Default (0): the container's memory limit, or half of the
-   * node's memory without a limit.
+   * Only with medium MEMORY; with DISK refused with UNIMPLEMENTED. Default (0): the container's
+   * memory limit, or half of the node's memory without a limit.
    *
    * @generated from field: int64 size_limit_bytes = 1;
    */
@@ -1688,8 +1714,9 @@ export const Volume_HostPathSchema: GenMessage<Volume_HostPath> = /*@__PURE__*/
   messageDesc(file_cloudless_api_workload, 18, 1);
 
 /**
- * Kept on the node under this name for the workload of this namespace and name, beyond its replicas and beyond its deletion; made
- * when missing. Other workloads cannot reach it. A replica on another node finds another, empty one.
+ * Kept on the node under this name for the workload of this namespace and name, beyond its
+ * replicas and beyond its deletion; made when missing. Other workloads cannot reach it. A replica
+ * on another node finds another, empty one.
  *
  * @generated from message cloudless.api.Volume.NamedVolume
  */
@@ -1714,14 +1741,16 @@ export const Volume_NamedVolumeSchema: GenMessage<Volume_NamedVolume> = /*@__PUR
  */
 export type Network = Message<"cloudless.api.Network"> & {
   /**
-   * The node's own network: declared ports are the node's, so only one such replica fits on a node for each port.
+   * The node's own network: declared ports are the node's, so only one such replica fits on a node
+   * for each port.
    *
    * @generated from field: bool host_network = 1;
    */
   hostNetwork: boolean;
 
   /**
-   * Name of the container's host. Default: the first 12 digits of the container's id; with host_network the node's own.
+   * Name of the container's host. Default: the first 12 digits of the container's id; with
+   * host_network the node's own.
    *
    * @generated from field: string hostname = 2;
    */
@@ -1735,8 +1764,9 @@ export type Network = Message<"cloudless.api.Network"> & {
   dnsServers: string[];
 
   /**
-   * Further names in the container's own /etc/hosts, beside localhost and its host name. Refused together with a volume that is
-   * mounted at exactly /etc/hosts, which takes the place of that file.
+   * Further names in the container's own /etc/hosts, beside localhost and its host name. Refused
+   * together with a volume that is mounted at exactly /etc/hosts, which takes the place of that
+   * file.
    *
    * @generated from field: repeated cloudless.api.ExtraHost extra_hosts = 40;
    */
@@ -1764,7 +1794,8 @@ export type ExtraHost = Message<"cloudless.api.ExtraHost"> & {
   ip: string;
 
   /**
-   * At least one; labels of letters, digits, `-` and `_`, separated by dots. The first is the canonical name.
+   * At least one; labels of letters, digits, `-` and `_`, separated by dots. The first is the
+   * canonical name.
    *
    * @generated from field: repeated string hostnames = 2;
    */
@@ -1797,7 +1828,8 @@ export type ImagePull = Message<"cloudless.api.ImagePull"> & {
   secret: string;
 
   /**
-   * Platform of the image, such as `linux/amd64` or `linux/arm64`: replicas run only on nodes of that platform. Default: any node.
+   * Platform of the image, such as `linux/amd64` or `linux/arm64`: replicas run only on nodes of
+   * that platform. Default: any node.
    *
    * @generated from field: string platform = 20;
    */
@@ -2190,14 +2222,16 @@ export const RolloutStatus_PhaseSchema: GenEnum<RolloutStatus_Phase> = /*@__PURE
  */
 export type RolloutFailure = Message<"cloudless.api.RolloutFailure"> & {
   /**
-   * `new replicas failed 3 times`, or `no progress for 10m`, with what the replica that shows it best ended by or waits for.
+   * `new replicas failed 3 times`, or `no progress for 10m`, with what the replica that shows it
+   * best ended by or waits for.
    *
    * @generated from field: string reason = 1;
    */
   reason: string;
 
   /**
-   * Of the replicas that the rollout has made, the one that failed most, else one that does not become ready; empty when there is none.
+   * Of the replicas that the rollout has made, the one that failed most, else one that does not
+   * become ready; empty when there is none.
    *
    * @generated from field: string replica_id = 2;
    */
@@ -2389,14 +2423,16 @@ export type ReplicaStatus = Message<"cloudless.api.ReplicaStatus"> & {
   leaving: boolean;
 
   /**
-   * Why the last container ended, also when another one runs by now: `liveness probe: HTTP 500 from /livez, 3 of 3 failed`.
+   * Why the last container ended, also when another one runs by now: `liveness probe: HTTP 500 from
+   * /livez, 3 of 3 failed`.
    *
    * @generated from field: string last_end_reason = 17;
    */
   lastEndReason: string;
 
   /**
-   * The last lines its last container wrote before it failed; at most 10, of at most 256 characters.
+   * The last lines its last container wrote before it failed; at most 10, of at most 256
+   * characters.
    *
    * @generated from field: repeated string last_lines = 18;
    */
@@ -2410,8 +2446,9 @@ export type ReplicaStatus = Message<"cloudless.api.ReplicaStatus"> & {
   imagePull?: ImagePullStatus | undefined;
 
   /**
-   * The replica was given up when its node was lost, and may still run there. The coordinator remembers it for 30 days, even after
-   * the workload was deleted, and orders the stop when the node returns.
+   * The replica was given up when its node was lost, and may still run there. The coordinator
+   * remembers it for 30 days, even after the workload was deleted, and orders the stop when the
+   * node returns.
    *
    * @generated from field: bool may_still_run = 20;
    */
@@ -2566,7 +2603,8 @@ export type ImagePullStatus = Message<"cloudless.api.ImagePullStatus"> & {
   took?: Duration | undefined;
 
   /**
-   * Size on the node after the pull; 0 when not known. Container runtimes do not report the bytes pulled so far.
+   * Size on the node after the pull; 0 when not known. Container runtimes do not report the bytes
+   * pulled so far.
    *
    * @generated from field: int64 size_bytes = 5;
    */

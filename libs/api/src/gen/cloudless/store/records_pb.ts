@@ -46,14 +46,16 @@ export type ClusterRecord = Message<"cloudless.store.ClusterRecord"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Added to the store's revision wherever an agent is told one: makes orders newer than those of a future that this store lost.
+   * Added to the store's revision wherever an agent is told one: makes orders newer than those of a
+   * future that this store lost.
    *
    * @generated from field: int64 order_revision_offset = 4;
    */
   orderRevisionOffset: bigint;
 
   /**
-   * Agents hold what this store has never given: it went back in time, and nobody has accepted that yet.
+   * Agents hold what this store has never given: it went back in time, and nobody has accepted that
+   * yet.
    *
    * @generated from field: cloudless.store.RestoredState restored = 5;
    */
@@ -122,7 +124,8 @@ export type LeaderRecord = Message<"cloudless.store.LeaderRecord"> & {
   holder: string;
 
   /**
-   * The newest ones before this, oldest first: the orders of one are older than the beginning of the next.
+   * The newest ones before this, oldest first: the orders of one are older than the beginning of
+   * the next.
    *
    * @generated from field: repeated cloudless.store.Leadership earlier = 3;
    */
@@ -487,8 +490,8 @@ export const RolloutRecordSchema: GenMessage<RolloutRecord> = /*@__PURE__*/
   messageDesc(file_cloudless_store_records, 7);
 
 /**
- * /evidence/<uid>: rewritten by every transaction in which a replica of the workload stops being ready. Whoever stops a ready
- * replica compares it: nothing that counted has gone meanwhile.
+ * /evidence/<uid>: rewritten by every transaction in which a replica of the workload stops being
+ * ready. Whoever stops a ready replica compares it: nothing that counted has gone meanwhile.
  *
  * @generated from message cloudless.store.EvidenceRecord
  */
@@ -688,7 +691,8 @@ export type ReplicaRecord = Message<"cloudless.store.ReplicaRecord"> & {
   lostAfter?: Duration | undefined;
 
   /**
-   * The agent may still hold an order with another stop_after: lost_after is not made shorter until it has acknowledged.
+   * The agent may still hold an order with another stop_after: lost_after is not made shorter until
+   * it has acknowledged.
    *
    * @generated from field: bool stop_after_unconfirmed = 32;
    */
@@ -811,7 +815,8 @@ export type NodeRecord = Message<"cloudless.store.NodeRecord"> & {
   lost: boolean;
 
   /**
-   * Somebody has made sure that its machine is dead: its replicas are replaced at once. Ends when it returns.
+   * Somebody has made sure that its machine is dead: its replicas are replaced at once. Ends when
+   * it returns.
    *
    * @generated from field: bool loss_confirmed = 14;
    */
@@ -885,7 +890,8 @@ export const DrainRecordSchema: GenMessage<DrainRecord> = /*@__PURE__*/
  */
 export type RemovedEventsRecord = Message<"cloudless.store.RemovedEventsRecord"> & {
   /**
-   * Id of the newest removed event by category (the number of Event.Category). Absent: none was removed.
+   * Id of the newest removed event by category (the number of Event.Category). Absent: none was
+   * removed.
    *
    * @generated from field: map<int32, string> newest_by_category = 1;
    */
@@ -900,7 +906,8 @@ export const RemovedEventsRecordSchema: GenMessage<RemovedEventsRecord> = /*@__P
   messageDesc(file_cloudless_store_records, 14);
 
 /**
- * /request/<id>: the result of a request, kept for an hour, or for less when all results exceed their bound in bytes.
+ * /request/<id>: the result of a request, kept for an hour, or for less when all results exceed
+ * their bound in bytes.
  *
  * @generated from message cloudless.store.RequestRecord
  */
