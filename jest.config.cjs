@@ -7,4 +7,7 @@ const { testTimeout } = require('./jest.preset.js');
 module.exports = {
   projects: ['<rootDir>/libs/*', '<rootDir>/apps/*', '<rootDir>/tools/bench'],
   testTimeout,
+  // A worker keeps the module graphs of the files that it has run (Node.js does not free the
+  // contexts of ES modules). With a heap of a gigabyte the garbage collector takes most of the time.
+  workerIdleMemoryLimit: '400MB',
 };
