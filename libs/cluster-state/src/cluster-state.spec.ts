@@ -53,8 +53,8 @@ const aReplica = (sequence: number, changes: Partial<{ nodeId: string }> = {}): 
 const putNode = (state: ClusterState, id: string, cordoned = false) =>
   state.commit(state.transaction().put('node', id, aNode(id, cordoned)));
 
-describe('opening', () => {
-  it('makes the identity of the cluster once, and a new epoch each time', async () => {
+describe('openClusterState', () => {
+  it('creates the cluster id once, and takes a new epoch at each start', async () => {
     const store = aStore();
     const first = await open(store, { seed: 1 });
     expect(first.clusterId).toMatch(/^[0-9a-f]{16}$/);
@@ -72,7 +72,7 @@ describe('opening', () => {
     await second.close();
   });
 
-  it('finds what was written before, over many pages', async () => {
+  it('reads earlier records over many pages', async () => {
     const store = aStore();
     const first = await open(store);
     for (let start = 0; start < 2_500; start += 100) {
@@ -88,7 +88,7 @@ describe('opening', () => {
     await second.close();
   });
 
-  it('refuses another layout before it reads anything of it, and leaves no watch behind', async () => {
+  it('refuses another layout before it reads any of its records', async () => {
     const store = aStore();
     const record = create(ClusterRecordSchema, { clusterId: 'c', schemaVersion: 2 });
     await store.txn(
@@ -115,7 +115,7 @@ describe('opening', () => {
     });
   });
 
-  it('skips keys of kinds it does not know', async () => {
+  it('skips keys of unknown kinds', async () => {
     const store = aStore();
     await store.txn([], [{ put: '/quota/default', value: Uint8Array.of(255) }]);
     const state = await open(store);
@@ -124,7 +124,7 @@ describe('opening', () => {
     await state.close();
   });
 
-  it('lets coordinators that start together share one identity, each with its own epoch', async () => {
+  it('gives coordinators that start together one cluster id and different epochs', async () => {
     const store = aStore();
     const states = await Promise.all([1, 2, 3, 4].map((seed) => open(store, { seed })));
     expect(new Set(states.map(({ clusterId }) => clusterId)).size).toBe(1);
@@ -136,8 +136,8 @@ describe('opening', () => {
   });
 });
 
-describe('commit', () => {
-  it('resolves when the view shows it', async () => {
+describe('ClusterState.commit', () => {
+  it('resolves when the view shows the transaction', async () => {
     const state = await open(aStore());
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 0, max: 5 }), fc.boolean(), async (index, cordoned) => {
@@ -150,7 +150,7 @@ describe('commit', () => {
     await state.close();
   });
 
-  it('refuses when a required record changed, came, or went, and leaves no trace', async () => {
+  it('refuses a transaction when a required record was changed, created or deleted, and writes nothing', async () => {
     const state = await open(aStore());
     await putNode(state, 'n');
     const read = state.view().node('n')!;
@@ -168,7 +168,7 @@ describe('commit', () => {
     await state.close();
   });
 
-  it('of a coordinator that has lost the leadership is refused as unavailable: trying again is no use here', async () => {
+  it('fails as unavailable after the leadership was lost', async () => {
     const store = aStore();
     const [old, young] = [
       await open(store, { holder: 'old' }),
@@ -187,7 +187,7 @@ describe('commit', () => {
     await Promise.all([old.close(), young.close()]);
   });
 
-  it('creates, updates and deletes a replica only as it was read', async () => {
+  it('creates, updates and deletes a replica only when it is unchanged since it was read', async () => {
     const state = await open(aStore());
     await state.commit(state.transaction().createReplica(aReplica(1)));
     await expect(
@@ -210,7 +210,7 @@ describe('commit', () => {
     await state.close();
   });
 
-  it('writes a key once, with its last value, and counts what it writes', async () => {
+  it('writes the last value of a key, and counts each key once', async () => {
     const state = await open(aStore());
     const transaction = state
       .transaction()
@@ -225,7 +225,7 @@ describe('commit', () => {
     await state.close();
   });
 
-  it('that changes nothing resolves too', async () => {
+  it('resolves a transaction that changes nothing', async () => {
     const state = await open(aStore());
     await expect(state.commit(state.transaction().delete('node', 'absent'))).resolves.toBe(
       state.view().revision,
@@ -234,8 +234,8 @@ describe('commit', () => {
   });
 });
 
-describe('events', () => {
-  it('carry the time of their commit and an order that grows with commits, not with plans', async () => {
+describe('events of a transaction', () => {
+  it('get time and id at the commit, not when they are added', async () => {
     const clock = new ManualClock(1_000);
     const state = await open(aStore(), { clock });
     const planned = state
@@ -255,7 +255,7 @@ describe('events', () => {
     await state.close();
   });
 
-  it('of a later leadership come after all earlier ones, and a refused transaction leaves none', async () => {
+  it('sort after all events of earlier leaderships, and are not written by a refused transaction', async () => {
     const store = aStore();
     const first = await open(store);
     for (let count = 0; count < 12; count += 1)
@@ -277,8 +277,8 @@ describe('events', () => {
   });
 });
 
-describe('listeners', () => {
-  it('hear of each commit once, after the view shows it, with before and after', async () => {
+describe('ClusterState.subscribe', () => {
+  it('notifies listeners of each commit once, after the view shows it, with before and after', async () => {
     const state = await open(aStore());
     const heard: { changes: readonly RecordChange[]; shown: boolean }[] = [];
     const unsubscribe = state.subscribe((changes, revision) =>
@@ -304,7 +304,7 @@ describe('listeners', () => {
   });
 });
 
-/** A log that keeps what was warned of and what failed. */
+/** A log that records warnings and errors. */
 function aKeepingLog(): { readonly log: Log; readonly lines: string[] } {
   const lines: string[] = [];
   const keep = (level: string) => (message: string, fields?: object) =>
@@ -313,7 +313,7 @@ function aKeepingLog(): { readonly log: Log; readonly lines: string[] } {
   return { log, lines };
 }
 
-/** The same store with some calls replaced. */
+/** A store with some methods replaced. */
 const replacing = (store: StateStore, calls: Partial<StateStore>): StateStore =>
   Object.assign(Object.create(store) as StateStore, calls);
 
@@ -351,8 +351,8 @@ async function outrun(store: StateStore): Promise<void> {
   }
 }
 
-describe('a view that fell behind', () => {
-  it('reads the store anew: listeners hear of what came, changed and went, and the view goes on from there', async () => {
+describe('a view that fell behind the store', () => {
+  it('reads a new snapshot, notifies listeners of the differences, and follows the store again', async () => {
     const store = aStore(10);
     const { log, lines } = aKeepingLog();
     const { gate, store: slow } = withSlowWatch(store);
@@ -373,7 +373,7 @@ describe('a view that fell behind', () => {
     await outrun(store);
     release();
     await state.reached(await store.revision());
-    expect(lines).toEqual(['warn: view fell behind the store, reading it anew revision']);
+    expect(lines).toEqual(['warn: view fell behind the store, reading a new snapshot revision']);
     expect(heard.sort()).toEqual(['gone went', 'n0 changed', 'n1 came', 'n2 came']);
     expect(
       [...state.view().nodes()].map(({ value }) => `${value.id} ${value.cordoned}`).sort(),
@@ -383,7 +383,7 @@ describe('a view that fell behind', () => {
     await state.close();
   });
 
-  it('begins its reading again when the store compacts meanwhile', async () => {
+  it('starts reading again when the store compacts during the read', async () => {
     const store = aStore(10);
     let first = true;
     const range: StateStore['range'] = async (request) => {
@@ -411,37 +411,34 @@ describe('a view that fell behind', () => {
   it.each([
     { name: 'cannot be read', reason: new Error('disk gone') },
     { name: 'is always compacted', reason: new CloudlessError('compacted', 'gone') },
-  ])(
-    'ends when the store $name: calls fail as unavailable, nobody waits for ever, nothing is left unhandled',
-    async ({ reason }) => {
-      const store = aStore(10);
-      let broken = false;
-      const range: StateStore['range'] = (request) =>
-        broken ? Promise.reject(reason) : store.range(request);
-      const { log, lines } = aKeepingLog();
-      const { gate, store: slow } = withSlowWatch(store, { range });
-      const state = await open(slow, { log });
-      const { release } = holdOf(gate);
-      broken = true;
-      const waiting = state.reached(10_000n);
-      await outrun(store);
-      release();
-      await expect(waiting).rejects.toMatchObject({
-        kind: 'unavailable',
-        message: 'the state store is out of order',
-        cause: reason,
-      });
-      expect(lines.at(-1)).toContain('error: state store watch failed error errorName');
-      expect(state.isFollowing).toBe(false);
-      await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });
-      await expect(state.reached(10_000n)).rejects.toMatchObject({ kind: 'unavailable' });
-      await state.close();
-    },
-  );
+  ])('ends when the store $name: calls and waits fail as unavailable', async ({ reason }) => {
+    const store = aStore(10);
+    let broken = false;
+    const range: StateStore['range'] = (request) =>
+      broken ? Promise.reject(reason) : store.range(request);
+    const { log, lines } = aKeepingLog();
+    const { gate, store: slow } = withSlowWatch(store, { range });
+    const state = await open(slow, { log });
+    const { release } = holdOf(gate);
+    broken = true;
+    const waiting = state.reached(10_000n);
+    await outrun(store);
+    release();
+    await expect(waiting).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: 'the state store failed',
+      cause: reason,
+    });
+    expect(lines.at(-1)).toContain('error: state store watch failed error errorName');
+    expect(state.isFollowing).toBe(false);
+    await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(state.reached(10_000n)).rejects.toMatchObject({ kind: 'unavailable' });
+    await state.close();
+  });
 });
 
-describe('the end', () => {
-  it('comes with a record that cannot be read; the view keeps the last revision that could', async () => {
+describe('the end of a view', () => {
+  it('follows an unreadable record; the view keeps the last readable revision', async () => {
     const store = aStore();
     const { log, lines } = aKeepingLog();
     const state = await open(store, { log });
@@ -465,7 +462,7 @@ describe('the end', () => {
     await state.close();
   });
 
-  it('comes when the store is closed under it: nobody waits for ever', async () => {
+  it('follows the close of the store; waits fail', async () => {
     const store = aStore();
     const state = await open(store);
     const waiting = state.reached(10_000n);
@@ -478,7 +475,7 @@ describe('the end', () => {
     await state.close();
   });
 
-  it('of its own accord leaves the store open, refuses commits and ends waits; closing twice does nothing', async () => {
+  it('by close() leaves the store open, refuses commits and ends waits; a second close() does nothing', async () => {
     const store = aStore();
     const { log, lines } = aKeepingLog();
     const state = await open(store, { log });
@@ -498,7 +495,7 @@ describe('the end', () => {
   });
 });
 
-it('finds a workload by its name', async () => {
+it('workloadByName returns a workload by namespace and name', async () => {
   const state = await open(aStore());
   const record = create(WorkloadRecordSchema, { uid: 'u', namespace: 'default', name: 'web' });
   await state.commit(

@@ -52,25 +52,25 @@ import type { ClusterView, Stored } from './view.js';
 
 export type { ChangeListener };
 
-/** Needs of {@link openClusterState}. */
 export interface ClusterStateOptions {
   readonly store: StateStore;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** Name of this coordinator, kept in the leader record. */
+  /** Name of this coordinator for the leader record. */
   readonly holder: string;
-  /** Default: nothing is measured. */
+  /** Default: no metrics. */
   readonly meter?: Meter;
-  /** Default: nothing is traced. */
+  /** Default: no traces. */
   readonly tracer?: Tracer;
 }
 
 /**
- * Reads the whole store, takes the leadership with a new epoch, and follows the store from there.
- * @throws kind `precondition` when the store was written by a layout this version does not know,
- *   `internal` naming a record that cannot be read, `conflict` when others keep taking the
- *   leadership meanwhile.
+ * Reads the whole store, takes the leadership with a new epoch, and follows the store from there
+ * on.
+ * @throws kind `precondition` when the store has a layout that this version does not support,
+ *   `internal` naming a record that cannot be read, `conflict` when other coordinators keep taking
+ *   the leadership during the start.
  */
 export async function openClusterState(options: ClusterStateOptions): Promise<ClusterState> {
   const state = new ClusterState(options);
@@ -84,8 +84,7 @@ export async function openClusterState(options: ClusterStateOptions): Promise<Cl
 }
 
 /**
- * The typed state of the cluster: a view that is up to date with our own writes, and transactions
- * over it.
+ * The typed state of the cluster: a view that includes the process's own writes, and transactions.
  */
 export class ClusterState {
   private readonly follower: ViewFollower;
@@ -120,26 +119,26 @@ export class ClusterState {
   }
 
   /**
-   * The newest state, including every write that was acknowledged to us. Read it and plan without
-   * waiting in between.
+   * The newest state, including every acknowledged write of this process. Read it and plan without
+   * `await` in between, so that it does not change.
    */
   view(): ClusterView {
     return this.follower.view;
   }
 
-  /** Identity of this cluster, made once with its store. */
+  /** The id of this cluster, created once with its store. */
   get clusterId(): string {
     return this.cluster?.clusterId ?? '';
   }
 
-  /** Number of our leadership; grows with each start. */
+  /** The epoch of this leadership. Each start takes a higher one. */
   get epoch(): bigint {
     return this.leadership?.value ?? 0n;
   }
 
   /**
-   * Nobody has taken the leadership from us, as far as the view has come. Every commit makes sure
-   * of it.
+   * False once the view shows that another coordinator took the leadership. Every commit verifies
+   * the leadership itself.
    */
   get isLeading(): boolean {
     if (this.leadership === undefined || this.loss.error !== undefined) return false;
@@ -147,62 +146,73 @@ export class ClusterState {
   }
 
   /**
-   * Calls `listener` once, when another coordinator has taken the leadership: from then on every
-   * commit is refused, and the view grows stale.
+   * Calls `listener` once, when another coordinator has taken the leadership. From then on every
+   * commit is refused, and the view becomes stale.
    * @returns Ends the subscription.
    */
   onLeadershipLost(listener: (reason: LeadershipLostError) => void): () => void {
     return this.loss.onLost(listener);
   }
 
-  /** The view follows the store; false once that has failed for good. */
+  /** Whether the view follows the store; false once the watch has failed for good. */
   get isFollowing(): boolean {
     return this.follower.failure === undefined;
   }
 
   /**
-   * What agents hold proves that the store went back in time: nothing is decided on it. Undefined
-   * when nothing does, or when an operator has accepted the state.
+   * Set when agents hold epochs or order revisions that this store has never issued: the store was
+   * rolled back, for example from a backup. Commits of decisions are then refused. Undefined when
+   * there is no such proof, or after an operator accepted the state.
    */
   get restored(): RestoredState | undefined {
     return this.restoration.found;
   }
 
-  /** Why nothing is decided, for people; undefined as long as the store is believed. */
+  /** The reason text for {@link storeRolledBack}; undefined when that is undefined. */
   get restoredReason(): string | undefined {
     const { restored } = this;
     return restored === undefined ? undefined : describeRestored(restored, this);
   }
 
-  /** The newest revision that an order can have now; as agents are told it. */
+  /** The newest order revision that an agent can hold now. */
   get orderRevision(): bigint {
     return this.restoration.orderRevision;
   }
 
-  /** The revision of an order, as agents are told it. @param revision - As a record has it. */
+  /**
+   * Converts the revision of a record into the order revision that agents receive.
+   * @param revision - The revision from the record.
+   */
   toOrderRevision(revision: Revision): bigint {
     return revision + this.restoration.offset;
   }
 
   /**
-   * The newest revision of an order that leaderships up to and with `epoch` can have given. 0: it
-   * is not known which.
+   * The newest order revision that leaderships up to and including `epoch` can have issued; 0 when
+   * unknown.
    */
   newestOrderOf(epoch: bigint): bigint {
     return this.restoration.newestOrderOf(epoch);
   }
 
-  /** An agent holds what this store has never given: from here on {@link restored}. */
+  /**
+   * Records that an agent holds an epoch or order revision that this store has never issued. Sets
+   * {@link storeRolledBack}.
+   */
   noticeNewer(held: HeldByAgent): void {
     this.restoration.notice(held);
   }
 
-  /** Makes a restored state the truth again. @returns Undefined when there is nothing to accept. */
+  /**
+   * Accepts a rolled-back store as the current state: decisions are committed again, and agents
+   * accept its orders.
+   * @returns Undefined when there is nothing to accept.
+   */
   acceptRestored(): Promise<AcceptedState | undefined> {
     return this.restoration.accept();
   }
 
-  /** Starts a transaction that holds only while we lead. */
+  /** Starts a transaction that commits only while this coordinator leads. */
   transaction(): Transaction {
     const transaction = new Transaction(this.stamp);
     if (this.leadership !== undefined) transaction.require('leader', LEADER_KEY, this.leadership);
@@ -210,11 +220,11 @@ export class ClusterState {
   }
 
   /**
-   * Commits, and resolves once the view shows it.
-   * @throws `RevisionConflictError` when a record was changed since it was read, and the view shows
-   *   that change: read and plan again. Kind `unavailable` leaves it unknown whether it was
-   *   committed, but for {@link LeadershipLostError}. {@link RestoredStateError} while the store is
-   *   known to have gone back in time.
+   * Commits a decision, and resolves once the view shows it.
+   * @throws `RevisionConflictError` when a required record has changed; the view shows the change
+   *   by then, so read and plan again. Kind `unavailable` when the outcome is unknown, except for
+   *   {@link LeadershipLostError}, after which nothing was committed. {@link RestoredStateError}
+   *   while the store is known to have been rolled back.
    */
   async commit(transaction: Transaction): Promise<Revision> {
     const { restored } = this;
@@ -223,8 +233,9 @@ export class ClusterState {
   }
 
   /**
-   * Commits what was seen, where {@link commit} commits what was decided: also while the store is
-   * known to have gone back in time. @throws as {@link commit}, but for that.
+   * Commits an observation, such as a status report. Unlike {@link commit}, it is also allowed
+   * while the store is known to have been rolled back.
+   * @throws As {@link commit}, except `RestoredStateError`.
    */
   write(transaction: Transaction): Promise<Revision> {
     const { tracer = noTracer } = this.options;
@@ -250,13 +261,13 @@ export class ClusterState {
       await this.follower.reached(
         typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision(),
       );
-      throw reason; // also while our own leadership goes on with another epoch: then plan again
+      throw reason; // also after our own leadership got a higher epoch: the caller plans again
     }
   }
 
   /**
-   * Reads from the store whether another coordinator leads. The view cannot tell: no watch of this
-   * process reports what another process wrote.
+   * Reads from the store whether another coordinator leads. The view cannot tell: the watch of this
+   * process does not report writes of another process.
    */
   private async isTaken(): Promise<boolean> {
     const entry = await this.options.store.get(keyOf('leader', LEADER_KEY));
@@ -265,7 +276,10 @@ export class ClusterState {
     return entry === undefined || !this.isOurs(decodeRecord('leader', LEADER_KEY, entry.value));
   }
 
-  /** Our own leadership goes on with another epoch when a restored state is accepted. */
+  /**
+   * Tells whether a leader record is ours. Accepting a restored state continues our leadership with
+   * a higher epoch.
+   */
   private isOurs(leader: LeaderRecord): boolean {
     return (
       leader.epoch === this.leadership?.value ||
@@ -273,25 +287,28 @@ export class ClusterState {
     );
   }
 
-  /** @returns Ends the subscription. */
+  /**
+   * Calls `listener` with every batch of changes after the view shows it.
+   * @returns Ends the subscription.
+   */
   subscribe(listener: ChangeListener): () => void {
     return this.follower.subscribe(listener);
   }
 
   /**
-   * Calls `listener` once, when the view no longer follows the store, with the reason. @returns
-   * Ends the subscription.
+   * Calls `listener` once with the reason, when the view stops following the store.
+   * @returns Ends the subscription.
    */
   onEnd(listener: (reason: CloudlessError) => void): () => void {
     return this.follower.onEnd(listener);
   }
 
   /**
-   * What the store's history says of some kinds of records, in order and without gap, from `after`
-   * on and without end. Each revision comes, also one that changed none of these kinds. Ends when
+   * Streams the changes of some kinds of records after a revision, in order, without gaps and
+   * without end. Every revision is delivered, also one that changed none of these kinds. Ends when
    * the signal is aborted.
-   * @throws kind `compacted` when the history does not reach back so far or, with another message,
-   *   not yet so far; `unavailable` when the view ends.
+   * @throws kind `compacted` when the history no longer reaches back to `after`, or the store has
+   *   not reached it yet; `unavailable` when the view ends.
    */
   changesAfter(
     after: Revision,
@@ -307,14 +324,17 @@ export class ClusterState {
   }
 
   /**
-   * Resolves when the view shows `revision`. @throws kind `compacted` when the store has not come
-   * to it.
+   * Resolves when the view shows `revision`.
+   * @throws kind `compacted` when the store has not reached it.
    */
   checkRevision(revision: Revision): Promise<void> {
     return checkRevision({ store: this.options.store, follower: this.follower }, revision);
   }
 
-  /** All records of a kind as of an older revision, by id. @throws kind `compacted`. */
+  /**
+   * All records of a kind as of an older revision, by id.
+   * @throws kind `compacted`.
+   */
   recordsAt<Kind extends RecordKind>(
     kind: Kind,
     revision: Revision,
@@ -323,15 +343,16 @@ export class ClusterState {
   }
 
   /**
-   * Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it
-   * never will.
+   * Resolves when the view shows `revision` or a later one.
+   * @throws kind `unavailable` when it never will.
    */
   reached(revision: Revision): Promise<void> {
     return this.follower.reached(revision);
   }
 
   /**
-   * All of the store at its present revision, as the bytes of a backup. @returns What it came to.
+   * The bytes of a backup of the whole store at its current revision.
+   * @returns A summary, at the end of the stream.
    */
   backup(): AsyncGenerator<Uint8Array, SnapshotSummary> {
     return exportSnapshot(this.options.store, {
@@ -347,13 +368,13 @@ export class ClusterState {
     await this.untilNoConflict(() => this.lead());
   }
 
-  /** Stops following. The store stays open: it belongs to the caller. */
+  /** Stops following the store. The store itself stays open: the caller owns it. */
   close(): Promise<void> {
     this.metrics.close();
     return this.follower.close();
   }
 
-  /** Before anything else is read: another layout may not be readable at all. */
+  /** Runs before anything else is read: records of another layout may not be readable. */
   private async refuseOtherLayouts(): Promise<void> {
     const entry = await this.options.store.get(keyOf('meta', CLUSTER_ID_KEY));
     if (entry === undefined) return;
@@ -393,7 +414,7 @@ export class ClusterState {
     this.leadership = { value: epoch, revision };
   }
 
-  /** Subscribed before all other listeners, so that they see the current leadership. */
+  /** The first subscription, so that all later listeners see the current leadership. */
   private followLeader(): void {
     const leader = this.follower.view.get('leader', LEADER_KEY);
     if (leader === undefined) return;
@@ -405,8 +426,8 @@ export class ClusterState {
   }
 
   /**
-   * Coordinators may start together on one store: the one that loses a race reads what the other
-   * wrote and goes on.
+   * Retries after a conflict: when several coordinators start on one store, the loser of a race
+   * reads the winner's records and continues.
    */
   private async untilNoConflict(attemptOnce: () => Promise<void>): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
@@ -421,5 +442,5 @@ export class ClusterState {
 }
 
 const CLUSTER_ID_BYTES = 8;
-/** More coordinators than this do not start together. */
+/** Most attempts: more coordinators than this never start at the same time. */
 const MAX_STARTS = 10;

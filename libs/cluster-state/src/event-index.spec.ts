@@ -7,7 +7,7 @@ const web = { kind: 'workload', namespace: 'default', name: 'web' } as const;
 const about = { namespace: 'default', workload: 'web' };
 
 describe('EventIndex', () => {
-  it('knows the newest event of each replica, also of those that an event lists, until its record is gone', () => {
+  it('returns the newest event of each replica, also of replicas in a list, until the replica is removed', () => {
     const index = new EventIndex();
     const placed = event({
       id: '2',
@@ -28,7 +28,7 @@ describe('EventIndex', () => {
     expect(index.lastOfReplica('w-2')).toBeUndefined();
   });
 
-  it('does not take a call about a replica for what happened to it', () => {
+  it('ignores audit events about a replica', () => {
     const index = new EventIndex();
     index.take(
       undefined,
@@ -47,7 +47,7 @@ describe('EventIndex', () => {
     expect(index.lastOfReplica('w-1')?.id).toBe('1');
   });
 
-  it('knows the newest event of a workload or node by reason; single replicas and audit events do not count', () => {
+  it('returns the newest event of a workload or node by reason, without events of single replicas and audit events', () => {
     const index = new EventIndex();
     const updated = event({ id: '2', reason: 'WorkloadUpdated', ...about });
     index.take(undefined, event({ id: '1', reason: 'WorkloadCreated', ...about }));

@@ -1,14 +1,14 @@
 import type { Event } from '@cloudless/api';
 import { nameKeyId } from './records.js';
 
-/** What an event is about as a whole. */
+/** The workload or node that an event is about as a whole. */
 export type EventSubject =
   | { readonly kind: 'workload'; readonly namespace: string; readonly name: string }
   | { readonly kind: 'node'; readonly nodeId: string };
 
 /**
- * The newest event about each thing, so that the next one can name its cause. It holds one for each
- * replica that has a record, and one for each reason about a workload or node.
+ * Index of the newest events, so that a new event can name its cause: one event for each replica
+ * with a record, and one for each reason about a workload or node.
  */
 export class EventIndex {
   private readonly byReplica = new Map<string, Event>();
@@ -27,13 +27,13 @@ export class EventIndex {
     );
   }
 
-  /** Takes in one change of one event. */
+  /** Applies a change of one event. */
   take(before: Event | undefined, after: Event | undefined): void {
     if (after !== undefined) this.add(after);
     else if (before !== undefined) this.remove(before);
   }
 
-  /** Its record is gone: nothing more will happen to it. */
+  /** Removes a replica whose record was deleted. */
   forgetReplica(replicaId: string): void {
     this.byReplica.delete(replicaId);
   }
@@ -51,12 +51,15 @@ export class EventIndex {
   }
 }
 
-/** Every replica an event is about. */
+/** Ids of all replicas that an event is about. */
 export function replicasOf({ replicaId, replicaIds }: Event): readonly string[] {
   return replicaIds.length > 0 ? replicaIds : replicaId === '' ? [] : [replicaId];
 }
 
-/** None of audit events: those are causes of the event beside them only. */
+/**
+ * Ids of the replicas that an event may be the last event of. None for audit events, which are
+ * causes only of the event beside them.
+ */
 function replicasIn(event: Event): readonly string[] {
   return event.audit === undefined ? replicasOf(event) : [];
 }
@@ -67,7 +70,7 @@ function keyOf(subject: EventSubject): string {
     : `node ${subject.nodeId}`;
 }
 
-/** Undefined for what is about single replicas, and for audit events. */
+/** The index key of an event; undefined for events about single replicas and for audit events. */
 function subjectKeyOf(event: Event): string | undefined {
   if (event.audit !== undefined) return undefined;
   const { reason, namespace, workload, nodeId } = event;

@@ -20,7 +20,7 @@ const putNode = (state: ClusterState, id: string, zone = '') =>
   state.commit(state.transaction().put('node', id, aNode(id, zone)));
 const never = new AbortController().signal;
 
-/** The same store, whose watches wait for `held` before they hand on. */
+/** A store whose watches wait for `held` before each batch. */
 function withGate(store: StateStore) {
   const gate: { held: Promise<void> } = { held: Promise.resolve() };
   const watch: StateStore['watch'] = async function* (request) {
@@ -32,9 +32,9 @@ function withGate(store: StateStore) {
   return { gate, store: Object.assign(Object.create(store) as StateStore, { watch }) };
 }
 
-describe('a conflict', () => {
+describe('ClusterState.commit', () => {
   it.each(['changed', 'deleted'] as const)(
-    'with what was %s meanwhile comes when the view shows that',
+    'rejects with a conflict only when the view shows the record that was %s',
     async (what) => {
       const shared = aStore();
       const { gate, store } = withGate(shared);
@@ -67,8 +67,8 @@ describe('a conflict', () => {
   );
 });
 
-describe('changesAfter', () => {
-  it('tells what became of each record since, of the kinds asked for, and goes on with what comes', async () => {
+describe('ClusterState.changesAfter', () => {
+  it('streams the changes of the requested kinds, and then those that follow', async () => {
     const state = await open(aStore());
     const start = await putNode(state, 'a');
     await putNode(state, 'b', 'z1');
@@ -86,21 +86,21 @@ describe('changesAfter', () => {
     await state.close();
   });
 
-  it('says what is no longer kept, and what never was', async () => {
+  it('rejects a compacted and a future revision with different messages', async () => {
     const state = await open(aStore(5));
     const start = await putNode(state, 'a');
     for (let count = 0; count < 20; count += 1) await putNode(state, 'a');
     const newest = state.view().revision;
     await expect(state.changesAfter(start, ['node'], never).next()).rejects.toMatchObject({
       kind: 'compacted',
-      message: `what changed after revision ${start} is no longer kept; list or watch anew, without after_revision`,
+      message: `what changed after revision ${start} is no longer kept; list or watch again, without after_revision`,
     });
     await expect(state.recordsAt('node', start)).rejects.toMatchObject({ kind: 'compacted' });
     const future = {
       kind: 'compacted',
       message:
-        `revision ${newest + 1n} does not exist, the newest is ${newest}: it is of another cluster, or this one went back to an ` +
-        'older state; list or watch anew, without after_revision',
+        `revision ${newest + 1n} does not exist, the newest is ${newest}: it belongs to another cluster, or this cluster was restored to an ` +
+        'older state; list or watch again, without after_revision',
     };
     await expect(state.changesAfter(newest + 1n, ['node'], never).next()).rejects.toMatchObject(
       future,
@@ -128,8 +128,8 @@ describe('changesAfter', () => {
   });
 });
 
-describe('recordsAt', () => {
-  it('shows all records of a kind as they were, over many pages', async () => {
+describe('ClusterState.recordsAt', () => {
+  it('returns all records of a kind at an older revision, over many pages', async () => {
     const state = await open(aStore(10_000));
     for (let start = 0; start < 1_200; start += 90) {
       const transaction = state.transaction();

@@ -4,8 +4,8 @@ import { decodeRecord, keyOf, parseKey, type RecordKind, type RecordOf } from '.
 import type { ViewFollower } from './view-follower.js';
 
 /**
- * What became of one record; without `after` it was deleted. What was there before, the history
- * does not say.
+ * One record at a revision; without `after` it was deleted. The history does not contain the
+ * previous value.
  */
 export interface HistoricChange<Kind extends RecordKind = RecordKind> {
   readonly kind: Kind;
@@ -13,19 +13,18 @@ export interface HistoricChange<Kind extends RecordKind = RecordKind> {
   readonly after?: RecordOf<Kind>;
 }
 
-/** What one revision changed, as far as it was asked for. */
+/** The changes of one revision, limited to the requested kinds. */
 export interface HistoricChanges {
   readonly revision: Revision;
   readonly changes: readonly HistoricChange[];
 }
 
-/** Needs of {@link changesAfter}. */
 export interface HistorySource {
   readonly store: StateStore;
   readonly follower: Pick<ViewFollower, 'failure' | 'onEnd' | 'reached'>;
 }
 
-/** As `ClusterState.changesAfter` says. */
+/** Implements `ClusterState.changesAfter`. */
 export async function* changesAfter(
   source: HistorySource,
   after: Revision,
@@ -40,7 +39,7 @@ export async function* changesAfter(
   signal.addEventListener('abort', stop);
   const unsubscribe = follower.onEnd(stop);
   try {
-    // Every key, not only ours: so that each revision comes.
+    // Watches all keys, so that every revision is delivered.
     for await (const { revision, changes } of store.watch({
       prefix: '',
       after,
@@ -57,7 +56,7 @@ export async function* changesAfter(
   }
 }
 
-/** As `ClusterState.recordsAt` says. */
+/** Implements `ClusterState.recordsAt`. */
 export async function recordsAt<Kind extends RecordKind>(
   store: StateStore,
   kind: Kind,
@@ -85,7 +84,7 @@ export async function recordsAt<Kind extends RecordKind>(
   return records;
 }
 
-/** As `ClusterState.checkRevision` says. */
+/** Implements `ClusterState.checkRevision`. */
 export async function checkRevision(
   { store, follower }: HistorySource,
   after: Revision,
@@ -95,8 +94,8 @@ export async function checkRevision(
   if (after > newest) {
     throw new CloudlessError(
       'compacted',
-      `revision ${after} does not exist, the newest is ${newest}: it is of another cluster, or this one went back to an older ` +
-        'state; list or watch anew, without after_revision',
+      `revision ${after} does not exist, the newest is ${newest}: it belongs to another cluster, or this cluster was restored to an older ` +
+        'state; list or watch again, without after_revision',
     );
   }
   await follower.reached(after);
@@ -105,7 +104,7 @@ export async function checkRevision(
 function compactedError(after: Revision, cause: unknown): CloudlessError {
   return new CloudlessError(
     'compacted',
-    `what changed after revision ${after} is no longer kept; list or watch anew, without after_revision`,
+    `what changed after revision ${after} is no longer kept; list or watch again, without after_revision`,
     { cause },
   );
 }

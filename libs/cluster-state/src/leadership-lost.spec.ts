@@ -17,8 +17,8 @@ const putNode = (state: ClusterState, id: string): Promise<unknown> =>
   state.commit(state.transaction().put('node', id, create(NodeRecordSchema, { id })));
 
 /**
- * A store whose data file another process may write: from `cut` on its watches are silent, as they
- * hear of no other process.
+ * A store whose data file another process may write: from `cut` on its watches deliver nothing, as
+ * they do not see writes of another process.
  */
 function cuttable(store: StateStore): { readonly store: StateStore; readonly cut: () => void } {
   let isCut = false;
@@ -72,7 +72,7 @@ describe('a coordinator whose leadership was taken by another process', () => {
     await Promise.allSettled([putNode(first, 'a'), putNode(first, 'b')]);
     expect(told).toEqual([expect.any(LeadershipLostError)]);
     expect(logged).toEqual([['leadership lost', expect.objectContaining({ epoch: 1n })]]);
-    first.onLeadershipLost((reason) => told.push(reason)); // a late listener is told at once
+    first.onLeadershipLost((reason) => told.push(reason)); // a late listener is called immediately
     expect(told).toHaveLength(2);
     await Promise.all([first.close(), second.close()]);
   });

@@ -1,7 +1,8 @@
 import { CloudlessError, errorFields, type Log } from '@cloudless/base';
 
 /**
- * Another coordinator leads by now: nothing was committed, and nothing that this one plans will be.
+ * Another coordinator leads. Nothing was committed, and no later commit of this coordinator will
+ * be.
  */
 export class LeadershipLostError extends CloudlessError {
   /** @param epoch - Of the leadership that ended. */

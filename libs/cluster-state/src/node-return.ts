@@ -4,7 +4,10 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import type { Transaction } from './transaction.js';
 import type { ClusterView, Stored } from './view.js';
 
-/** Writes, with an event, that a lost node is back, provided its record is still as it was read. */
+/**
+ * Clears the loss of a node and adds an event. Requires the node record to be unchanged since it
+ * was read.
+ */
 export function putNodeReturn(
   transaction: Transaction,
   view: ClusterView,
@@ -22,7 +25,7 @@ export function putNodeReturn(
       severity: Severity.INFO,
       category: Category.MEMBERSHIP,
       reason: 'NodeReturned',
-      message: `node ${id} is back`,
+      message: `node ${id} has returned`,
       nodeId: id,
       causedBy: view.lastEvent({ kind: 'node', nodeId: id }, ['NodeLost']),
     });

@@ -6,7 +6,7 @@ import { ManualClock } from '@cloudless/base/testing';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { copyReplica, openClusterState } from './index.js';
 
-it('does what the README shows', async () => {
+it('runs the example of the README', async () => {
   // <example>
   const clock = new ManualClock();
   const options = {
@@ -55,7 +55,7 @@ it('does what the README shows', async () => {
   await successor.close();
 });
 
-it('is what the README shows', async () => {
+it('has the example of the README, word for word', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

@@ -14,26 +14,26 @@ import {
   versionKeyId,
 } from './records.js';
 
-describe('keys', () => {
+describe('record keys', () => {
   it.each([
     { kind: 'workload', id: 'u1', key: '/workload/u1' },
     { kind: 'name', id: 'default/web', key: '/name/default/web' },
     { kind: 'replica', id: replicaKeyId('u1', 12n), key: '/replica/u1/0000000012' },
     { kind: 'version', id: versionKeyId('u1', 3), key: '/version/u1/0000000003' },
     { kind: 'event', id: eventId(2n, 7), key: '/event/0000000002-0000000007' },
-  ] as const)('$key', ({ kind, id, key }) => {
+  ] as const)('builds and parses $key', ({ kind, id, key }) => {
     expect(keyOf(kind, id)).toBe(key);
     expect(parseKey(key)).toEqual({ kind, id });
   });
 
   it.each(['/', '/replica', '/quota/a', '/__proto__/a', '/toString/a', ''])(
-    '%p is of no kind known here',
+    'parseKey returns undefined for %p',
     (key) => {
       expect(parseKey(key)).toBeUndefined();
     },
   );
 
-  it('are read back whatever the id is', () => {
+  it('are parsed back for any id', () => {
     fc.assert(
       fc.property(fc.constantFrom(...RECORD_KINDS), fc.string({ unit: 'grapheme' }), (kind, id) =>
         expect(parseKey(keyOf(kind, id))).toEqual({ kind, id }),
@@ -41,7 +41,7 @@ describe('keys', () => {
     );
   });
 
-  it('of replicas, versions and events sort as their numbers do', () => {
+  it('of replicas, versions and events sort by their numbers', () => {
     const number = fc.integer({ min: 0, max: 2 ** 31 });
     fc.assert(
       fc.property(number, number, number, number, (a, b, c, d) => {
@@ -53,7 +53,7 @@ describe('keys', () => {
   });
 });
 
-describe('codecs', () => {
+describe('record codecs', () => {
   const text = fc.string({ maxLength: 5 });
   const int = fc.integer({ min: 0, max: 2 ** 31 - 1 });
   const replica = fc
@@ -71,7 +71,7 @@ describe('codecs', () => {
     })
     .map((init) => create(ReplicaRecordSchema, init));
 
-  it('give back every replica', () => {
+  it('decode every encoded replica', () => {
     fc.assert(
       fc.property(replica, (record) => {
         const read = decodeRecord('replica', record.id, encodeRecord('replica', record));
@@ -81,7 +81,7 @@ describe('codecs', () => {
   });
 
   it.each(RECORD_KINDS.map((kind) => ({ kind })))(
-    'keep what a newer version wrote into a $kind',
+    'keep unknown fields of a $kind record',
     ({ kind }) => {
       const newer = new BinaryWriter()
         .tag(999, WireType.LengthDelimited)
@@ -93,7 +93,7 @@ describe('codecs', () => {
     },
   );
 
-  it('refuse bytes that are no record, naming the key and keeping the cause', () => {
+  it('refuse invalid bytes with the key and the cause', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
         try {

@@ -15,33 +15,33 @@ import {
 } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 
-/** The sorts of records, each with its schema. A record's key is `/<kind>/<id>`. */
+/** The kinds of records with their schemas. The key of a record is `/<kind>/<id>`. */
 export const recordSchemas = {
-  /** Who we are; id `cluster`. */
+  /** Identity of the cluster; id `cluster`. */
   meta: ClusterRecordSchema,
-  /** Who leads; id `leader`. */
+  /** The leader; id `leader`. */
   leader: LeaderRecordSchema,
   /** id: uid. */
   workload: WorkloadRecordSchema,
-  /** Name index; id: `<namespace>/<name>`. Holds the uid and nothing else of the workload. */
+  /** Name index; id: `<namespace>/<name>`. Contains only the uid of the workload. */
   name: WorkloadRecordSchema,
   /** id: `<uid>/<version>`. */
   version: VersionRecordSchema,
   /** id: uid. */
   control: ControlRecordSchema,
-  /** id: uid. Changes whenever a replica of the workload stops being ready. */
+  /** The readiness guard; id: uid. Changes whenever a replica of the workload stops being ready. */
   evidence: EvidenceRecordSchema,
   /** id: `<uid>/<sequence>`, both padded so that keys sort. */
   replica: ReplicaRecordSchema,
   /** id: node id. */
   node: NodeRecordSchema,
-  /** id: the event's own. */
+  /** id: event id. */
   event: EventSchema,
   /** id: the caller's request id. */
   request: RequestRecordSchema,
-  /** id: the plan's own. */
+  /** id: plan id. */
   plan: PlanRecordSchema,
-  /** Which events are no longer kept; id `events`. */
+  /** The newest removed event of each category; id `events`. */
   removed: RemovedEventsRecordSchema,
 } as const satisfies Record<string, DescMessage>;
 
@@ -49,15 +49,15 @@ export type RecordKind = keyof typeof recordSchemas;
 export const RECORD_KINDS = Object.keys(recordSchemas) as readonly RecordKind[];
 export type RecordOf<Kind extends RecordKind> = MessageShape<(typeof recordSchemas)[Kind]>;
 
-/** Everything the coordinator keeps is below this prefix. */
+/** Prefix of all keys of the coordinator. */
 export const ROOT = '/';
 
-/** The store's key of a record. */
+/** The store key of a record. */
 export function keyOf(kind: RecordKind, id: string): string {
   return `${ROOT}${kind}/${id}`;
 }
 
-/** The kind and id of a key, or undefined for a key of a newer layout. */
+/** The kind and id of a key; undefined for a key of an unknown kind. */
 export function parseKey(
   key: string,
 ): { readonly kind: RecordKind; readonly id: string } | undefined {
@@ -69,7 +69,6 @@ export function parseKey(
     : undefined;
 }
 
-/** The record's bytes. */
 export function encodeRecord<Kind extends RecordKind>(
   kind: Kind,
   record: RecordOf<Kind>,
@@ -101,8 +100,8 @@ export const nameKeyId = (namespace: string, name: string): string => `${namespa
 export const CLUSTER_ID_KEY = 'cluster';
 export const LEADER_KEY = 'leader';
 export const REMOVED_EVENTS_KEY = 'events';
-/** Total order: by leadership, then by count within it. */
+/** Event ids sort by epoch, then by count within the epoch. */
 export const eventId = (epoch: bigint, count: number): string => `${pad(epoch)}-${pad(count)}`;
 
-/** Version of this layout. A store with another one is refused. */
+/** Version of the key layout. A store with another version is refused. */
 export const SCHEMA_VERSION = 1;

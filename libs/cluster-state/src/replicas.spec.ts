@@ -13,7 +13,7 @@ describe('copyReplica', () => {
     createdAt: { seconds: 5n },
   });
 
-  it('changes what it is told and shares nothing with the original', () => {
+  it('applies the changes and shares nothing with the original', () => {
     const copy = copyReplica(replica, { restarts: 3, phase: Phase.RUNNING });
     expect(copy).toEqual(
       create(ReplicaRecordSchema, { ...withoutType(replica), restarts: 3, phase: Phase.RUNNING }),
@@ -28,7 +28,7 @@ describe('copyReplica', () => {
     });
   });
 
-  it('makes messages of plain values, so that the copy can be stored', () => {
+  it('converts plain values to messages, so that the copy can be stored', () => {
     const copy = copyReplica(replica, {
       endpoints: [{ portName: 'http', port: 80 }],
       readySince: { seconds: 8n },
@@ -64,7 +64,7 @@ it.each([
   { phase: Phase.FAILED, live: false },
   { phase: Phase.SUCCEEDED, live: false },
 ])(
-  'phase $phase: live is $live, and holds resources only on a node that is not lost',
+  'isLive is $live in phase $phase, and holdsResources also needs a node that is not lost',
   ({ phase, live }) => {
     expect(isLive({ phase })).toBe(live);
     expect(holdsResources({ phase, nodeId: 'n', lost: false })).toBe(live);

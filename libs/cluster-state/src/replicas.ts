@@ -3,8 +3,8 @@ import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 
 /**
- * A changed copy of a replica; the record in the view stays as it is. A change to `undefined`
- * clears the field.
+ * Copies a replica with changes; the original stays as it is. A change to `undefined` clears the
+ * field.
  */
 export function copyReplica(
   replica: ReplicaRecord,
@@ -17,19 +17,23 @@ export function copyReplica(
   return copy;
 }
 
-/** It has not ended: it waits, starts, runs or stops. */
+/**
+ * Tells whether a replica has not ended: it is pending, assigned, starting, running or stopping.
+ */
 export function isLive({ phase }: Pick<ReplicaRecord, 'phase'>): boolean {
   return phase <= Phase.STOPPING;
 }
 
-/** Its node keeps resources for it: placed, not ended, and the node not lost. */
+/**
+ * Tells whether a replica holds resources of a node: it is placed, has not ended, and is not lost.
+ */
 export function holdsResources(replica: Pick<ReplicaRecord, 'phase' | 'nodeId' | 'lost'>): boolean {
   return replica.nodeId !== '' && isLive(replica) && !replica.lost;
 }
 
 /**
- * Lost with its node: it has ended for us only, and is kept until the node is back, has heard of it
- * and has confirmed the stop.
+ * Tells whether a replica is a tombstone: lost with its node, and kept until the node returns and
+ * confirms the stop.
  */
 export function isTombstone({ lost, phase }: Pick<ReplicaRecord, 'lost' | 'phase'>): boolean {
   return lost && phase !== Phase.STOPPED;

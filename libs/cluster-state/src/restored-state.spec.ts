@@ -28,20 +28,20 @@ const systemEvents = (state: ClusterState) =>
     .events()
     .filter(({ category }) => category === Category.SYSTEM);
 
-describe('a store that went back in time', () => {
-  it('takes what was seen and refuses what was decided, and says what to run', async () => {
+describe('a store that was rolled back', () => {
+  it('accepts observations and refuses decisions with the command to run', async () => {
     const state = await open(aStore());
     state.noticeNewer({ nodeId: 'node-7', epoch: 9n, orderRevision: 130n });
     await expect(state.commit(aNode(state, 'decided'))).rejects.toThrow(RestoredStateError);
     await expect(state.commit(aNode(state, 'decided'))).rejects.toThrow(
-      /^the store went back in time: node "node-7" has taken orders that it has never given, epoch 9 \(here: 1\) and order revision 130 \(here: \d\); nothing is started, stopped or changed until this state is made the truth again; to do so, run: cloudlessctl admin accept-restored-state$/,
+      /^the store went back in time: node "node-7" holds orders that this store has never issued, epoch 9 \(here: 1\) and order revision 130 \(here: \d\); nothing is started, stopped or changed until an operator accepts this state; to do so, run: cloudlessctl admin accept-restored-state$/,
     );
     await state.write(aNode(state, 'seen'));
     expect([...state.view().nodes()].map(({ value }) => value.id)).toEqual(['seen']);
     await state.close();
   });
 
-  it('is told of in one event, with the first node and the newest that any node holds', async () => {
+  it('adds one event with the first node, and keeps the highest epoch and order revision of all nodes', async () => {
     const state = await open(aStore());
     state.noticeNewer({ nodeId: 'node-1', epoch: 2n, orderRevision: 0n });
     await settle();
@@ -59,7 +59,7 @@ describe('a store that went back in time', () => {
     await state.close();
   });
 
-  it('is known to the next coordinator at once', async () => {
+  it('is recognized by the next coordinator at its start', async () => {
     const store = aStore();
     const first = await open(store);
     first.noticeNewer({ nodeId: 'node-1', epoch: 5n, orderRevision: 0n });
@@ -71,7 +71,7 @@ describe('a store that went back in time', () => {
     await second.close();
   });
 
-  it('is the truth again once accepted: with an epoch and orders newer than any that was heard of', async () => {
+  it('continues after the acceptance with an epoch and order revision above any reported one', async () => {
     const state = await open(aStore());
     state.noticeNewer({ nodeId: 'node-1', epoch: 5n, orderRevision: 1_000n });
     const told: (readonly [boolean, boolean])[] = [];
@@ -82,14 +82,14 @@ describe('a store that went back in time', () => {
     expect({ epoch: state.epoch, orderRevision: state.orderRevision }).toEqual(accepted);
     expect(state.toOrderRevision(0n)).toBeGreaterThan(1_000n);
     await state.commit(aNode(state, 'decided'));
-    // Whoever is told of the acceptance may act upon it at once.
+    // Listeners of the acceptance may commit immediately.
     expect(told.at(-1)).toEqual([true, false]);
     expect(told.every(([isLeading]) => isLeading)).toBe(true);
     expect(await state.acceptRestored()).toBeUndefined();
     await state.close();
   });
 
-  it('is noticed again when something newer still comes up', async () => {
+  it('is detected again when an agent reports something newer', async () => {
     const state = await open(aStore());
     state.noticeNewer({ nodeId: 'node-1', epoch: 5n, orderRevision: 0n });
     const first = await state.acceptRestored();
@@ -99,7 +99,7 @@ describe('a store that went back in time', () => {
     await state.close();
   });
 
-  it('that another coordinator leads by now is still found out', async () => {
+  it('does not hide the loss of the leadership', async () => {
     const store = aStore();
     const older = await open(store, 'older');
     const newer = await open(store, 'newer');
@@ -111,8 +111,8 @@ describe('a store that went back in time', () => {
   });
 });
 
-describe('the newest order of a leadership', () => {
-  it('is older than the beginning of the next one', async () => {
+describe('getNewestOrderRevision', () => {
+  it('returns a revision below the first one of the next leadership', async () => {
     const store = aStore();
     const began: bigint[] = [];
     for (let count = 0; count < 3; count += 1) {
@@ -129,7 +129,7 @@ describe('the newest order of a leadership', () => {
     await state.close();
   });
 
-  it('is measured by the oldest one that is remembered', async () => {
+  it('uses the oldest remembered leadership for older epochs', async () => {
     const store = aStore();
     for (let count = 0; count < 105; count += 1) await (await open(store)).close();
     const state = await open(store);

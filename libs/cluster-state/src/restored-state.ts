@@ -18,30 +18,30 @@ import { CLUSTER_ID_KEY, LEADER_KEY } from './records.js';
 import type { Transaction } from './transaction.js';
 import type { IndexedView, Stored } from './view.js';
 
-/** What an operator runs to make a restored state the truth again. */
+/** The command by which an operator accepts a rolled-back store. */
 export const ACCEPT_COMMAND = 'cloudlessctl admin accept-restored-state';
 
-/** What an agent holds that this store has never given. */
+/** The epoch and order revision that an agent holds and this store has never issued. */
 export interface HeldByAgent {
   readonly nodeId: string;
   readonly epoch: bigint;
   readonly orderRevision: bigint;
 }
 
-/** The state that was accepted. */
+/** The epoch and order revision after the acceptance. */
 export interface AcceptedState {
   readonly epoch: bigint;
   readonly orderRevision: bigint;
 }
 
-/** The store went back in time: nothing may be decided upon it until an operator says so. */
+/** The store was rolled back: no decision may be committed until an operator accepts the state. */
 export class RestoredStateError extends CloudlessError {
   constructor(restored: RestoredState, present: AcceptedState) {
     super('precondition', describeRestored(restored, present));
   }
 }
 
-/** Says what proves it, what that means, and what to do. */
+/** The text for operators: the proof, the consequence, and what to do. */
 export function describeRestored(
   restored: RestoredState,
   { epoch, orderRevision }: AcceptedState,
@@ -54,74 +54,74 @@ export function describeRestored(
       : []),
   ];
   return (
-    `the store went back in time: node "${nodeId}" has taken orders that it has never given, ${held.join(' and ')}; nothing is ` +
-    `started, stopped or changed until this state is made the truth again; to do so, run: ${ACCEPT_COMMAND}`
+    `the store went back in time: node "${nodeId}" holds orders that this store has never issued, ${held.join(' and ')}; nothing is ` +
+    `started, stopped or changed until an operator accepts this state; to do so, run: ${ACCEPT_COMMAND}`
   );
 }
 
-/** What {@link RestoredStateKeeper} works with. */
 export interface RestoredStateDeps {
   readonly view: IndexedView;
   readonly clock: Clock;
   readonly log: Log;
-  /** Number of our leadership now. */
+  /** The current epoch of our leadership. */
   readonly epoch: () => bigint;
   readonly transaction: () => Transaction;
-  /** Commits also while the store is known to have gone back in time. */
+  /** Commits also while the store is known to have been rolled back. */
   readonly commit: (transaction: Transaction) => Promise<Revision>;
 }
 
 /**
- * Earlier leaderships that are remembered; the orders of older ones are measured by the first of
- * these.
+ * Most earlier leaderships in the leader record. Orders of older leaderships are compared with the
+ * oldest of these.
  */
 const MAX_EARLIER = 100;
 /**
- * More orders than a store can have lost: one acceptance is enough also for agents that come back
- * later.
+ * Added to the order revision at an acceptance. More orders than a store can have lost, so that one
+ * acceptance covers agents that reconnect later.
  */
 const ORDER_REVISION_GAP = 2n ** 40n;
-/** More leaderships than a store can have lost. */
+/** Added to the epoch at an acceptance. More leaderships than a store can have lost. */
 const EPOCH_GAP = 1_000n;
-/** More replicas of one workload than a store can have lost: their ids are not given again. */
+/**
+ * Added to the sequence of each workload at an acceptance, so that ids of lost replicas are never
+ * reused.
+ */
 const SEQUENCE_GAP = 1_000_000n;
 const MAX_CONTROLS_PER_COMMIT = 80;
 const MAX_ATTEMPTS = 16;
 
 /**
- * Notices that the store went back in time (a backup was put back, a disk was swapped), by what
- * agents hold; keeps that in the store, and makes the state the truth again when an operator says
- * so.
+ * Detects that the store was rolled back (a backup was restored, a disk was swapped) from the
+ * orders that agents hold, records that in the store, and continues when an operator accepts the
+ * state.
  */
 export class RestoredStateKeeper {
-  /** What was noticed by this coordinator, at once; the record follows. */
+  /** The proof that this coordinator found; valid at once, the record follows. */
   private noticed: RestoredState | undefined;
   private isWriting = false;
-  /** Epoch from which the state is to be the truth again. */
+  /** Epoch of the acceptance that is being committed. */
   private accepting: bigint | undefined;
 
   constructor(private readonly deps: RestoredStateDeps) {}
 
-  /**
-   * What proves that the store went back in time; undefined when nothing does, or it was accepted.
-   */
+  /** The proof that the store was rolled back; undefined without one, or after the acceptance. */
   get found(): RestoredState | undefined {
     return this.noticed ?? this.cluster?.value.restored;
   }
 
-  /** The newest revision an order can have now. */
+  /** The newest order revision that an agent can hold now. */
   get orderRevision(): bigint {
     return this.deps.view.revision + this.offset;
   }
 
-  /** What is added to the store's revision wherever an agent is told one. */
+  /** Added to every store revision that an agent receives. */
   get offset(): bigint {
     return this.cluster?.value.orderRevisionOffset ?? 0n;
   }
 
   /**
-   * The newest revision of an order that leaderships up to and with `epoch` can have given. 0: it
-   * is not known which.
+   * The newest order revision that leaderships up to and including `epoch` can have issued; 0 when
+   * unknown.
    */
   newestOrderOf(epoch: bigint): bigint {
     const leader = this.leader;
@@ -131,7 +131,7 @@ export class RestoredStateKeeper {
     return next?.orderRevision ?? leader.revision + this.offset;
   }
 
-  /** An agent holds what this store has never given. From here on nothing is decided. */
+  /** Records that an agent holds an epoch or order revision that this store has never issued. */
   notice(held: HeldByAgent): void {
     const { clock, log } = this.deps;
     const before = this.found;
@@ -154,15 +154,12 @@ export class RestoredStateKeeper {
     if (!this.isWriting) void this.write();
   }
 
-  /** Our acceptance has been committed: this leadership is ours. */
+  /** Tells whether a leader record is the one that our acceptance wrote. */
   isAcceptedBy({ epoch, holder }: LeaderRecord, ourselves: string): boolean {
     return epoch === this.accepting && holder === ourselves;
   }
 
-  /**
-   * It was accepted: nothing is held against the store any more, but what was told meanwhile and is
-   * newer still.
-   */
+  /** Completes an acceptance. A proof that is newer than the accepted state stays. */
   settle(): void {
     this.accepting = undefined;
     const { noticed } = this;
@@ -172,14 +169,17 @@ export class RestoredStateKeeper {
       this.noticed = undefined;
   }
 
-  /** Makes the state the truth again. @returns Undefined when there is nothing to accept. */
+  /**
+   * Accepts the state.
+   * @returns Undefined when there is nothing to accept.
+   */
   async accept(): Promise<AcceptedState | undefined> {
     if (this.found === undefined) return undefined;
     await this.skipSequences();
     return this.untilNoConflict(() => this.acceptOnce());
   }
 
-  /** The leader record of a new leadership. */
+  /** Creates the leader record of a new leadership. */
   succeed(before: Stored<LeaderRecord> | undefined, epoch: bigint, holder: string): LeaderRecord {
     const last: Leadership[] =
       before === undefined
@@ -207,8 +207,8 @@ export class RestoredStateKeeper {
   }
 
   /**
-   * Writes down what was noticed, and what is noticed meanwhile. What cannot be written holds all
-   * the same.
+   * Stores the proof, also a newer one that arrives during the write. The proof is valid even when
+   * it cannot be stored.
    */
   private async write(): Promise<void> {
     this.isWriting = true;
@@ -222,10 +222,7 @@ export class RestoredStateKeeper {
         kept = next;
       }
     } catch (reason) {
-      this.deps.log.error(
-        'that the store went back in time is not written down',
-        errorFields(reason),
-      );
+      this.deps.log.error('rollback of the store could not be recorded', errorFields(reason));
     } finally {
       this.isWriting = false;
     }
@@ -248,7 +245,7 @@ export class RestoredStateKeeper {
   }
 
   /**
-   * Ids of replicas that the lost future may have used are skipped. Doing so again skips some more.
+   * Skips replica ids that the lost part of the history may have used. Repeating this skips more.
    */
   private async skipSequences(): Promise<void> {
     const uids = [...this.deps.view.workloads()].map(({ value }) => value.uid);
@@ -276,14 +273,15 @@ export class RestoredStateKeeper {
     const epoch = maxOf(found.highestEpoch, before.epoch) + EPOCH_GAP;
     const orderRevisionOffset = cluster.value.orderRevisionOffset + lag + ORDER_REVISION_GAP;
     const transaction = this.putCluster(cluster, { orderRevisionOffset, restored: undefined });
-    // Without the earlier ones: what the lost future has ordered in their name is now just old.
+    // Without earlier leaderships: orders that the lost part of the history issued in their name
+    // count as old.
     const { holder } = leader.value;
     transaction.put('leader', LEADER_KEY, create(LeaderRecordSchema, { epoch, holder }));
     transaction.event({
       severity: Severity.WARNING,
       category: Category.SYSTEM,
       reason: 'RestoredStateAccepted',
-      message: `the restored state is the truth again, from epoch ${epoch} on: agents get orders by it, and what it does not know is stopped`,
+      message: `the restored state was accepted, from epoch ${epoch} on: agents get orders from it, and containers that it does not know are stopped`,
     });
     this.accepting = epoch;
     const revision = await this.deps.commit(transaction);

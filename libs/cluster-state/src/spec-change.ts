@@ -18,17 +18,20 @@ import { versionKeyId } from './records.js';
 import type { Transaction } from './transaction.js';
 import type { ClusterView, Stored } from './view.js';
 
-/** A new spec of a workload, and what brought it about. */
+/** A new spec of a workload, and its origin. */
 export interface SpecChange {
   readonly spec: WorkloadSpec;
   readonly requestId: string;
   readonly nowMs: number;
-  /** For the history when it was no change of the spec by hand: `undo to version 1`. */
+  /**
+   * The origin shown in the version history, for changes other than a user's update: `undo to
+   * version 1`.
+   */
   readonly cause?: string;
 }
 
 /**
- * Writes a changed spec as the next generation, and as the next version when the replica template
+ * Writes a changed spec as the next generation, and as a new version when the replica template
  * differs.
  */
 export function putSpecChange(
@@ -58,7 +61,10 @@ export function putSpecChange(
   return next;
 }
 
-/** The record of a version. @param earlier - The versions that are kept, ascending. */
+/**
+ * Builds the record of a version.
+ * @param fields - `earlier`: the kept versions, ascending.
+ */
 export function versionRecordOf(
   spec: WorkloadSpec,
   about: {
@@ -82,7 +88,7 @@ export function versionRecordOf(
   });
 }
 
-/** The oldest version with the same template: replicas of the one are replicas of the other. */
+/** The oldest version with the same template. Replicas of both versions are interchangeable. */
 export function canonicalVersion(
   view: Pick<ClusterView, 'version'>,
   uid: string,
@@ -92,8 +98,8 @@ export function canonicalVersion(
 }
 
 /**
- * Which replicas of a workload count and serve: all, but under blue/green those of the active
- * version only.
+ * Tells which replicas of a workload are endpoints and count as ready: all, but under BLUE_GREEN
+ * only those of the active version.
  */
 export function servesOf(
   view: Pick<ClusterView, 'version' | 'control'>,
@@ -107,8 +113,8 @@ export function servesOf(
 }
 
 /**
- * A spec with the template of an older version and everything else of the present one: what an undo
- * makes of it.
+ * The spec that an undo writes: the template of an older version, everything else from the current
+ * spec.
  */
 export function specOfVersion(
   present: WorkloadSpec,

@@ -1,13 +1,13 @@
 import { DURATION_BUCKETS, errorKindOf, type Clock, type Meter } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
 
-/** What commits cost, and how far the view lags. */
+/** Metrics of commits, and of the lag of the view. */
 export class StateMetrics {
   private readonly commits;
   private readonly durations;
   private readonly stopLag: () => void;
 
-  /** @param revisions - Of the store and of the view, now. */
+  /** @param readRevisions - Reads the current revisions of the store and of the view. */
   constructor(
     meter: Meter,
     private readonly clock: Clock,
@@ -38,7 +38,6 @@ export class StateMetrics {
     });
   }
 
-  /** Counts and times one commit. */
   async commit<Result>(work: () => Promise<Result>): Promise<Result> {
     const began = this.clock.now();
     try {

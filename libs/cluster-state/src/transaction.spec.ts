@@ -17,8 +17,8 @@ function aTransaction(): Transaction {
   return new Transaction({ nextId: () => `e${(count += 1)}`, nowMs: () => 0 });
 }
 
-describe('the events of a transaction', () => {
-  it('name their cause, kept before or in the same transaction, and the request that began it', () => {
+describe('events of a transaction', () => {
+  it('have the id and request id of their cause, stored before or in the same transaction', () => {
     const kept = create(EventSchema, { id: 'e0', requestId: 'r1' });
     const created = { reason: 'Created', causedBy: kept };
     const placed = { reason: 'Placed', causedBy: created };
@@ -32,7 +32,7 @@ describe('the events of a transaction', () => {
     ]);
   });
 
-  it('are led by one that was put before them, unless they have a cause', () => {
+  it('get the prepended event as cause unless they have one', () => {
     const kept = create(EventSchema, { id: 'e0' });
     const updated = { reason: 'Updated' };
     const transaction = aTransaction()

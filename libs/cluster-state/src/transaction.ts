@@ -6,27 +6,27 @@ import { encodeRecord, keyOf, replicaKeyId, type RecordKind, type RecordOf } fro
 import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import type { Stored } from './view.js';
 
-/** What an event says; id and time are given by the transaction. */
+/** The fields of a new event. The transaction sets id and time. */
 export type EventInit = Omit<
   MessageInitShape<typeof EventSchema>,
   'id' | 'time' | 'causeId' | '$typeName' | '$unknown'
 > & {
-  /**
-   * The event that led to this one: an earlier one, or one that was added before to the same
-   * transaction.
-   */
+  /** The event that caused this one: a stored one, or one added to the same transaction before. */
   readonly causedBy?: EventInit | Event | undefined;
 };
 
-/** Where events get their ids and time. */
+/** Source of the ids and times of events. */
 export interface EventStamp {
   nextId(): string;
   nowMs(): number;
 }
 
 /**
- * Changes that are committed together or not at all. The condition should cover what the plan read,
- * no more: unrelated writes then never make a plan stale.
+ * Changes that are committed together or not at all. Require exactly the records that the plan has
+ * read: then unrelated writes never fail the commit.
+ * @example
+ * const transaction = state.transaction().require('node', id, node).put('node', id, changed);
+ * await state.commit(transaction);
  */
 export class Transaction {
   private readonly compareByKey = new Map<string, Compare>();
@@ -36,19 +36,19 @@ export class Transaction {
 
   constructor(private readonly stamp: EventStamp) {}
 
-  /** Number of writes so far; a store takes at most 100. */
+  /** Number of writes so far. A store accepts at most 100. */
   get size(): number {
     return this.writeByKey.size + this.events.length;
   }
 
-  /** Holds only while the record is as it was read, or absent. */
+  /** Adds a condition: the record is unchanged since it was read, or absent. */
   require(kind: RecordKind, id: string, read: { readonly revision: Revision } | 'absent'): this {
     const key = keyOf(kind, id);
     this.compareByKey.set(key, { key, is: read === 'absent' ? 'absent' : read.revision });
     return this;
   }
 
-  /** Writes a record, over what is there. */
+  /** Writes a record and replaces an existing one. */
   put<Kind extends RecordKind>(kind: Kind, id: string, record: RecordOf<Kind>): this {
     const key = keyOf(kind, id);
     this.writeByKey.set(key, { put: key, value: encodeRecord(kind, record) });
@@ -61,15 +61,15 @@ export class Transaction {
     return this;
   }
 
-  /** Writes a replica that does not exist yet. */
+  /** Writes a new replica. Fails with a conflict when it exists. */
   createReplica(replica: ReplicaRecord): this {
     const id = replicaKeyId(replica.uid, replica.sequence);
     return this.require('replica', id, 'absent').put('replica', id, replica);
   }
 
   /**
-   * Rewrites a replica, provided it is still as it was read. When it is no longer the ready one
-   * that it was, its workload's evidence changes.
+   * Rewrites a replica that is unchanged since it was read. When the replica stops being ready, or
+   * is ready with another container, the readiness guard of its workload changes too.
    */
   updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
     const id = replicaKeyId(next.uid, next.sequence);
@@ -80,23 +80,23 @@ export class Transaction {
     return this.require('replica', id, read).put('replica', id, next);
   }
 
-  /** Removes a replica, provided it is still as it was read. */
+  /** Deletes a replica that is unchanged since it was read. */
   deleteReplica(read: Stored<ReplicaRecord>): this {
     const id = replicaKeyId(read.value.uid, read.value.sequence);
     return this.require('replica', id, read).delete('replica', id);
   }
 
   /**
-   * Writes an event with the changes it tells of: it is true exactly when they are. Its id and time
-   * are given when the transaction is committed, so that ids grow in the order of commits: who has
-   * read up to an id misses none before it. The request that caused its cause caused it too.
+   * Adds an event that is stored with the changes. Its id and time are set at the commit, so that
+   * ids grow in commit order and a reader that resumes after an id misses none. The event inherits
+   * the request id of its cause.
    */
   event(event: EventInit): this {
     this.events.push(event);
     return this;
   }
 
-  /** Puts an event before the others, as the cause of those that name none. */
+  /** Adds an event before all others, as the cause of those that name none. */
   leadBy(event: EventInit): this {
     this.events.unshift(event);
     this.lead = event;

@@ -11,10 +11,12 @@ import {
 } from './records.js';
 import { IndexedView, type RecordChange, type Stored } from './view.js';
 
-/** Told of every batch of changes after the view shows them, in revision order. Must not throw. */
+/**
+ * Called with every batch of changes after the view shows it, in revision order. Must not throw.
+ */
 export type ChangeListener = (changes: readonly RecordChange[], revision: Revision) => void;
 
-/** A record read from the store, or, without `after`, one that is gone. */
+/** A decoded record; without `after`, a deleted one. */
 interface Decoded {
   readonly kind: RecordKind;
   readonly id: string;
@@ -22,9 +24,9 @@ interface Decoded {
 }
 
 /**
- * Keeps a view up to date with a store: a snapshot, then every change after it; when those are
- * compacted, a new snapshot. The view passes from one revision to the next in one turn: nobody sees
- * half of a batch or of a snapshot.
+ * Keeps a view up to date with a store: reads a snapshot, then applies every later change; reads a
+ * new snapshot when the changes were compacted. The view moves from one revision to the next in one
+ * turn of the event loop: no reader sees a part of a batch or snapshot.
  */
 export class ViewFollower {
   readonly view = new IndexedView();
@@ -44,14 +46,14 @@ export class ViewFollower {
     private readonly log: Log,
   ) {}
 
-  /** Why the view no longer follows, kind `unavailable`; undefined as long as it does. */
+  /** Why the view stopped following, kind `unavailable`; undefined while it follows. */
   get failure(): CloudlessError | undefined {
     return this.ended;
   }
 
   /**
-   * Reads the whole store and follows it from there. @throws kind `internal` naming a record that
-   * cannot be read.
+   * Reads the whole store and follows it from there on.
+   * @throws kind `internal` naming a record that cannot be read.
    */
   async start(): Promise<void> {
     this.following = this.follow(await this.load());
@@ -63,7 +65,10 @@ export class ViewFollower {
     return () => this.listeners.delete(listener);
   }
 
-  /** Calls `listener` when the view ends, at once if it has. @returns Ends the subscription. */
+  /**
+   * Calls `listener` when the view stops following, immediately if it already has.
+   * @returns Ends the subscription.
+   */
   onEnd(listener: (reason: CloudlessError) => void): () => void {
     if (this.ended !== undefined) listener(this.ended);
     else this.endListeners.add(listener);
@@ -71,8 +76,8 @@ export class ViewFollower {
   }
 
   /**
-   * Resolves when the view shows `revision` or a later one. @throws kind `unavailable` when it
-   * never will.
+   * Resolves when the view shows `revision` or a later one.
+   * @throws kind `unavailable` when it never will.
    */
   reached(revision: Revision): Promise<void> {
     if (this.view.revision >= revision) return Promise.resolve();
@@ -98,9 +103,7 @@ export class ViewFollower {
     } catch (reason) {
       if (signal.aborted) return;
       this.log.error('state store watch failed', errorFields(reason));
-      this.end(
-        new CloudlessError('unavailable', 'the state store is out of order', { cause: reason }),
-      );
+      this.end(new CloudlessError('unavailable', 'the state store failed', { cause: reason }));
     }
   }
 
@@ -115,7 +118,7 @@ export class ViewFollower {
       return 'ended';
     } catch (reason) {
       if (errorKindOf(reason) !== 'compacted') throw reason;
-      this.log.warn('view fell behind the store, reading it anew', {
+      this.log.warn('view fell behind the store, reading a new snapshot', {
         revision: this.view.revision,
       });
       return 'compacted';
@@ -131,7 +134,7 @@ export class ViewFollower {
     this.publish(decoded, revision);
   }
 
-  /** Takes in a snapshot: what it has, and that what it has not is gone. */
+  /** Applies a snapshot: its records are set, and records that it lacks are deleted. */
   private async load(): Promise<Revision> {
     const { entries, revision } = await this.readAll();
     const seen = new Set(entries.map(({ key }) => key));
@@ -151,7 +154,8 @@ export class ViewFollower {
   }
 
   /**
-   * Every entry as of one revision; begins again when the store compacts that revision meanwhile.
+   * Reads all entries at one revision. Starts again when the store compacts that revision during
+   * the read.
    */
   private async readAll(): Promise<{
     readonly entries: readonly StoreEntry[];
@@ -199,7 +203,7 @@ export class ViewFollower {
   }
 }
 
-/** Nothing for a key of a newer layout. */
+/** Decodes an entry; empty for a key of an unknown kind. */
 function decodeEntry({ key, value, modRevision }: StoreEntry): Decoded[] {
   const parsed = parseKey(key);
   if (parsed === undefined) return [];
@@ -212,5 +216,8 @@ function decodeEntry({ key, value, modRevision }: StoreEntry): Decoded[] {
   ];
 }
 
-/** A store that compacts its newest revision so often while it is read cannot be followed. */
+/**
+ * Most attempts: a store that compacts its newest revision this often during a read cannot be
+ * followed.
+ */
 const MAX_READS = 10;

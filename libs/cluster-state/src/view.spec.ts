@@ -109,7 +109,7 @@ const idsOf = (replicas: Iterable<Stored<{ id: string }>>): string[] =>
   [...replicas].map(({ value }) => value.id).sort();
 
 describe('IndexedView', () => {
-  it('says at every moment what a search of all records would say', () => {
+  it('returns the same as a scan of all records after every change', () => {
     fc.assert(
       fc.property(arbWrites, (writes) => {
         const view = new IndexedView();
@@ -132,7 +132,7 @@ describe('IndexedView', () => {
     );
   });
 
-  it('sorts events also when they come out of order, and after some were removed', () => {
+  it('sorts events that arrive out of order, also after removals', () => {
     const view = new IndexedView();
     const put = (id: string): unknown =>
       view.apply('event', id, { value: create(EventSchema, { id }), revision: 1n });

@@ -14,15 +14,18 @@ import type { Revision } from '@cloudless/state-store';
 import { EventIndex, type EventSubject } from './event-index.js';
 import { REMOVED_EVENTS_KEY, nameKeyId, type RecordKind, type RecordOf } from './records.js';
 
-/** A record as of the revision that wrote it, the base of a conditional write. */
+/** A record with the revision that wrote it, for conditional writes. */
 export interface Stored<Value> {
   readonly value: Value;
   readonly revision: Revision;
-  /** Bytes of key and value in the store; absent for a record that was not read from there. */
+  /** Bytes of key and value in the store; absent for a record that was not read from the store. */
   readonly bytes?: number;
 }
 
-/** One record before and after a change; absent means it did not or does not exist. */
+/**
+ * One changed record. An absent `before` or `after` means that the record did not or does not
+ * exist.
+ */
 export interface RecordChange<Kind extends RecordKind = RecordKind> {
   readonly kind: Kind;
   readonly id: string;
@@ -31,8 +34,8 @@ export interface RecordChange<Kind extends RecordKind = RecordKind> {
 }
 
 /**
- * The cluster's state as of one revision. Records are never changed in place: treat them as
- * read-only.
+ * The cluster's state at one revision. Records are shared and read-only: copy a record to change
+ * it.
  */
 export interface ClusterView {
   readonly revision: Revision;
@@ -40,7 +43,7 @@ export interface ClusterView {
   workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined;
   workloads(): Iterable<Stored<WorkloadRecord>>;
   control(uid: string): Stored<ControlRecord> | undefined;
-  /** What changes whenever a replica of the workload stops being ready. */
+  /** The readiness guard: changes whenever a replica of the workload stops being ready. */
   evidence(uid: string): Stored<EvidenceRecord> | undefined;
   plan(id: string): Stored<PlanRecord> | undefined;
   plans(): Iterable<readonly [string, Stored<PlanRecord>]>;
@@ -51,31 +54,28 @@ export interface ClusterView {
   replicas(): Iterable<Stored<ReplicaRecord>>;
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
-  /** Replicas that wait for a node: none yet, still wanted, not ended. */
+  /** Replicas that wait for a node: not placed, wanted, and not ended. */
   unplaced(): Iterable<Stored<ReplicaRecord>>;
   node(id: string): Stored<NodeRecord> | undefined;
   nodes(): Iterable<Stored<NodeRecord>>;
-  /** The nodes that are being drained, or are drained and not in use again. */
+  /** Nodes that are draining or drained, until they are uncordoned. */
   drainingNodes(): Iterable<Stored<NodeRecord>>;
   /** Oldest first. */
   events(): readonly Event[];
-  /** The newest event about a replica that still has a record, of those that are kept. */
+  /** The newest kept event about a replica that still has a record. */
   lastEventOfReplica(replicaId: string): Event | undefined;
-  /**
-   * The newest event with one of these reasons about a workload or node as a whole, of those that
-   * are kept.
-   */
+  /** The newest kept event with one of these reasons about a workload or node as a whole. */
   lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined;
   event(id: string): Stored<Event> | undefined;
   request(id: string): Stored<RequestRecord> | undefined;
   requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
-  /** Which events are no longer kept; undefined: none was removed. */
+  /** The newest removed event of each category; undefined when none was removed. */
   removedEvents(): Stored<RemovedEventsRecord> | undefined;
 }
 
 type Group = Map<string, Map<string, Stored<ReplicaRecord>>>;
 
-/** The view that `ClusterState` keeps up to date. */
+/** The indexed view that `ClusterState` maintains. */
 export class IndexedView implements ClusterView {
   revision: Revision = 0n;
   private readonly byKind: { readonly [Kind in RecordKind]: Map<string, Stored<RecordOf<Kind>>> } =
@@ -214,7 +214,10 @@ export class IndexedView implements ClusterView {
     return this.byKind.removed.get(REMOVED_EVENTS_KEY);
   }
 
-  /** Takes in one change of the store and says what it changed. */
+  /**
+   * Applies one change of the store.
+   * @returns The record before and after it.
+   */
   apply<Kind extends RecordKind>(
     kind: Kind,
     id: string,
@@ -244,8 +247,8 @@ export class IndexedView implements ClusterView {
   }
 
   /**
-   * New events come in order, so the sorted list grows at its end; anything else makes it anew when
-   * next asked for.
+   * New events usually arrive in order and are appended to the sorted list. Any other change
+   * discards the list; the next read sorts it again.
    */
   private appendEvent(after: Stored<Event> | undefined, replaced: boolean): void {
     const last = this.eventList?.at(-1);

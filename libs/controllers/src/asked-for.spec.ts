@@ -6,43 +6,68 @@ import { askedFor } from './asked-for.js';
 const goesOn = { phase: Phase.IN_PROGRESS, reason: '', waitsForPromotion: false };
 const { IN_PROGRESS, PAUSED, FAILED, COMPLETED, ROLLED_BACK } = Phase;
 
-describe('askedFor', () => {
+describe('getPendingUserAction', () => {
   it.each([
-    { name: 'nothing', phase: IN_PROGRESS, shows: {} },
-    { name: 'a pause', phase: IN_PROGRESS, pausedVersion: 2, shows: { phase: PAUSED } },
-    { name: 'a pause of another version', phase: IN_PROGRESS, pausedVersion: 1, shows: {} },
-    { name: 'a pause that came too late', phase: COMPLETED, pausedVersion: 2, shows: {} },
-    { name: 'a pause after a rollback', phase: ROLLED_BACK, pausedVersion: 2, shows: {} },
-    { name: 'a resume', phase: PAUSED, shows: goesOn },
+    { name: 'no change without a request', phase: IN_PROGRESS, shows: {} },
     {
-      name: 'a pause by impossible limits',
+      name: 'PAUSED after a pause',
+      phase: IN_PROGRESS,
+      pausedVersion: 2,
+      shows: { phase: PAUSED },
+    },
+    {
+      name: 'no change after a pause of another version',
+      phase: IN_PROGRESS,
+      pausedVersion: 1,
+      shows: {},
+    },
+    {
+      name: 'no change after a pause of a completed rollout',
+      phase: COMPLETED,
+      pausedVersion: 2,
+      shows: {},
+    },
+    {
+      name: 'no change after a pause of a rolled-back rollout',
+      phase: ROLLED_BACK,
+      pausedVersion: 2,
+      shows: {},
+    },
+    { name: 'IN_PROGRESS after a resume', phase: PAUSED, shows: goesOn },
+    {
+      name: 'no change while impossible limits pause the rollout',
       phase: PAUSED,
       reason: 'no replica may be stopped',
       shows: {},
     },
-    { name: 'a failure', phase: FAILED, reason: 'it crashes', shows: {} },
+    { name: 'no change after a failure', phase: FAILED, reason: 'the replica crashes', shows: {} },
     {
-      name: 'a failure that was paused before',
+      name: 'no change after a failure of a paused rollout',
       phase: FAILED,
-      reason: 'it crashes',
+      reason: 'the replica crashes',
       pausedVersion: 2,
       shows: {},
     },
-    { name: 'a retry of a failure', phase: FAILED, rollout: { retry: true }, shows: goesOn },
     {
-      name: 'a wait for a promotion',
+      name: 'IN_PROGRESS after a retry of a failed rollout',
+      phase: FAILED,
+      rollout: { retry: true },
+      shows: goesOn,
+    },
+    {
+      name: 'no change during a wait for a promotion',
       phase: PAUSED,
       reason: 'step 1',
       rollout: { waitsForPromotion: true },
       shows: {},
     },
     {
-      ...{ name: 'a promotion', phase: PAUSED, reason: 'step 1', shows: goesOn },
+      ...{ name: 'IN_PROGRESS after a promotion', phase: PAUSED, reason: 'step 1', shows: goesOn },
       rollout: { waitsForPromotion: true, promoted: true },
     },
     {
       ...{
-        name: 'a promotion while it is paused',
+        name: 'PAUSED after a promotion of a paused rollout',
         phase: PAUSED,
         reason: 'step 1',
         pausedVersion: 2,
@@ -50,7 +75,7 @@ describe('askedFor', () => {
       },
       rollout: { waitsForPromotion: true, promoted: true },
     },
-  ])('$name', ({ phase, reason = '', pausedVersion = 0, rollout = {}, shows }) => {
+  ])('returns $name', ({ phase, reason = '', pausedVersion = 0, rollout = {}, shows }) => {
     const control = create(ControlRecordSchema, {
       rolloutPhase: phase,
       rolloutReason: reason,

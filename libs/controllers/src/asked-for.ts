@@ -1,12 +1,13 @@
 import { RolloutStatus_Phase as Phase, type RolloutStatus, isRolledOut } from '@cloudless/api';
 import type { ControlRecord, RolloutRecord } from '@cloudless/api/store';
 
-/** Whether a rollout has not come to its end. */
+/** Tells whether a rollout is neither completed nor rolled back. */
 export const isUnderWay = ({ rolloutPhase }: ControlRecord): boolean => !isRolledOut(rolloutPhase);
 
 /**
- * What a pause, a resume or a promotion that no pass has acted upon yet makes of the status of a
- * rollout. It shows at once, so that whoever has asked and looks does not see what was before.
+ * The changes that a pause, a resume or a promotion makes to the status of a rollout before any
+ * pass has acted on it. The status shows them at once, so that a user who reads it after the
+ * request sees the effect.
  */
 export function askedFor(
   control: ControlRecord,
@@ -16,7 +17,7 @@ export function askedFor(
   const goesOn = { phase: Phase.IN_PROGRESS, reason: '', waitsForPromotion: false };
   if (phase === Phase.FAILED) return retry ? goesOn : {};
   if (pausedVersion === version) return isUnderWay(control) ? { phase: Phase.PAUSED } : {};
-  // A resume takes the reason away; every other pause than a user's has one.
+  // A pause by a user has no reason; every other pause has one.
   const resumed = phase === Phase.PAUSED && rolloutReason === '';
   return resumed || (waitsForPromotion && promoted) ? goesOn : {};
 }

@@ -4,12 +4,12 @@ import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
 
 /**
- * Where causes are looked up: the events that are kept. Nothing else remembers them, so a cause
- * that is no longer kept is none.
+ * The part of the view in which the causes of events are looked up. A cause whose event is no
+ * longer kept is not found.
  */
 export type CauseView = Pick<ClusterView, 'revision' | 'lastEvent' | 'lastEventOfReplica' | 'node'>;
 
-/** Events of a change of a workload: by a user, or by the rollback that one has asked for. */
+/** Reasons of events about a change of a workload: by a user, or by an automatic rollback. */
 const CHANGES = [
   'WorkloadCreated',
   'WorkloadUpdated',
@@ -17,14 +17,14 @@ const CHANGES = [
   'WorkloadRolledBack',
   'WorkloadDeletionRequested',
 ];
-/** Events of a user's drain of a node. */
+/** Reasons of events about a user's drain of a node. */
 const DRAINS = ['NodeDraining', 'NodeDrainChanged'];
-/** Events that tell of taints. */
+/** Reasons of events that may report new taints. */
 const NODE_CHANGES = ['NodeUpdated', 'NodeChanged', 'NodeJoined'];
-/** Events of the end of a replica that was not asked to end. */
+/** Reasons of events about replicas that ended without an order. */
 const ENDS = new Set(['ReplicasLost', 'ReplicaFailed']);
 
-/** The user's newest change of a workload. */
+/** The event of the newest change of a workload. */
 export function changeOf(
   view: CauseView,
   workload: Pick<WorkloadRecord, 'namespace' | 'name'>,
@@ -35,7 +35,7 @@ export function changeOf(
   );
 }
 
-/** What drives a replica from its node: the drain, or the change that brought a taint. */
+/** The event that evicts a replica from its node: the drain, or the change that added a taint. */
 export function evictionOf(
   view: CauseView,
   { nodeId }: Pick<ReplicaRecord, 'nodeId'>,
@@ -47,7 +47,7 @@ export function evictionOf(
   );
 }
 
-/** By slot, the newest replica that failed or was lost. */
+/** The newest failed or lost replica of each slot. */
 export function newestEnded(
   replicas: readonly ReplicaRecord[],
 ): ReadonlyMap<number, ReplicaRecord> {
@@ -60,13 +60,13 @@ export function newestEnded(
   return newest;
 }
 
-/** The end of a replica that failed or was lost. */
+/** The event of the end of a failed or lost replica. */
 export function endOf(view: CauseView, replica: ReplicaRecord | undefined): Event | undefined {
   const event = replica === undefined ? undefined : view.lastEventOfReplica(replica.id);
   return event !== undefined && ENDS.has(event.reason) ? event : undefined;
 }
 
-/** Of several things that may have led to something, what happened last. */
+/** The newest of several events. */
 export function newestOf(...events: readonly (Event | undefined)[]): Event | undefined {
   return events.reduce<Event | undefined>(
     (newest, event) =>

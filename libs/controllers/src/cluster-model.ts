@@ -10,17 +10,16 @@ import type { Cluster } from '@cloudless/scheduler';
 import type { NodeDirectory } from './node-directory.js';
 import { toReservation, toSchedulerNode } from './scheduler-input.js';
 
-/** What {@link ClusterModel} works on. */
 export interface ClusterModelDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
-  /** An empty one; from then on only this model writes to it. */
+  /** An empty model. From then on only this class writes to it. */
   readonly cluster: Cluster;
 }
 
 /**
- * Keeps the scheduler's model in step with the state: every committed placement is reserved there
- * before the commit resolves, so two placements never book the same resources.
+ * Keeps the scheduler's model up to date with the state. A committed placement is reserved before
+ * the commit resolves, so two placements never reserve the same resources.
  */
 export class ClusterModel {
   private readonly unsubscribes: (() => void)[];

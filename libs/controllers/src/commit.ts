@@ -7,10 +7,10 @@ import {
 } from '@cloudless/cluster-state';
 
 /**
- * Commits what a pass decided, and asks for another pass: after success because more may be left,
- * after a conflict because something it had read has changed, which the view shows by then. One
- * that no longer leads, or whose store turned out to have gone back in time, has nothing to do any
- * more.
+ * Commits the decision of a pass and asks for another pass: after success because more may be left,
+ * after a conflict because the pass read records that have changed (the view shows the change by
+ * then). Returns `done` when this coordinator no longer leads or its store has been rolled back.
+ * @throws Every error other than a conflict.
  */
 export async function commitOrPlanAgain(
   state: ClusterState,
@@ -26,7 +26,10 @@ export async function commitOrPlanAgain(
   }
 }
 
-/** Nothing that this coordinator plans now will be committed. */
+/**
+ * Tells whether an error means that no later commit of this coordinator can succeed either: it no
+ * longer leads, or its store has been rolled back.
+ */
 export function isOver(reason: unknown): boolean {
   return reason instanceof LeadershipLostError || reason instanceof RestoredStateError;
 }

@@ -26,45 +26,44 @@ import type { RetentionLimits } from './retention.js';
 import { WorkloadReader } from './workload-reader.js';
 import { WorkloadReconciler } from './workload-reconciler.js';
 
-/** Needs of {@link startControllers}. */
 export interface ControllersOptions {
   readonly state: ClusterState;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** How long a node is trusted after it was last heard, milliseconds. */
+  /** Milliseconds for which a node is trusted after its last message. */
   readonly leaseMs: number;
   readonly weights?: ScoreWeights;
-  /** How much of the past the store keeps, where it is not the default. */
+  /** Retention of events, audit records and request results, where it differs from the default. */
   readonly retention?: Partial<RetentionLimits>;
-  /** Default: nothing is measured. */
+  /** Default: no metrics. */
   readonly meter?: Meter;
-  /** Default: nothing is traced. */
+  /** Default: no traces. */
   readonly tracer?: Tracer;
 }
 
-/** The running controllers of a leader, and what the API reads of them. */
+/** The running controllers of the leader, and what the API server reads from them. */
 export interface Controllers {
   readonly nodes: NodeDirectory;
   readonly reader: WorkloadReader;
   readonly planner: Planner;
-  /** What the calls about nodes show of placement. */
+  /** Placement data for the API calls about nodes. */
   readonly placements: {
-    /** What live replicas hold of a node. */
+    /** The resources that live replicas hold on a node, summed from the records. */
     allocatedOn(nodeId: string): {
       readonly cpuMillis: number;
       readonly memoryBytes: number;
       readonly replicas: number;
     };
-    /** The agent's word with the users' over it. */
+    /** The values that the agent reports, overridden by those that users set. */
     readonly effective: typeof effectiveNode;
     readonly taintKey: typeof taintKey;
-    /** How far the drain of a node is; undefined when there is none. */
+    /** The drain status of a node; undefined without a drain. */
     drainOf(record: NodeRecord): DrainStatus | undefined;
   };
   /**
-   * What the scheduler has booked on a node: the same, kept by increments. Undefined when it does
-   * not know the node.
+   * The resources that the scheduler's model has reserved on a node. Equal to the sum from the
+   * records, but updated incrementally. Undefined for an unknown node.
    */
   bookedOn(
     nodeId: string,
@@ -74,7 +73,7 @@ export interface Controllers {
   close(): Promise<void>;
 }
 
-/** Starts every loop that brings the cluster to what its records say. */
+/** Starts all controllers. Only the leader may run them. */
 export function startControllers(options: ControllersOptions): Controllers {
   const { state, clock, random, log, meter = noMeter, tracer = noTracer } = options;
   const nodes = new NodeDirectory({
@@ -83,8 +82,8 @@ export function startControllers(options: ControllersOptions): Controllers {
     leaseMs: options.leaseMs,
     meter,
   });
-  // A lost node whose replicas have not been given up yet is waited for like the others: then it is
-  // lost again, and they go.
+  // A lost node whose replicas have not been replaced yet gets a lease like the others. When the
+  // lease ends, the node is lost again and its replicas are replaced.
   const isExpected = ({ id, lost }: NodeRecord): boolean =>
     !lost || replicasHeldBy(state.view(), id).length > 0;
   nodes.start(

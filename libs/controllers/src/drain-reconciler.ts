@@ -29,7 +29,6 @@ import { drainStatusOf, replicasHeldBy } from './drain-status.js';
 import { drainLeftMs } from './moving.js';
 import type { NodeDirectory } from './node-directory.js';
 
-/** What {@link DrainReconciler} works with. */
 export interface DrainReconcilerDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
@@ -39,10 +38,10 @@ export interface DrainReconcilerDeps {
   readonly meter?: Meter;
 }
 
-/** An event is a sentence; the status of the node has more. */
+/** Most workloads that the event names; the status of the node lists more. */
 const MAX_TOLD = 5;
 
-/** Where a drain goes from DRAINING. */
+/** How a drain ends. */
 interface End {
   readonly phase: DrainPhase.DRAINED | DrainPhase.FAILED;
   readonly severity: Event_Severity;
@@ -51,10 +50,9 @@ interface End {
 }
 
 /**
- * Says when the drain of a node is over: nothing is left on it, or its deadline has passed. What is
- * on it is moved by the reconcilers of the workloads, which share one account of what may be taken
- * down. Level-triggered: everything that it knows is in the records, so a drain goes on after a
- * crash.
+ * Completes drains: DRAINED when no replica is left on the node, FAILED when the deadline has
+ * passed. The workload reconcilers replace the replicas, within one disruption budget for each
+ * workload. Level-triggered and without state of its own, so a drain continues after a crash.
  */
 export class DrainReconciler {
   private readonly queue: WorkQueue<string>;
@@ -99,21 +97,24 @@ export class DrainReconciler {
     for (const { value } of this.deps.state.view().drainingNodes()) this.queue.wake(value.id);
   }
 
-  /** Level-triggered: compares a drain with what is left on the node, and with the time. */
+  /**
+   * Runs one pass over a node: compares its drain with the remaining replicas and with the time.
+   * Level-triggered.
+   */
   async reconcile(nodeId: string): Promise<WorkResult> {
     const { state, nodes, clock } = this.deps;
-    // Woken again when that ends: the record of the cluster changes.
+    // The change of the cluster record wakes this loop when an operator accepts the state.
     if (state.restored !== undefined) return { kind: 'done' };
     const view = state.view();
     const node = view.node(nodeId);
     if (node?.value.draining !== true) return { kind: 'done' };
     const drain = node.value.drain ?? create(DrainRecordSchema, { phase: DrainPhase.DRAINING });
-    // A drained node takes nothing: it stays drained.
+    // A drained node accepts nothing new: it stays drained.
     if (drain.phase === DrainPhase.DRAINED) return { kind: 'done' };
     if (replicasHeldBy(view, nodeId).length === 0)
       return this.end(node, drain, drained(nodeId, drain));
     const leftMs = drainLeftMs(drain, clock.wallTime());
-    // What is left of a forced drain is stopped by the reconcilers of the workloads.
+    // The workload reconcilers stop what is left of a forced drain.
     if (leftMs === undefined || drain.force) return { kind: 'done' };
     if (leftMs > 0) return { kind: 'after', delayMs: leftMs };
     return this.end(node, drain, failed(nodeId, drain, drainStatusOf({ view, nodes }, node.value)));
@@ -125,8 +126,8 @@ export class DrainReconciler {
     const { phase, ...told } = end;
     const next = Object.assign(clone(NodeRecordSchema, node.value), {
       drain: Object.assign(clone(DrainRecordSchema, drain), { phase }),
-      // A drained node stays one that is drained until it is in use again; a drain that failed
-      // moves nothing more.
+      // A drained node stays in draining until it is uncordoned; a failed drain evicts nothing
+      // more.
       draining: phase === DrainPhase.DRAINED,
     });
     const transaction = state.transaction().require('node', id, node).put('node', id, next);

@@ -8,19 +8,15 @@ import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
 import { holdsResources, type ClusterView } from '@cloudless/cluster-state';
 import type { NodeDirectory } from './node-directory.js';
 
-/** What of the cluster the state of a drain is read from. */
 export interface DrainSources {
   readonly view: Pick<ClusterView, 'replicasOn' | 'unplaced' | 'workload' | 'control'>;
   readonly nodes: Pick<NodeDirectory, 'isAlive'>;
 }
 
-/** A picture stays small, whatever is on the node. */
+/** Most workloads that the status lists. */
 const MAX_WAITING = 20;
 
-/**
- * How far the drain of a node is; undefined when it is not drained and the last drain has not
- * failed.
- */
+/** The drain status of a node; undefined without a current or failed drain. */
 export function drainStatusOf(
   sources: DrainSources,
   { id, draining, drain }: NodeRecord,
@@ -38,7 +34,7 @@ export function drainStatusOf(
   });
 }
 
-/** Replicas that a node still holds. */
+/** The replicas that still hold resources on a node. */
 export function replicasHeldBy(
   view: Pick<ClusterView, 'replicasOn'>,
   nodeId: string,
@@ -46,7 +42,10 @@ export function replicasHeldBy(
   return [...view.replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
 }
 
-/** One line for each workload that is left, by name: how many replicas, and what they wait for. */
+/**
+ * One line for each workload with replicas on the node, sorted by name: how many replicas, and what
+ * they are waiting for.
+ */
 function waitingOn(
   sources: DrainSources,
   nodeId: string,
@@ -85,20 +84,20 @@ function byUid(replicas: readonly ReplicaRecord[]): ReadonlyMap<string, readonly
 function nameOf({ view }: DrainSources, uid: string): string {
   const workload = view.workload(uid)?.value;
   return workload === undefined
-    ? `workload ${uid}, which is gone`
+    ? `deleted workload ${uid}`
     : `${workload.namespace}/${workload.name}`;
 }
 
 interface Left {
   readonly nodeId: string;
   readonly uid: string;
-  /** What the node still holds of the workload. */
+  /** The workload's replicas that are still on the node. */
   readonly left: readonly ReplicaRecord[];
-  /** What of the workload waits for a node. */
+  /** The workload's replicas that are waiting for a node. */
   readonly homeless: readonly ReplicaRecord[];
 }
 
-/** What blocks most comes first. */
+/** Why replicas are still on the node; the most severe cause comes first. */
 function whyLeft({ view, nodes }: DrainSources, { nodeId, uid, left, homeless }: Left): string {
   if (!left.some(({ desiredRunning }) => desiredRunning)) {
     return nodes.isAlive(nodeId)

@@ -11,8 +11,8 @@ const hello = create(HelloSchema, {
   taints: [{ key: 'gpu', value: 'yes', effect: Effect.NO_SCHEDULE }],
 });
 
-describe('what a node is', () => {
-  it('is what its agent says, with the word of users over it', () => {
+describe('effective node', () => {
+  it('overrides the values of the agent with those of users', () => {
     const record = create(NodeRecordSchema, {
       id: 'node-1',
       hello,
@@ -29,7 +29,7 @@ describe('what a node is', () => {
     });
   });
 
-  it('is made of figures that can be, whatever the record says', () => {
+  it('replaces impossible figures of the agent by possible ones', () => {
     const impossible = create(HelloSchema, {
       capacity: { cpuMillis: -5, memoryBytes: 2n ** 62n },
       maxReplicas: -1,

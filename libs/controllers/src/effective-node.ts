@@ -1,7 +1,10 @@
 import type { Taint } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
 
-/** Where a node is and what it carries: what its agent says, with what users set over it. */
+/**
+ * Location, labels and taints of a node: the values that the agent reports, overridden by the
+ * values that users set.
+ */
 export interface EffectiveNode {
   readonly region: string;
   readonly zone: string;
@@ -9,7 +12,10 @@ export interface EffectiveNode {
   readonly taints: Taint[];
 }
 
-/** Users win over the agent: a label they removed stays removed whatever the agent says. */
+/**
+ * The effective location, labels and taints of a node. Users override the agent: a label that a
+ * user removed stays removed even when the agent reports it.
+ */
 export function effectiveNode(record: NodeRecord): EffectiveNode {
   const labels: Record<string, string> = { ...record.hello?.labels };
   for (const key of record.removedLabels) delete labels[key];
@@ -27,14 +33,14 @@ export function effectiveNode(record: NodeRecord): EffectiveNode {
 }
 
 /**
- * As {@link effectiveNode} has it, for those who need nothing else of it: it is asked for each
- * replica that is shown.
+ * The effective zone alone. Cheaper than {@link toEffectiveNode}: it is called for each replica
+ * that is shown.
  */
 export function zoneOf({ zone, hello }: NodeRecord): string {
   return zone ?? hello?.zone ?? '';
 }
 
-/** What identifies a taint on a node: its key and effect. */
+/** The key that identifies a taint on a node: its key and effect. */
 export function taintKey({ key, effect }: Pick<Taint, 'key' | 'effect'>): string {
   return `${key}:${effect}`;
 }

@@ -5,10 +5,10 @@ import { copyReplica, isLive } from '@cloudless/cluster-state';
 import { msOf } from './scheduler-input.js';
 import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
-/** The fields of a replica that say what happens when its node is cut off. */
+/** The fields of a replica that hold the disconnect policy. */
 export type DisconnectFields = Pick<ReplicaRecord, 'stopAfter' | 'lostAfter'>;
 
-/** Of a new replica. */
+/** The disconnect fields of a new replica. */
 export function toDisconnectFields({
   stopAfterMs,
   lostAfterMs,
@@ -20,10 +20,10 @@ export function toDisconnectFields({
 }
 
 /**
- * Brings what replicas were told about being cut off to what the spec says now, without replacing
- * them: an agent that has to stop by another time gets a new order. A replacement waits as long as
- * any order asks for that the agent may still hold, so `lost_after` becomes shorter only once the
- * newest one is acknowledged. Adds at most {@link MAX_REPLICA_WRITES} writes.
+ * Updates the disconnect fields of running replicas to the current spec without a restart. A
+ * changed stop time sends a new order to the agent. A shorter `lost_after` applies only after the
+ * agent has confirmed the newest order: until then the agent may still act on the older one. Adds
+ * at most {@link MAX_REPLICA_WRITES} writes.
  */
 export function followDisconnect(
   { workload, replicas, transaction, deleting }: WorkloadPass,

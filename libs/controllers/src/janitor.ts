@@ -32,52 +32,57 @@ import {
   type RetentionLimits,
 } from './retention.js';
 
-/** What {@link Janitor} works with. */
 export interface JanitorDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
   readonly meter?: Meter;
-  /** Where it is not {@link DEFAULT_RETENTION}. */
+  /** Overrides of {@link DEFAULT_RETENTION}. */
   readonly retention?: Partial<RetentionLimits>;
 }
 
-/** Results of requests are kept this long for retries. */
+/** How long results of requests are kept for retries. */
 const REQUEST_RETENTION_MS = 3_600_000;
-/** A lost node's replicas are remembered this long, to be stopped should it return. */
+/**
+ * How long tombstones are kept, so that the replicas are stopped when their node returns: 30 days.
+ */
 const TOMBSTONE_RETENTION_MS = 30 * 24 * 3_600_000;
 const PERIOD_MS = 60_000;
-/** Leaves room for the record of removed events within the 100 writes of a transaction. */
+/**
+ * Most deletions in one commit. Leaves room for the record of removed events in the 100 writes of a
+ * transaction.
+ */
 const MAX_DELETES_PER_COMMIT = 90;
 /**
- * Share of its bound by which a sort of record may exceed it before an early sweep: each sweep
- * reads all records.
+ * The share of its limit by which a group of records may exceed the limit before an early sweep:
+ * each sweep reads all records.
  */
 const EARLY = 1 / 8;
 
-/** Records with a bound of their own. */
+/** Groups of records with a byte limit each. */
 type Sort = 'events' | 'audit' | 'requests';
 
-/** A record that is to be deleted. */
+/** A record to delete. */
 interface Due {
   readonly kind: RecordKind;
   readonly id: string;
   readonly event?: Event;
-  /** The record must not have changed since. */
+  /** The record as it was read; the deletion requires it to be unchanged. */
   readonly read?: Stored<ReplicaRecord>;
 }
 
 /**
- * Removes events, audit records, results of requests, plans and tombstones that are too old or
- * exceed their bound. Sweeps every minute, and as soon as a bound is exceeded by an eighth.
+ * Deletes events, audit records, results of requests, plans and tombstones that are too old or
+ * exceed the byte limit of their group. Sweeps every minute, and early when a group exceeds its
+ * limit by an eighth.
  */
 export class Janitor {
   private readonly queue: WorkQueue<'sweep'>;
   private readonly limits: RetentionLimits;
   private readonly unsubscribe: () => void;
   private isClosed = false;
-  /** Bytes of the records that are there. */
+  /** Bytes of the kept records of each group. */
   private readonly kept: Record<Sort, number> = { events: 0, audit: 0, requests: 0 };
 
   constructor(private readonly deps: JanitorDeps) {
@@ -101,8 +106,8 @@ export class Janitor {
   }
 
   /**
-   * Wakes a sweep when the records of a sort have become many. What is removed is counted by the
-   * sweep.
+   * Counts new records, and wakes a sweep when a group has grown over its limit. The sweep counts
+   * deletions.
    */
   private watchGrowth(changes: readonly RecordChange[]): void {
     const view = this.deps.state.view();
@@ -197,7 +202,7 @@ export class Janitor {
     ].map(({ id, event }) => ({ kind: 'event', id, event }));
   }
 
-  /** Plans the removal of records of one sort, and notes how many bytes it leaves. */
+  /** Plans the deletions of one group, and records how many bytes stay. */
   private remove<Record extends Removable>(
     sort: Sort,
     records: readonly Record[],
@@ -212,7 +217,7 @@ export class Janitor {
   }
 }
 
-/** Deletes records, and records the newest removed event of each category. */
+/** Adds the deletions to a transaction, and the newest removed event of each category. */
 function putDeletions(state: ClusterState, transaction: Transaction, due: readonly Due[]): void {
   const before = state.view().removedEvents();
   const removed =

@@ -20,45 +20,44 @@ import { keepRolloutState, toRolloutState, toSettings } from './rollout-state.js
 import { stillWanted } from './workload-pass.js';
 import type { WorldAhead } from './world-ahead.js';
 
-/** One move, with what it leaves. */
+/** One predicted step, with the counts after it. */
 export interface MoveAhead {
   readonly description: string;
   readonly ready: number;
   readonly live: number;
 }
 
-/** The moves of one workload, up to where nothing moves by itself any more. */
+/** The predicted steps of one workload, up to the point where nothing more happens by itself. */
 export interface MovesAhead {
   readonly steps: readonly MoveAhead[];
   readonly placements: readonly { readonly nodeId: string; readonly score: number }[];
-  /** New replicas that find no node, and why. */
+  /** Number of new replicas that no node fits. The reason is in {@link unplacedReason}. */
   readonly unplaced: number;
   readonly unplacedReason: string;
-  /** New replicas whose places were not worked out. */
+  /** Number of new replicas whose placement was not predicted. */
   readonly unknown: number;
   readonly lowestReady: number;
   readonly highestLive: number;
   readonly minAvailable: number;
-  /** Why it does not come to its end by itself; undefined when it does. */
+  /** Why the workload does not reach its wanted state by itself; undefined when it does. */
   readonly stuck: string | undefined;
 }
 
-/** What the moves of a world are worked out from. */
 export interface MovesAheadDeps {
   readonly nodes: NodeDirectory;
   readonly clock: Pick<Clock, 'wallTime'>;
 }
 
 /**
- * A rollout has at most 32 canary steps, each with its wait; beyond so many turns something moves
- * without end.
+ * Most rounds of a dry run. A rollout has at most 32 canary steps, each with a wait; more rounds
+ * mean that it never ends.
  */
 const MAX_TURNS = 200;
 
 /**
- * Takes a workload of the world to where it comes to rest, with the same functions that the
- * controllers use, as if nothing failed: what is made becomes ready, stops are confirmed, what is
- * waited for by time passes, and somebody promotes what waits for that.
+ * Predicts the changes of a workload until nothing more happens by itself. Uses the functions of
+ * the controllers and assumes that nothing fails: new replicas become ready, stops are confirmed,
+ * waits pass, and every promotion is granted.
  */
 export function takeMoves(
   world: WorldAhead,
@@ -68,7 +67,7 @@ export function takeMoves(
   return new Course(world, deps, workload).run();
 }
 
-/** One workload on its way. */
+/** The dry run of one workload. */
 class Course {
   private readonly steps: MoveAhead[] = [];
   private readonly places: PlacesAhead;
@@ -100,7 +99,7 @@ class Course {
     this.world.put(uid, [...placed, ...this.places.homeless]);
     let turns = 0;
     while (turns < MAX_TURNS && this.turn()) turns += 1;
-    if (turns === MAX_TURNS) this.stuck = 'more would follow than a plan works out';
+    if (turns === MAX_TURNS) this.stuck = 'the rollout needs more rounds than a dry run predicts';
     this.keepState();
     const untouched = layOut(observed);
     const [first] = this.steps;
@@ -123,12 +122,15 @@ class Course {
     };
   }
 
-  /** @returns Whether there may be more. */
+  /**
+   * Predicts the steps of one round.
+   * @returns Whether more may follow.
+   */
   private turn(): boolean {
     const { observed, state, decision } = this.advance();
     const laid = layOut(observed).steps;
-    // With some that have no node the layout, where everything becomes ready, holds for what is
-    // decided now only.
+    // While replicas have no node, only the steps of the first decision are valid: the prediction
+    // assumes that every new replica becomes ready.
     const now = decision.kind === 'steps' ? laid.filter((step) => step.decision === 0) : [];
     const taken = this.take(this.places.homeless.length === 0 ? laid : now, observed);
     if (taken > 0) {
@@ -138,7 +140,10 @@ class Course {
     return this.rest(this.advance());
   }
 
-  /** Nothing moves until something is allowed, or time has passed. */
+  /**
+   * Handles a round without steps: a switch, a promotion, or a wait.
+   * @returns Whether more may follow.
+   */
   private rest({ state, decision, observed }: RolloutAdvance): boolean {
     const before = this.state;
     this.state = state;
@@ -167,7 +172,10 @@ class Course {
     return false;
   }
 
-  /** Whether time is all that is waited for. Said in full, also when a part has passed already. */
+  /**
+   * Tells whether the wait ends by time alone, and adds it as a step. The full time is shown even
+   * when a part has passed already.
+   */
   private passes(state: RolloutState, why: WaitReason['kind'], observed: RolloutObserved): boolean {
     const { stages, pauseMs } = toSettings(this.workload.spec ?? create(WorkloadSpecSchema));
     const stage = stages[state.stagesDone];
@@ -209,8 +217,9 @@ class Course {
   }
 
   /**
-   * Takes laid-out steps as far as they go: up to a switch, and no further than what found no node.
-   * @returns How many.
+   * Applies predicted steps up to a switch, or up to a decision that leaves replicas without a
+   * node.
+   * @returns The number of applied steps.
    */
   private take(steps: readonly LaidOutStep[], observed: RolloutObserved): number {
     const stopped = new Set<string>();
@@ -224,7 +233,7 @@ class Course {
       if (end === taken) break;
       placed.push(...this.takeDecision(steps.slice(taken, end), stopped, observed));
       taken = end;
-      // What comes after it counts on all of these being ready.
+      // Later decisions assume that all of these become ready.
       if (this.places.homeless.length > 0) break;
     }
     this.world.settle(this.workload.uid, stopped, [...placed, ...this.places.homeless]);
@@ -232,8 +241,8 @@ class Course {
   }
 
   /**
-   * Room is taken before any is freed, as stops take their time; what found none tries again after
-   * that.
+   * Applies the steps of one decision. New replicas are placed before resources are released, as
+   * stops take time; those that found no node are tried again after the release.
    */
   private takeDecision(
     steps: readonly LaidOutStep[],
@@ -242,20 +251,20 @@ class Course {
   ): readonly ReplicaRecord[] {
     const wanted = [...this.places.homeless];
     const freed: string[] = [];
-    for (const { step, ready, live } of steps) {
+    for (const laid of steps) {
+      const { step } = laid;
+      const counts = { ready: laid.ready, live: laid.live };
       if (step.kind === 'createReplica') {
         const where = step.nodeId === undefined ? '' : ` on ${step.nodeId}`;
         this.steps.push({
           description: `create 1 of version ${this.shown(step.version)}${where}`,
-          ready,
-          live,
+          ...counts,
         });
         wanted.push(this.world.makeReplica(this.workload, step.version, step.nodeId ?? ''));
       } else if (step.kind === 'stopReplica') {
         this.steps.push({
           description: `stop 1 of version ${this.versionOf(step.replicaId)}`,
-          ready,
-          live,
+          ...counts,
         });
         const leaving = this.present.get(step.replicaId);
         if (leaving !== undefined) this.world.leave(this.workload, leaving);
@@ -271,7 +280,7 @@ class Course {
       : placed;
   }
 
-  /** The rollout is as far as its moves have brought it. */
+  /** Stores the predicted rollout state in the simulated cluster. */
   private keepState(): void {
     const control = this.world.controlOf(this.workload.uid);
     keepRolloutState(control, this.state);
@@ -297,8 +306,8 @@ class Course {
   }
 
   /**
-   * The planner speaks of the oldest version with the same template; the newest one names what is
-   * wanted now.
+   * The version number to show. The planner uses the oldest version with the same template; users
+   * know the wanted version by its newest number.
    */
   private shown(version: number): number {
     return this.canonical(this.workload.version) === version ? this.workload.version : version;
@@ -310,8 +319,8 @@ class Course {
 }
 
 /**
- * The steps of one decision may be taken in any order. A switch ends the way for now: what is kept
- * after it, its own state says.
+ * The index after the last step of a decision, or of a switch in it. The steps after a switch
+ * follow from the state that the switch leaves.
  */
 function endOfDecision(steps: readonly LaidOutStep[], from: number): number {
   const decision = steps[from]?.decision;

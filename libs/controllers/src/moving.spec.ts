@@ -44,32 +44,52 @@ const drain = (startedMs: number, deadlineMs: number | undefined, force: boolean
   }),
 });
 
-describe('who has to leave a node that is being drained', () => {
+describe('findEviction on a draining node', () => {
   it.each([
-    { name: 'nobody leaves a node in use', node: {}, is: STAYS },
-    { name: 'a drain without a record', node: { draining: true }, is: GOES },
-    { name: 'without end', node: drain(-5, undefined, false), is: GOES },
-    { name: 'forced at once', node: drain(-5, undefined, true), is: FORCED },
-    { name: 'before its deadline', node: drain(-5, 10, false), is: GOES },
-    { name: 'past its deadline, until it is ended', node: drain(-5, -1, false), is: GOES },
-    { name: 'forced, before its deadline', node: drain(-5, 10, true), is: { ...GOES, nextMs: 10 } },
-    { name: 'forced, at its deadline', node: drain(-5, 0, true), is: FORCED },
+    { name: 'keeps a replica on a node without a drain', node: {}, is: STAYS },
+    { name: 'evicts for a drain without a drain record', node: { draining: true }, is: GOES },
+    { name: 'evicts for a drain without a deadline', node: drain(-5, undefined, false), is: GOES },
     {
-      name: 'forced, and the clock has gone back',
+      name: 'forces the eviction for a forced drain without a deadline',
+      node: drain(-5, undefined, true),
+      is: FORCED,
+    },
+    { name: 'evicts before the deadline', node: drain(-5, 10, false), is: GOES },
+    {
+      name: 'evicts after the deadline until the drain is marked as failed',
+      node: drain(-5, -1, false),
+      is: GOES,
+    },
+    {
+      name: 'evicts without force before the deadline of a forced drain',
+      node: drain(-5, 10, true),
+      is: { ...GOES, nextMs: 10 },
+    },
+    {
+      name: 'forces the eviction at the deadline of a forced drain',
+      node: drain(-5, 0, true),
+      is: FORCED,
+    },
+    {
+      name: 'waits no longer than the drain period after the clock was set back',
       node: drain(90_000, 100_000, true),
       is: { ...GOES, nextMs: 10_000 },
     },
-    { name: 'a drain that failed', node: { ...drain(-5, -1, false), draining: false }, is: STAYS },
+    {
+      name: 'keeps a replica after a failed drain',
+      node: { ...drain(-5, -1, false), draining: false },
+      is: STAYS,
+    },
   ])('$name', ({ node, is }) => {
     expect(movingUnder(node)).toEqual(is);
   });
 
-  it('a replica without a node has none to leave', () => {
+  it('keeps a replica that has no node or whose node has no record', () => {
     expect(movingUnder({ draining: true }, [], '')).toEqual(STAYS);
     expect(movingUnder({ draining: true }, [], 'node-gone')).toEqual(STAYS);
   });
 
-  it('a drain without a deadline has no time left to tell', () => {
+  it('getRemainingDrainMs returns undefined for a drain without a deadline', () => {
     expect(drainLeftMs(create(DrainRecordSchema), NOW_MS)).toBeUndefined();
   });
 });
@@ -87,48 +107,58 @@ const forMs = (periodMs: number) => ({
   tolerationPeriod: durationFromMs(periodMs),
 });
 
-describe('who has to leave a node with a NO_EXECUTE taint', () => {
+describe('findEviction on a node with a NO_EXECUTE taint', () => {
   it.each([
-    { name: 'one that tolerates nothing', node: aged(0, spot), tolerations: [], is: GOES },
     {
-      name: 'one that tolerates another value',
+      name: 'evicts a replica without tolerations',
+      node: aged(0, spot),
+      tolerations: [],
+      is: GOES,
+    },
+    {
+      name: 'evicts a replica that tolerates another value',
       node: aged(0, spot),
       tolerations: [{ key: 'spot', value: 'no' }],
       is: GOES,
     },
     {
-      name: 'one that tolerates it for ever',
+      name: 'keeps a replica that tolerates the taint without a period',
       node: aged(9_999, spot),
       tolerations: [{ key: 'spot', value: 'yes' }],
       is: STAYS,
     },
     {
-      name: 'one in its period',
+      name: 'keeps a replica during its toleration period',
       node: aged(300, spot),
       tolerations: [forMs(1_000)],
       is: { ...STAYS, nextMs: 700 },
     },
     {
-      name: 'one whose period has passed',
+      name: 'evicts a replica after its toleration period',
       node: aged(1_000, spot),
       tolerations: [forMs(1_000)],
       is: GOES,
     },
-    { name: 'a period of nothing', node: aged(0, spot), tolerations: [forMs(0)], is: GOES },
     {
-      name: 'the longest period counts',
+      name: 'evicts a replica with a toleration period of 0',
+      node: aged(0, spot),
+      tolerations: [forMs(0)],
+      is: GOES,
+    },
+    {
+      name: 'applies the longest of several toleration periods',
       node: aged(300, spot),
       tolerations: [forMs(1_000), forMs(400)],
       is: { ...STAYS, nextMs: 700 },
     },
     {
-      name: 'for ever is the longest',
+      name: 'prefers a toleration without a period to one with a period',
       node: aged(300, spot),
       tolerations: [forMs(1), { key: 'spot', value: 'yes' }],
       is: STAYS,
     },
     {
-      name: 'the first taint that ends it counts',
+      name: 'applies the taint whose toleration ends first',
       node: aged(300, spot, { ...spot, key: 'b' }),
       tolerations: [
         forMs(1_000),
@@ -137,19 +167,19 @@ describe('who has to leave a node with a NO_EXECUTE taint', () => {
       is: { ...STAYS, nextMs: 200 },
     },
     {
-      name: 'other effects move nobody',
+      name: 'ignores taints with other effects',
       node: { taints: [{ ...spot, effect: Effect.NO_SCHEDULE }] },
       tolerations: [],
       is: STAYS,
     },
     {
-      name: 'a taint of unknown age is as old as its node',
+      name: 'uses the age of the node for a taint of unknown age',
       node: { taints: [spot] },
       tolerations: [forMs(60_500)],
       is: { ...STAYS, nextMs: 500 },
     },
     {
-      name: 'a clock that went back',
+      name: 'waits no longer than the toleration period after the clock was set back',
       node: aged(-90_000, spot),
       tolerations: [forMs(1_000)],
       is: { ...STAYS, nextMs: 1_000 },

@@ -6,22 +6,28 @@ import { isTolerated } from '@cloudless/scheduler';
 import { effectiveNode, taintKey } from './effective-node.js';
 import { isUsable, msOf, toTaint, toToleration } from './scheduler-input.js';
 
-/** Whether a replica has to leave its node. */
+/** Tells whether and when a replica has to leave its node. */
 export interface Moving {
   /**
-   * Its node is being drained, or carries a NO_EXECUTE taint that it does not tolerate, or no
-   * longer.
+   * True while the node is drained, or has a NO_EXECUTE taint that the replica does not tolerate or
+   * no longer tolerates.
    */
   readonly draining: boolean;
-  /** It goes whatever the floor: the drain is forced, and has no deadline or is past it. */
+  /**
+   * True when the replica stops whatever `min_available` says: the drain is forced, and has no
+   * deadline or has passed it.
+   */
   readonly forced: boolean;
-  /** Milliseconds until time alone changes the answer; absent: it never does. */
+  /** Milliseconds until the answer changes by time alone; absent when it never does. */
   readonly nextMs?: number;
 }
 
 const STAYS: Moving = { draining: false, forced: false };
 
-/** @param nowMs - Wall time: deadlines and taints outlive a coordinator. */
+/**
+ * The eviction of a replica from its node by a drain or a NO_EXECUTE taint.
+ * @param nowMs - Wall-clock milliseconds: deadlines and taints outlive a coordinator.
+ */
 export function movingOf(
   view: Pick<ClusterView, 'node' | 'version'>,
   replica: Pick<ReplicaRecord, 'nodeId' | 'uid' | 'version'>,
@@ -40,8 +46,8 @@ export function movingOf(
 }
 
 /**
- * Milliseconds until the deadline of a drain, 0 when it has passed; undefined: it has none. A clock
- * that went back never makes it longer than it was when the drain began.
+ * Milliseconds until the deadline of a drain, 0 when it has passed, undefined without a deadline.
+ * Never more than the whole period of the drain, even when the clock was set back.
  */
 export function drainLeftMs(
   { startedAt, deadline }: DrainRecord,
@@ -63,8 +69,8 @@ function drainedAway(drain: DrainRecord | undefined, nowMs: number): Moving {
 }
 
 /**
- * How long a replica may stay under the NO_EXECUTE taints of its node: 0 when it has to go,
- * infinite without an end.
+ * Milliseconds for which a replica may still stay under the NO_EXECUTE taints of its node: 0 when
+ * it has to leave, `Infinity` without a limit.
  */
 function tolerationLeftMs(
   node: NodeRecord,

@@ -24,20 +24,20 @@ import {
 } from '@cloudless/membership';
 import { NodeMetrics } from './node-metrics.js';
 
-/** What is known of a node now and lives in memory only: liveness, use, conditions. */
+/** The current state of a node that is kept in memory only: liveness, usage and conditions. */
 export interface NodeSoftStatus {
   readonly phase: Phase;
-  /** Its session is alive, so what it reports is true now. */
+  /** True while the node has a live session: its reports are current. */
   readonly alive: boolean;
   readonly reason: string;
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
   readonly networkUnavailable: boolean;
-  /** Its container runtime does not answer. */
+  /** True while the container runtime of the node does not answer. */
   readonly containersUnavailable: boolean;
-  /** Flapped too often of late: gets nothing new. */
+  /** True while the node is quarantined: it was lost too often and receives nothing new. */
   readonly quarantined: boolean;
-  /** Share of the last hour it was ready, 0 to 1. */
+  /** Share of the last hour in which the node was ready, 0 to 1. */
   readonly reliability: number;
   readonly usage?: NodeUsage;
   /** Wall-clock milliseconds. */
@@ -45,11 +45,10 @@ export interface NodeSoftStatus {
   readonly lastSeenMs?: number;
 }
 
-/** Needs of {@link NodeDirectory}. */
 export interface NodeDirectoryOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** How long a node is trusted after it was last heard, milliseconds. */
+  /** Milliseconds for which a node is trusted after its last message. */
   readonly leaseMs: number;
   readonly meter?: Meter;
 }
@@ -62,13 +61,19 @@ interface Soft {
 }
 
 /**
- * After a start all nodes come back at once; admitting one takes about so long on one core of a
- * small machine.
+ * Extra lease time for each registered node after a start, milliseconds: all nodes reconnect at
+ * once, and admitting one takes about this long on one core of a small machine.
  */
 const RETURN_MS_PER_NODE = 2;
-/** How often leases are looked at: small beside the lease, so that a loss is seen at once. */
+/**
+ * Interval of the lease sweep, milliseconds. Short compared with the lease, so that a loss is
+ * detected quickly.
+ */
 const SWEEP_MS = 50;
-/** A sweep that comes later than this came late because our own loop stood still. */
+/**
+ * A sweep that is later than this was delayed by the coordinator's own event loop; leases are then
+ * extended by the delay.
+ */
 const LAG_MS = 100;
 
 const phases: Record<NodeState, Phase> = {
@@ -79,22 +84,22 @@ const phases: Record<NodeState, Phase> = {
 };
 
 /**
- * Liveness and soft status of all nodes. A broken connection makes a node DISCONNECTED at once:
- * nothing new goes there and its replicas count for nothing that is voluntary. Only when the lease
- * ends as well is it LOST: its machine answered with a reset, so what it runs most likely goes on
- * while its agent restarts.
+ * Liveness and live status of all nodes. A broken connection makes a node DISCONNECTED immediately:
+ * nothing new is placed there, and its replicas no longer count as available. The node is LOST only
+ * when the lease has ended as well: after a reset connection its replicas most likely continue
+ * while the agent restarts.
  */
 export class NodeDirectory {
   private readonly membership: Membership;
   private readonly reliability = createReliability();
   private readonly quarantine = createQuarantine();
   private readonly brake = createReplacementBrake();
-  /** Whose quarantine runs: its end is told. */
+  /** Nodes in quarantine; listeners are notified when a quarantine ends. */
   private readonly quarantined = new Set<NodeId>();
   private readonly soft = new Map<string, Soft>();
   private readonly listeners = new Set<(nodeId: string) => void>();
   private readonly usageListeners = new Set<(nodeId: string) => void>();
-  /** When nodes were lost, on the monotonic clock. */
+  /** When each lost node was lost, on the monotonic clock. */
   private readonly lostAtMs = new Map<string, number>();
   private lastSweepMs: number;
   private timer: Timer | undefined;
@@ -113,8 +118,7 @@ export class NodeDirectory {
   }
 
   /**
-   * Gives every registered node a full lease, and time for all of them to come back, and begins to
-   * look at them.
+   * Gives every registered node a full lease plus time to reconnect, and starts the lease sweep.
    */
   start(registered: Iterable<string>): void {
     const nodeIds = [...registered].map(toNodeId);
@@ -133,19 +137,28 @@ export class NodeDirectory {
     this.timer = undefined;
   }
 
-  /** Called with the id of a node whose status changed in a way others act on. */
+  /**
+   * Calls `listener` with the id of a node whose liveness or conditions changed.
+   * @returns Ends the subscription.
+   */
   subscribe(listener: (nodeId: string) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
-  /** Called with the id of a node that has reported its usage. */
+  /**
+   * Calls `listener` with the id of a node that reported its usage.
+   * @returns Ends the subscription.
+   */
   onUsage(listener: (nodeId: string) => void): () => void {
     this.usageListeners.add(listener);
     return () => this.usageListeners.delete(listener);
   }
 
-  /** A session began. @returns Its number, for {@link disconnected}. */
+  /**
+   * Records the begin of a session and renews the lease.
+   * @returns The session's number, for {@link endSession}.
+   */
   connected(nodeId: string): number {
     const { clock } = this.options;
     const session = this.membership.join(toNodeId(nodeId), clock.now());
@@ -158,14 +171,17 @@ export class NodeDirectory {
     return session;
   }
 
-  /** Anything came from the node. */
+  /** Renews the lease of a node. Call it for every message or ping of the node. */
   heard(nodeId: string): void {
     const { clock } = this.options;
     this.membership.renew(toNodeId(nodeId), clock.now());
     this.softOf(nodeId).lastSeenMs = clock.wallTime();
   }
 
-  /** The connection of a session ended; a newer session of the same node makes this nothing. */
+  /**
+   * Records that the connection of a session ended. Does nothing when a newer session of the node
+   * has begun.
+   */
   disconnected(nodeId: string, session: number): void {
     const { clock } = this.options;
     this.membership.connectionLost(toNodeId(nodeId), clock.now(), session);
@@ -174,7 +190,7 @@ export class NodeDirectory {
     this.tell(nodeId);
   }
 
-  /** Conditions and use, as the agent reports them. */
+  /** Records the conditions and the usage that an agent reports. */
   report(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void {
     const soft = this.softOf(nodeId);
     const next = new Map(conditions.map(({ type, status }) => [type, status]));
@@ -187,7 +203,7 @@ export class NodeDirectory {
     if (usage !== undefined) for (const listener of this.usageListeners) listener(nodeId);
   }
 
-  /** The node was removed. */
+  /** Removes all state of a node that was deleted. */
   forget(nodeId: string): void {
     this.membership.leave(toNodeId(nodeId));
     this.reliability.forget(toNodeId(nodeId));
@@ -200,24 +216,24 @@ export class NodeDirectory {
   }
 
   /**
-   * How long ago its lease ended, as seen by this coordinator, milliseconds; undefined when it is
-   * not lost.
+   * Milliseconds since the lease of a node ended, as this coordinator saw it; undefined when the
+   * node is not lost.
    */
   lostForMs(nodeId: string): number | undefined {
     const atMs = this.lostAtMs.get(nodeId);
     return atMs === undefined ? undefined : this.options.clock.now() - atMs;
   }
 
-  /** Somebody has made sure that it is dead: it holds no replacement back. */
+  /**
+   * Records that an operator confirmed the loss of a node: the node no longer counts for the
+   * replacement brake.
+   */
   confirmLost(nodeId: string): void {
     this.brake.confirmLost([toNodeId(nodeId)]);
     this.tell(nodeId);
   }
 
-  /**
-   * Its session is alive: what it reports is true now. Cheap: asked for every replica of every
-   * pass.
-   */
+  /** Tells whether a node has a live session. Cheap: every pass calls it for every replica. */
   isAlive(nodeId: string): boolean {
     return this.membership.stateOf(toNodeId(nodeId)) === 'connected';
   }
@@ -245,7 +261,7 @@ export class NodeDirectory {
     };
   }
 
-  /** Whether replicas of lost nodes may be replaced now. */
+  /** Tells whether replicas of lost nodes may be replaced now. */
   replacement(): BrakeState {
     const { connected, expected, reconnecting } = this.membership.counts();
     return this.brake.check(this.options.clock.now(), connected + expected + reconnecting);
@@ -266,8 +282,8 @@ export class NodeDirectory {
     if (lateMs > LAG_MS) this.membership.freeze(lateMs);
     const transitions = this.membership.sweep(now);
     this.brake.apply(transitions);
-    // Judged at once: who asks only after the loss is written down may ask after the window in
-    // which losses count together.
+    // Checked immediately: a later check may fall outside the window in which losses count
+    // together.
     if (transitions.length > 0) this.replacement();
     for (const { kind, nodeId } of transitions) {
       if (kind !== 'lost') continue;
@@ -299,7 +315,7 @@ export class NodeDirectory {
   }
 }
 
-/** What an agent may say of itself; READY and QUARANTINED are ours to say. */
+/** The conditions that agents report. The coordinator itself decides READY and QUARANTINED. */
 const REPORTED = [
   ConditionType.MEMORY_PRESSURE,
   ConditionType.DISK_PRESSURE,
@@ -310,6 +326,7 @@ const REPORTED = [
 const reasons: Record<Phase, string> = {
   [Phase.UNKNOWN]: 'has not connected since the coordinator started',
   [Phase.READY]: '',
-  [Phase.DISCONNECTED]: 'its connection broke; waiting for its agent until the lease ends',
-  [Phase.LOST]: 'its lease ended: nothing was heard from its agent',
+  [Phase.DISCONNECTED]:
+    'the connection to its agent broke; waiting for the agent until the lease ends',
+  [Phase.LOST]: 'its lease ended: no message from its agent',
 };

@@ -2,8 +2,8 @@ import { silentLog, type Clock } from '@cloudless/base';
 import { RecordingMeter } from '@cloudless/base/testing';
 import { NodeDirectory } from './node-directory.js';
 
-describe('the lag of the sweep of leases', () => {
-  it('is that of the latest one since the last scrape', async () => {
+describe('cloudless_lease_sweep_lag_seconds', () => {
+  it('shows the longest delay of a sweep since the last scrape', async () => {
     let now = 0;
     let fire: () => void = () => undefined;
     const clock: Clock = {

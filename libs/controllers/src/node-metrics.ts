@@ -1,20 +1,20 @@
 import type { Counter, Meter } from '@cloudless/base';
 
-/** What is measured of the life of nodes. */
+/** Metrics of node losses, quarantine, the replacement brake and the lease sweep. */
 export class NodeMetrics {
   private readonly losses: Counter;
   private readonly stop: () => void;
   private maxLateMs = 0;
 
-  /** @param look - What is true now. */
+  /** @param look - Reads the current values, at each scrape. */
   constructor(meter: Meter, look: () => { readonly quarantined: number; readonly held: boolean }) {
     this.losses = meter.counter({
       name: 'cloudless_node_losses_total',
-      help: 'Nodes whose lease ended: nothing was heard from their agent.',
+      help: 'Nodes whose lease ended because no message came from their agent.',
     });
     const quarantined = meter.gauge({
       name: 'cloudless_nodes_quarantined',
-      help: 'Nodes that get nothing new because they were lost too often of late.',
+      help: 'Nodes that receive nothing new because they were lost too often.',
     });
     const held = meter.gauge({
       name: 'cloudless_replacement_held',
@@ -22,7 +22,7 @@ export class NodeMetrics {
     });
     const late = meter.gauge({
       name: 'cloudless_lease_sweep_lag_seconds',
-      help: 'How late the sweep of leases came at most since the last scrape.',
+      help: 'Longest delay of the lease sweep since the last scrape.',
     });
     this.stop = meter.onExpose(() => {
       const now = look();
@@ -33,7 +33,7 @@ export class NodeMetrics {
     });
   }
 
-  /** A sweep came so late, milliseconds; less than 0 is not late. */
+  /** Records the delay of a sweep, milliseconds; negative values count as no delay. */
   swept(lateMs: number): void {
     this.maxLateMs = Math.max(this.maxLateMs, lateMs);
   }

@@ -29,7 +29,6 @@ import { commitOrPlanAgain } from './commit.js';
 import type { NodeDirectory } from './node-directory.js';
 import { msOf } from './scheduler-input.js';
 
-/** What {@link NodeReconciler} works with. */
 export interface NodeReconcilerDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
@@ -40,14 +39,17 @@ export interface NodeReconcilerDeps {
 }
 
 /**
- * A replica and its workload's evidence each: with the node and an event it stays below the 100
- * writes of a transaction.
+ * Most replicas marked lost in one commit. With a readiness guard for each, the node and an event,
+ * the commit stays below the 100 writes of a transaction.
  */
 const MAX_LOST_PER_COMMIT = 45;
-/** How often a held replacement is asked for again. */
+/** How often the replacement brake is checked again while it holds. */
 const BRAKE_RECHECK_MS = 1_000;
 
-/** Writes down what became of nodes: lost, with the replicas they held; or back. */
+/**
+ * Records losses and returns of nodes: marks a lost node and its replicas as lost, and clears the
+ * mark when the node returns.
+ */
 export class NodeReconciler {
   private readonly queue: WorkQueue<string>;
   private readonly unsubscribes: (() => void)[];
@@ -85,7 +87,7 @@ export class NodeReconciler {
     }
   }
 
-  /** A lost node whose replica is to be waited for by another time may be due. */
+  /** Wakes the reconciler of a lost node when `lost_after` of one of its replicas changed. */
   private wakeForWait(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
     if (
       before === undefined ||
@@ -101,10 +103,10 @@ export class NodeReconciler {
     for (const { value } of this.deps.state.view().nodes()) this.queue.wake(value.id);
   }
 
-  /** Level-triggered: compares the node's record with its lease. */
+  /** Runs one pass over a node: compares its record with its lease. Level-triggered. */
   async reconcile(nodeId: string): Promise<WorkResult> {
     const { state, nodes } = this.deps;
-    // Woken again when that ends: the record of the cluster changes.
+    // The change of the cluster record wakes this loop when an operator accepts the state.
     if (state.restored !== undefined) return { kind: 'done' };
     const node = state.view().node(nodeId);
     if (node === undefined) return { kind: 'done' };
@@ -147,7 +149,7 @@ export class NodeReconciler {
       confirmed ? 0 : Math.max(0, msOf(value.lostAfter) - (nodes.lostForMs(id) ?? 0));
     const held = holders.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
     if (held.length === 0) return { kind: 'after', delayMs: Math.min(...holders.map(waitMs)) };
-    // Holds only while nobody has written that the node is back.
+    // The commit fails when the node has returned in the meantime.
     transaction.require('node', id, node);
     for (const replica of held) {
       const lost = {
@@ -182,20 +184,23 @@ export class NodeReconciler {
 
   private whyReplaced(confirmed: boolean): string {
     return confirmed
-      ? 'somebody has made sure that the machine is dead'
-      : 'its lease has ended, the time that its replicas wait has passed, and most other nodes are there';
+      ? 'an operator has confirmed that the machine is dead'
+      : 'its lease has ended, lost_after of its replicas has passed, and the replacement brake is released';
   }
 
-  /** One event for a hold, however many nodes wait for its end. */
+  /**
+   * Records one event for each period in which the replacement brake holds, however many nodes are
+   * waiting.
+   */
   private async tellOfHold(sinceMs: number, reason: string): Promise<void> {
     if (this.toldOfHold === sinceMs) return;
     this.toldOfHold = sinceMs;
-    this.deps.log.warn('replacement is held back', { reason });
+    this.deps.log.warn('replacement is paused', { reason });
     const transaction = this.deps.state.transaction().event({
       severity: Severity.ERROR,
       category: Category.MEMBERSHIP,
       reason: 'ReplacementHeld',
-      message: `replacement is held back: ${reason}`,
+      message: `replacement is paused: ${reason}`,
     });
     await commitOrPlanAgain(this.deps.state, transaction);
   }

@@ -18,7 +18,7 @@ type Fields = Partial<
   Pick<ReplicaRecord, 'version' | 'onlyNodeId' | 'nodeId' | 'phase' | 'reason' | 'desiredRunning'>
 >;
 
-/** Workloads, and how often the whole list of those that wait is read. */
+/** A view of workloads that counts how often the whole list of waiting replicas is read. */
 function viewOf(workloads: readonly Waiting[], waiting: readonly ReplicaRecord[] = []) {
   const byUid = new Map(workloads.map((workload) => [workload.uid, workload]));
   const reads = { unplaced: 0 };
@@ -42,9 +42,9 @@ function viewOf(workloads: readonly Waiting[], waiting: readonly ReplicaRecord[]
   return { view: () => view, reads };
 }
 
-const replica = (uid: string, number: number, fields: Fields = {}): ReplicaRecord =>
+const replica = (uid: string, sequence: number, fields: Fields = {}): ReplicaRecord =>
   create(ReplicaRecordSchema, {
-    id: `${uid}-${number}`,
+    id: `${uid}-${sequence}`,
     uid,
     version: 1,
     desiredRunning: true,
@@ -57,7 +57,7 @@ const gets = (before: ReplicaRecord, fields: Fields) => ({
   before,
 });
 
-/** Sets each batch aside as it comes. */
+/** Workload ids of all batches of a round; sets each batch aside. */
 function handedOut(batches: PendingBatches): string[] {
   const keys: string[] = [];
   for (let batch = batches.next(); batch !== undefined; batch = batches.next()) {
@@ -67,8 +67,8 @@ function handedOut(batches: PendingBatches): string[] {
   return keys;
 }
 
-describe('the batches of a round', () => {
-  it('come by priority, then by the age of the workload', () => {
+describe('PendingBatches', () => {
+  it('returns batches by priority, then by age of the workload', () => {
     const workloads = [
       { uid: 'young', createdAt: 20 },
       { uid: 'low', priority: 10, createdAt: 1 },
@@ -83,7 +83,7 @@ describe('the batches of a round', () => {
     expect(handedOut(batches)).toEqual(['high', 'old', 'young', 'low']);
   });
 
-  it('are one for each workload and version, and for what may run on one node only', () => {
+  it('groups replicas by workload and version, and separates those bound to one node', () => {
     const waiting = [
       replica('web', 1),
       replica('web', 2),
@@ -104,7 +104,7 @@ describe('the batches of a round', () => {
     ]);
   });
 
-  it('are handed out until they are empty', () => {
+  it('returns a batch until it is empty', () => {
     const [one, two] = [replica('web', 1), replica('web', 2)];
     const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one, two]).view);
     batches.beginRound();
@@ -114,7 +114,7 @@ describe('the batches of a round', () => {
     expect(batches.next()).toBeUndefined();
   });
 
-  it('do not come again when only their reason changes', () => {
+  it('does not return a batch again when only the reason of a replica changes', () => {
     const one = replica('web', 1);
     const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one]).view);
     batches.beginRound();
@@ -123,7 +123,7 @@ describe('the batches of a round', () => {
     expect(batches.next()).toBeUndefined();
   });
 
-  it('let in what begins to wait meanwhile, at its place', () => {
+  it('inserts replicas that start to wait during a round in order of urgency', () => {
     const workloads = [
       { uid: 'a', priority: 10 },
       { uid: 'b', priority: 5 },
@@ -141,7 +141,7 @@ describe('the batches of a round', () => {
     expect(handedOut(batches)).toEqual(['late', 'a', 'c', 'b']);
   });
 
-  it('forget what was stopped before it got a node', () => {
+  it('drops a replica that was stopped before its placement', () => {
     const one = replica('web', 1);
     const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one]).view);
     batches.apply([gets(one, { desiredRunning: false })]);
@@ -149,7 +149,7 @@ describe('the batches of a round', () => {
     expect(batches.next()).toBeUndefined();
   });
 
-  it('are found without a look at those that wait, however many: one list for a thousand batches', () => {
+  it('reads the list of waiting replicas only once for a thousand batches', () => {
     const workloads = Array.from({ length: 1_000 }, (_, index) => ({
       uid: `w${String(index).padStart(4, '0')}`,
     }));

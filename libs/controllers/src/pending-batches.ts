@@ -2,15 +2,15 @@ import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ClusterView, RecordChange } from '@cloudless/cluster-state';
 
-/** Waiting replicas of one workload and version: they need the same of a node. */
+/** Waiting replicas of one workload and version. They have the same placement requirements. */
 export interface PendingBatch {
   readonly key: string;
   readonly uid: string;
   readonly version: number;
-  /** Each may run on one node only. */
+  /** True when each replica may run on one given node only (mode GLOBAL). */
   readonly bound: boolean;
   readonly priority: number;
-  /** When the workload was created, seconds. */
+  /** Creation time of the workload, seconds. */
   readonly createdAt: number;
   readonly replicaIds: ReadonlySet<string>;
 }
@@ -19,25 +19,23 @@ interface OpenBatch extends PendingBatch {
   readonly replicaIds: Set<string>;
 }
 
-/** Where the batches come from. */
 export type PendingView = Pick<ClusterView, 'unplaced' | 'workload' | 'version'>;
 
 /**
- * The replicas that wait for a node, by batch, kept up to date by the changes of the state: however
- * many wait, none of them is looked at again to find the next batch. A round hands out each batch
- * until it is set aside, the most urgent first; whatever begins to wait meanwhile comes in at its
- * place.
+ * The replicas that wait for a node, in batches, kept up to date by state changes: finding the next
+ * batch does not scan all waiting replicas. A round returns the most urgent batch until it is empty
+ * or set aside; replicas that start to wait during a round join it in order of urgency.
  */
 export class PendingBatches {
   private readonly batches = new Map<string, OpenBatch>();
-  /** What is left of the round, the most urgent last. */
+  /** The remaining batches of the round, the most urgent last. */
   private round: OpenBatch[] = [];
 
   constructor(private readonly view: () => PendingView) {
     for (const { value } of view().unplaced()) this.add(value);
   }
 
-  /** Takes in what has changed; the view shows it already. */
+  /** Applies state changes. The view must show them already. */
   apply(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
       if (kind !== 'replica') continue;
@@ -48,20 +46,23 @@ export class PendingBatches {
     }
   }
 
-  /** Begins a round with all that wait now. */
+  /** Starts a round with all batches. */
   beginRound(): void {
     this.round = [...this.batches.values()].sort((a, b) => byUrgency(b, a));
   }
 
-  /** The most urgent batch of the round; the same one until it is empty or set aside. */
+  /**
+   * The most urgent batch of the round, the same one until it is empty or set aside; undefined at
+   * the end of the round.
+   */
   next(): PendingBatch | undefined {
     while (this.round.at(-1)?.replicaIds.size === 0) this.round.pop();
     return this.round.at(-1);
   }
 
   /**
-   * Nothing more can be done for a batch in this round, unless another of its replicas begins to
-   * wait.
+   * Removes a batch from this round. It returns in this round only when another of its replicas
+   * starts to wait.
    */
   setAside(batch: PendingBatch): void {
     const index = this.round.findLastIndex((other) => other === batch);
@@ -98,7 +99,7 @@ export class PendingBatches {
     return batch;
   }
 
-  /** By halving: the round is in order. */
+  /** Binary search for the position: the round is sorted. */
   private enterRound(batch: OpenBatch): void {
     let low = 0;
     let high = this.round.length;
@@ -112,7 +113,7 @@ export class PendingBatches {
   }
 }
 
-/** The higher priority first, then the older workload. */
+/** Orders by priority, highest first, then by age of the workload, oldest first. */
 function byUrgency(a: PendingBatch, b: PendingBatch): number {
   return (
     b.priority - a.priority ||

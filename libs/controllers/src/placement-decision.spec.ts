@@ -22,7 +22,7 @@ import {
   type PlacementDecision,
 } from './placement-decision.js';
 
-/** Nodes that have room for so many replicas each. */
+/** A cluster whose nodes have resources for these numbers of replicas. */
 function roomFor(...counts: number[]) {
   const cluster = createCluster();
   for (const [index, count] of counts.entries()) {
@@ -61,8 +61,8 @@ function waiting(
 const outcomes = ({ decided }: PlacementDecision) =>
   decided.map(({ outcome }) => ('reason' in outcome ? outcome.reason : outcome.nodeId));
 
-describe('replicas that may run anywhere', () => {
-  it('get what there is, and the rest is told why, also beyond what one commit takes', () => {
+describe('decideAny', () => {
+  it('places as many replicas as fit, and gives the reason to all others, also beyond one commit', () => {
     const decision = decideAny(roomFor(1, 1), request, waiting(6), 4);
     const why = 'no node fits: cpu: 2 of 2 nodes';
     expect(outcomes(decision)).toEqual(['n1', 'n2', why, why, why, why]);
@@ -72,15 +72,15 @@ describe('replicas that may run anywhere', () => {
     });
   });
 
-  it('are decided as many at once as one commit takes while there is room', () => {
+  it('decides for as many replicas as fit into one commit while resources are free', () => {
     const decision = decideAny(roomFor(9), request, waiting(6), 4);
     expect(outcomes(decision)).toEqual(['n1', 'n1', 'n1', 'n1']);
     expect(decision.refusal).toBeUndefined();
   });
 });
 
-describe('replicas that are for one node', () => {
-  it('go there or nowhere, and the reason names the node', () => {
+describe('decideBound', () => {
+  it('places each replica on its node only, and names the node in the reason', () => {
     const replicas = waiting(3, (index) => ({ onlyNodeId: ['n2', 'n1', 'n9'][index]! }));
     const decision = decideBound(roomFor(0, 5), request, replicas);
     expect(outcomes(decision)).toEqual([
@@ -93,7 +93,7 @@ describe('replicas that are for one node', () => {
     );
   });
 
-  it('are named in an event up to five', () => {
+  it('names at most five nodes in the event', () => {
     const replicas = waiting(7, (index) => ({ onlyNodeId: `n${index + 1}` }));
     const { refusal } = decideBound(roomFor(0, 0, 0, 0, 0, 0, 0), request, replicas);
     expect(refusal).toMatch(
@@ -102,8 +102,8 @@ describe('replicas that are for one node', () => {
   });
 });
 
-describe('a new set', () => {
-  it('is placed as a whole, however many it has', () => {
+describe('decideSet', () => {
+  it('places a set of any size as a whole', () => {
     const decision = decideWhole(roomFor(60, 60), request, waiting(100), {
       size: 100,
       missing: 100,
@@ -114,7 +114,7 @@ describe('a new set', () => {
     expect(decision.refusal).toBeUndefined();
   });
 
-  it('gets nothing when a part finds no node, and says how large that part is', () => {
+  it('places no replica when a part of the set finds no node, and gives the size of that part', () => {
     const why =
       'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 3 of 3 nodes';
     const decision = decideWhole(roomFor(1, 1, 1), request, waiting(5), {
@@ -126,7 +126,7 @@ describe('a new set', () => {
     expect(decision.refusal).toBe(why);
   });
 
-  it('counts those that are still to be created', () => {
+  it('counts replicas of the set that are still to be created', () => {
     const decision = decideWhole(roomFor(3), request, waiting(2), {
       size: 6,
       missing: 4,
@@ -137,7 +137,7 @@ describe('a new set', () => {
     );
   });
 
-  it('waits without a word until its first replicas are all there', () => {
+  it('decides nothing until the first replicas of the set are all created', () => {
     expect(
       decideWhole(roomFor(9), request, waiting(2), { size: 5, missing: 5, complete: false })
         .decided,
@@ -145,7 +145,7 @@ describe('a new set', () => {
   });
 });
 
-describe('which replicas are a new set', () => {
+describe('findNewSet', () => {
   const { BLUE_GREEN, ROLLING_UPDATE } = Strategy;
   interface Case {
     readonly strategy?: Strategy;
@@ -176,42 +176,50 @@ describe('which replicas are a new set', () => {
   const placed: Fields = { nodeId: 'n1', phase: Phase.RUNNING };
 
   it.each<Case & { readonly name: string; readonly expected: ReturnType<typeof setOf> }>([
-    { name: 'those of a rolling update are none', strategy: ROLLING_UPDATE, expected: undefined },
-    { name: 'nor those of the first deployment', active: 0, expected: undefined },
-    { name: 'nor those of the version that serves', active: 2, expected: undefined },
-    { name: 'nor those of an equal version', sameAs: 1, expected: undefined },
     {
-      name: 'all of it',
+      name: 'returns undefined for a rolling update',
+      strategy: ROLLING_UPDATE,
+      expected: undefined,
+    },
+    { name: 'returns undefined for a first deployment', active: 0, expected: undefined },
+    { name: 'returns undefined for the serving version', active: 2, expected: undefined },
+    {
+      name: 'returns undefined for a version with the template of the serving one',
+      sameAs: 1,
+      expected: undefined,
+    },
+    {
+      name: 'returns a complete set when all replicas are waiting',
       replicas: [{}, {}, {}],
       expected: { size: 3, missing: 3, complete: true },
     },
     {
-      name: 'its beginning',
+      name: 'returns an incomplete set while replicas are still to be created',
       replicas: [{}, {}],
       expected: { size: 3, missing: 3, complete: false },
     },
     {
-      name: 'beside the serving one',
+      name: 'ignores replicas of the serving version',
       replicas: [{}, {}, {}, { ...placed, version: 1 }],
       expected: { size: 3, missing: 3, complete: true },
     },
     {
-      name: 'a replacement',
+      name: 'counts one missing replica when one of the set is being replaced',
       replicas: [placed, placed, {}],
       expected: { size: 3, missing: 1, complete: true },
     },
     {
-      name: 'one of two replacements',
+      name: 'counts a replacement that is still to be created as missing',
       replicas: [placed, {}],
       expected: { size: 3, missing: 2, complete: true },
     },
     {
-      name: 'one that is lost, and one that leaves, have to be replaced',
+      name: 'counts lost and stopping replicas as missing',
       replicas: [placed, { ...placed, lost: true }, { ...placed, desiredRunning: false }, {}, {}],
       expected: { size: 3, missing: 2, complete: true },
     },
     {
-      name: 'what has succeeded is not missing',
+      name: 'does not count a succeeded replica as missing',
       replicas: [{ ...placed, phase: Phase.SUCCEEDED }, {}, {}],
       expected: { size: 2, missing: 2, complete: true },
     },

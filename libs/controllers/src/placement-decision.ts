@@ -12,24 +12,30 @@ import {
 } from '@cloudless/scheduler';
 import { stillWanted } from './workload-pass.js';
 
-/** What was decided for one replica: a node, or why it gets none. */
+/** The decision for one replica: a node, or the reason why it has none. */
 export interface Decided {
   readonly replica: Stored<ReplicaRecord>;
   readonly outcome:
     { readonly nodeId: string; readonly score: number } | { readonly reason: string };
 }
 
-/** One look at the replicas of a batch. */
+/** The decision for a batch of replicas. */
 export interface PlacementDecision {
-  /** Those that something was decided for, in their order. */
+  /** The replicas with a decision, in input order. */
   readonly decided: readonly Decided[];
-  /** Whether all that was placed is to be committed before anything else is looked at. */
+  /** Whether all placements have to be committed before any other decision. */
   readonly asOne: boolean;
-  /** Why some get no node, for the event; undefined when all that were looked at get one. */
+  /**
+   * Why some replicas have no node, for the event; undefined when every considered replica has one.
+   */
   readonly refusal?: string;
 }
 
-/** More than fit into one commit are decided next time, on what is there then. */
+/**
+ * Decides for replicas that may run on any node.
+ * @param limit - Most replicas to place now. The rest is decided in the next call, on the state of
+ *   that time.
+ */
 export function decideAny(
   cluster: Cluster,
   request: PlacementRequest,
@@ -38,7 +44,7 @@ export function decideAny(
 ): PlacementDecision {
   const placements = cluster.place(request, Math.min(replicas.length, most));
   const refused = placements.find((placement) => !placement.placed);
-  // What is refused to one is refused to all after it, also to those beyond this commit.
+  // A refusal of one replica holds for all after it, also for those beyond this commit.
   const answers =
     refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused);
   const decided = together(replicas, answers, (why) => `no node fits: ${why}`);
@@ -51,10 +57,10 @@ export function decideAny(
   };
 }
 
-/** How many nodes an event names. */
+/** Most nodes that an event names. */
 const MAX_NAMED = 5;
 
-/** Each replica on the one node that it may run on. */
+/** Decides for replicas that may each run on one given node only (mode GLOBAL). */
 export function decideBound(
   cluster: Cluster,
   request: PlacementRequest,
@@ -73,7 +79,7 @@ export function decideBound(
   return { decided, asOne: false, refusal };
 }
 
-/** A new set of a blue/green rollout: its size, and how many of it have no node yet. */
+/** The new set of a blue/green rollout: its size, and how many of its replicas have no node yet. */
 export interface NewSet {
   readonly size: number;
   readonly missing: number;
@@ -81,7 +87,7 @@ export interface NewSet {
   readonly complete: boolean;
 }
 
-/** All of a set or none of it: a part would take the room and never serve. */
+/** Places a whole set or nothing: a part would hold resources and never serve. */
 export function decideWhole(
   cluster: Cluster,
   request: PlacementRequest,
@@ -105,9 +111,9 @@ export function decideWhole(
 }
 
 /**
- * The new set that replicas of a version belong to: of a workload whose rollout is a blue/green
- * one, and not of the version that serves. Undefined for all others, the first deployment too:
- * beside nothing, a part is better than none.
+ * The new set that replicas of a version belong to: that of a blue/green rollout to a version other
+ * than the serving one. Undefined for all other replicas, also for a first deployment, where some
+ * replicas are better than none.
  */
 export function newSetOf(
   view: ClusterView,
@@ -138,7 +144,6 @@ export function newSetOf(
   };
 }
 
-/** Each replica with its placement. */
 function together(
   replicas: readonly Stored<ReplicaRecord>[],
   placements: readonly Placement[],

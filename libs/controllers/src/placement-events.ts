@@ -3,21 +3,21 @@ import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
 import { newestOf } from './causes.js';
 
-/** A replica, the node it goes to, and with which score. */
+/** A replica with its node and the score of that node. */
 export interface PlacedReplica {
   readonly replica: ReplicaRecord;
   readonly nodeId: string;
   readonly score: number;
 }
 
-/** What all events of one decision share. */
+/** Shared by all events of one decision. */
 export interface DecisionFacts {
   readonly view: Pick<ClusterView, 'lastEventOfReplica'>;
   readonly workload: WorkloadRecord;
   readonly decisionId: string;
 }
 
-/** That replicas have got their nodes. */
+/** The event for replicas that were placed. */
 export function placedEvent(facts: DecisionFacts, placed: readonly PlacedReplica[]) {
   const counts = new Map<string, number>();
   for (const { nodeId } of placed) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
@@ -35,7 +35,7 @@ export function placedEvent(facts: DecisionFacts, placed: readonly PlacedReplica
   };
 }
 
-/** That replicas get no node, and why. */
+/** The event for replicas that no node fits. */
 export function unplacedEvent(facts: DecisionFacts, told: readonly ReplicaRecord[], why: string) {
   return {
     severity: Severity.WARNING,
@@ -62,7 +62,10 @@ function about(
   };
 }
 
-/** The score is that at the moment of the placement: the next replica finds the node fuller. */
+/**
+ * Explains a placement by its scores. A score is that at the moment of the placement: the next
+ * replica finds a fuller node.
+ */
 function whyThere(placed: readonly PlacedReplica[]): string {
   const [first] = placed;
   const scores = placed.map(({ score }) => score);

@@ -47,7 +47,6 @@ import {
 } from './placement-events.js';
 import { toPlacementRequest } from './scheduler-input.js';
 
-/** What {@link Placer} works with. */
 export interface PlacerDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
@@ -60,15 +59,14 @@ export interface PlacerDeps {
 }
 
 /**
- * A replica and an event each fit twice into a transaction of 100; more at once only makes a
- * conflict dearer.
+ * Most replicas placed in one commit. Two writes for each fit into the 100 of a transaction; a
+ * larger commit only makes a conflict more expensive.
  */
 const MAX_PLACED_PER_COMMIT = 45;
 
 /**
- * Gives every replica that waits for a node one, the highest priority first, and tells the others
- * why not. Woken by whatever could change an answer: a new replica, a node that joined or changed,
- * a reservation that was released.
+ * Assigns nodes to waiting replicas, highest priority first, and writes the reason for the replicas
+ * that no node fits. Runs when a replica, a node or a reservation changes.
  */
 export class Placer {
   private readonly queue: WorkQueue<'place'>;
@@ -108,12 +106,12 @@ export class Placer {
   }
 
   private async place(): Promise<WorkResult> {
-    // Woken again when that ends: the record of the cluster changes.
+    // The change of the cluster record wakes this loop when an operator accepts the state.
     if (this.deps.state.restored !== undefined) return { kind: 'done' };
     this.pending.beginRound();
     for (let batch = this.pending.next(); batch !== undefined; batch = this.pending.next()) {
       const moved = await this.placeTraced(batch);
-      // the view shows by now what it conflicted with
+      // The view shows the conflicting change by now.
       if (moved === 'conflict') return { kind: 'again' };
       if (moved === 'over') return { kind: 'done' };
       if (moved === 'none') this.pending.setAside(batch);
@@ -179,7 +177,7 @@ export class Placer {
       else placed.push({ ...outcome, replica: replica.value });
     }
     for (const nodeId of new Set(placed.map(({ nodeId }) => nodeId))) {
-      // A node that was cordoned, changed or removed meanwhile may not fit any more.
+      // A node that was cordoned, changed or removed since the decision may no longer fit.
       const node = round.nodes.get(nodeId);
       if (node !== undefined) transaction.require('node', nodeId, node);
     }
@@ -203,10 +201,10 @@ export class Placer {
   }
 }
 
-/** What the commits of one decision share. */
+/** Shared by the commits of one decision. */
 interface PlacementRound extends DecisionFacts {
   readonly view: ClusterView;
-  /** The nodes that are used, as they were when it was made: the view goes on with each commit. */
+  /** The chosen nodes as of the decision: the view changes with each commit. */
   readonly nodes: ReadonlyMap<string, Stored<NodeRecord>>;
   readonly refusal: string;
 }
@@ -230,7 +228,7 @@ function roundOf(
   };
 }
 
-/** What came of a batch: `none` when nothing could be changed. */
+/** Result of one decision for a batch; `none` when nothing could be changed. */
 type Moved = 'some' | 'none' | 'conflict' | 'over';
 
 /** The replica with its node, or with the reason why it has none. */
@@ -264,13 +262,15 @@ function changesPlacement({ kind, before, after }: RecordChange): boolean {
   );
 }
 
-/** The set that is placed as a whole may be complete by now: it has another size. */
+/**
+ * A changed size of a blue/green set may complete the set that is waiting to be placed as a whole.
+ */
 function wantsOtherSet(was: WorkloadRecord | undefined, is: WorkloadRecord | undefined): boolean {
   const rollout = is?.spec?.rollout;
   return rollout?.strategy === Strategy.BLUE_GREEN && was?.spec?.replicas !== is?.spec?.replicas;
 }
 
-/** Then another version is the one that is placed as a whole. */
+/** Tells whether another version is placed as a whole now. */
 function servesOther(was: ControlRecord | undefined, is: ControlRecord | undefined): boolean {
   return (
     was?.activeVersion !== is?.activeVersion || was?.rollout?.strategy !== is?.rollout?.strategy

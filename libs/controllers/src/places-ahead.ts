@@ -12,17 +12,14 @@ import {
 import { toPlacementRequest } from './scheduler-input.js';
 import type { WorldAhead } from './world-ahead.js';
 
-/**
- * The places of a workload's new replicas in a world that is planned, by the placer's own
- * decisions.
- */
+/** Predicts the nodes of a workload's new replicas with the decisions of the placer. */
 export class PlacesAhead {
   readonly placements: { readonly nodeId: string; readonly score: number }[] = [];
-  /** There or made, and without a node so far. */
+  /** Existing or predicted replicas without a node. */
   homeless: readonly ReplicaRecord[] = [];
-  /** Why the last of them found none. */
+  /** Why no node fitted the last of {@link unplaced}. */
   reason = '';
-  /** Replicas whose places were not worked out. */
+  /** Number of replicas whose placement was not predicted. */
   unknown = 0;
 
   constructor(
@@ -30,7 +27,11 @@ export class PlacesAhead {
     private readonly workload: WorkloadRecord,
   ) {}
 
-  /** Gives replicas nodes as the placer does; those that find none are the homeless then. */
+  /**
+   * Places replicas as the placer would. Replicas that no node fits are in {@link unplaced}
+   * afterwards.
+   * @returns The placed replicas.
+   */
   take(replicas: readonly ReplicaRecord[], observed: RolloutObserved): readonly ReplicaRecord[] {
     const placed: ReplicaRecord[] = [];
     const homeless: ReplicaRecord[] = [];
@@ -81,7 +82,7 @@ export class PlacesAhead {
   }
 }
 
-/** The reason of a replica as the plan tells it. */
+/** The reason without the prefix that the plan has already said. */
 function shortReason(reason: string): string {
   return reason.replace(/^no node fits: /, '');
 }

@@ -23,7 +23,6 @@ import { takeMoves, type MovesAhead } from './moves-ahead.js';
 import type { NodeDirectory } from './node-directory.js';
 import { WorldAhead, type WorldAheadDeps } from './world-ahead.js';
 
-/** What {@link PlanAhead} works with. */
 export interface PlanAheadDeps extends WorldAheadDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
@@ -31,8 +30,8 @@ export interface PlanAheadDeps extends WorldAheadDeps {
 }
 
 /**
- * What a plan is about: the workload as it is (absent when it would be created) and the spec it
- * would have.
+ * The subject of a plan: the current workload (undefined when the change creates it) and the new
+ * spec.
  */
 export interface PlanSubject {
   readonly namespace: string;
@@ -42,8 +41,7 @@ export interface PlanSubject {
 }
 
 /**
- * Plans changes one after the other: each in the world that those before it would have left.
- * Changes nothing.
+ * Predicts changes one after the other, each on the result of the previous ones. Commits nothing.
  */
 export class PlanAhead {
   private readonly world: WorldAhead;
@@ -53,8 +51,8 @@ export class PlanAhead {
   }
 
   /**
-   * The difference, the moves in order with the ready count each leaves, where new replicas would
-   * go, and what would not fit.
+   * Predicts a change of one workload: the difference of the specs, the steps in order with the
+   * ready count after each, the nodes of new replicas, and warnings.
    */
   change(subject: PlanSubject): WorkloadPlan {
     const { current } = subject;
@@ -86,8 +84,8 @@ export class PlanAhead {
   }
 
   /**
-   * What becomes of each workload with replicas on a node, by name.
-   * @param node - As the drain would leave its record.
+   * Predicts a drain: the steps of each workload with replicas on the node, sorted by name.
+   * @param node - The node record as the drain would leave it.
    */
   drain(node: NodeRecord): readonly WorkloadPlan[] {
     this.world.putNode(node);
@@ -122,7 +120,7 @@ export class PlanAhead {
     });
   }
 
-  /** Enters the workload as the change would leave it. */
+  /** Adds the workload to the simulated cluster as the change would leave it. */
   private enter(
     { namespace, name, current, spec }: PlanSubject,
     newVersion: boolean,
@@ -173,16 +171,16 @@ export class PlanAhead {
   }
 }
 
-/** What is missing in the plan itself. */
+/** A warning about placements that were not predicted. */
 function notWorkedOut({ unknown }: MovesAhead): readonly string[] {
   return unknown === 0
     ? []
-    : [`where ${counted(unknown)} more would go was not worked out: the plan is too large`];
+    : [`the placement of ${counted(unknown)} more was not predicted: the plan is too large`];
 }
 
 /**
- * Why it would not come to its end by itself. What finds no node holds the rest up, so that one
- * reason is enough.
+ * Warnings about why the change would not complete by itself. Replicas without a node block
+ * everything after them, so one reason is enough.
  */
 function restWarnings(moves: MovesAhead, noNode: string): readonly string[] {
   const { unplaced, unplacedReason, stuck } = moves;
@@ -190,7 +188,7 @@ function restWarnings(moves: MovesAhead, noNode: string): readonly string[] {
   return [...notWorkedOut(moves), ...(stuck === undefined ? [] : [stuck])];
 }
 
-/** A rollout that has not come to its end is given up for the next one. */
+/** A warning that the change supersedes a rollout that is not complete. */
 function supersedes(control: ControlRecord | undefined, version: number): readonly string[] {
   const under = control?.rollout?.version ?? 0;
   const settled = isRolledOut(control?.rolloutPhase);

@@ -18,26 +18,25 @@ import { toPlacementRequest } from './scheduler-input.js';
 import { isGlobal, seatsOf, servedOf } from './seats.js';
 import type { WorkloadReader } from './workload-reader.js';
 
-/** What {@link Planner} reads. */
 export interface PlannerDeps extends PlanAheadDeps {
   readonly reader: WorkloadReader;
 }
 
-/** Says what would happen, and why what is there is where it is. Changes nothing. */
+/** Predicts changes, and explains placements. Commits nothing. */
 export class Planner {
   constructor(private readonly deps: PlannerDeps) {}
 
-  /** What one change would do by itself. */
+  /** Predicts one change. */
   plan(subject: PlanSubject): WorkloadPlan {
     return this.ahead().change(subject);
   }
 
-  /** Plans several changes, each in the world that those before it would have left. */
+  /** Returns a planner for several changes, each on the result of the previous ones. */
   ahead(): PlanAhead {
     return new PlanAhead(this.deps);
   }
 
-  /** How each node looks to one more replica of the workload. */
+  /** Explains for each node whether it could run one more replica of the workload. */
   explain(record: WorkloadRecord): ExplainWorkloadResponse {
     const { cluster, reader, state } = this.deps;
     const template = toTemplate(record.spec ?? create(WorkloadSpecSchema));
@@ -54,7 +53,7 @@ export class Planner {
     const fitting = verdicts.filter(({ fits }) => fits).length;
     const status = shown.status;
     const roomFor =
-      served === undefined ? 'would take one more' : 'have their one or would take it';
+      served === undefined ? 'would take one more' : 'run their replica or would take it';
     return create(ExplainWorkloadResponseSchema, {
       namespace: record.namespace,
       name: record.name,
@@ -80,11 +79,12 @@ export class Planner {
   }
 }
 
-/** Why the limits of a spec leave an update no move; undefined when there is one. */
+/** Why the limits of a spec allow no step of an update; undefined when they allow one. */
 export function impossibleLimitsOf(spec: WorkloadSpec): string | undefined {
   const { rollout, replicas } = withDefaults(spec);
   return impossibleLimits({
-    // How many nodes fit may change at any time: refused is what no number of them makes possible.
+    // The number of targets of a GLOBAL workload may change at any time: only limits that allow no
+    // step for any number are refused.
     desired: isGlobal(spec) ? Number.MAX_SAFE_INTEGER : (replicas ?? 0),
     ...(rollout?.maxSurge === undefined ? {} : { maxSurge: rollout.maxSurge }),
     ...(rollout?.maxUnavailable === undefined ? {} : { maxUnavailable: rollout.maxUnavailable }),

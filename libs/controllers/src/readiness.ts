@@ -4,9 +4,9 @@ import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import type { NodeDirectory } from './node-directory.js';
 
 /**
- * Knows since when each replica has been ready, on our own monotonic clock: no wall clock of any
- * machine is trusted with it. After a restart of the coordinator the count starts anew, which only
- * makes voluntary stops wait.
+ * Tracks since when each replica has been ready, on the coordinator's monotonic clock; no wall
+ * clock is used. After a restart of the coordinator every count starts at 0, which only delays
+ * voluntary stops.
  */
 export class Readiness {
   private readonly since = new Map<string, number>();
@@ -27,8 +27,8 @@ export class Readiness {
   }
 
   /**
-   * How long it has been ready, milliseconds; undefined when it is not, or when nobody can say
-   * because its node is silent.
+   * Milliseconds since the replica became ready; undefined when it is not ready, is stopping, or
+   * its node is silent.
    */
   readyForMs(replica: ReplicaRecord): number | undefined {
     const since = this.since.get(replica.id);
@@ -37,7 +37,10 @@ export class Readiness {
     return this.clock.now() - since;
   }
 
-  /** How long the replica had been ready when it stopped being so; 0 when it never was. */
+  /**
+   * Milliseconds for which the replica was ready before it last stopped being ready; 0 when it
+   * never was.
+   */
   lastReadyForMs(replicaId: string): number {
     return this.lastReady.get(replicaId) ?? 0;
   }

@@ -5,7 +5,7 @@ const HOUR_MS = 3_600_000;
 const ample = { maxMs: 24 * HOUR_MS, maxBytes: 1_000_000 };
 const NOW = 100 * HOUR_MS;
 
-/** Records `<share><number>` of 10 bytes, an hour apart, the last one made now. */
+/** Records `<share><number>` of 10 bytes, an hour apart, the last one written now. */
 function recordsOf(...shares: readonly string[]): readonly Removable[] {
   return shares.map((share, index) => ({
     id: `${share}${index}`,
@@ -21,22 +21,22 @@ describe('planRemovals', () => {
   it.each([
     { name: 'removes nothing within the bounds', limits: {}, removed: [] },
     {
-      name: 'removes what is older than its time',
+      name: 'removes records that are older than maxMs',
       limits: { maxMs: 2 * HOUR_MS },
       removed: ['a0', 'a1'],
     },
     {
-      name: 'takes the oldest of the largest share first',
+      name: 'removes the oldest record of the largest share first',
       limits: { maxBytes: 40 },
       removed: ['a0'],
     },
     {
-      name: 'takes from shares of equal size by turns',
+      name: 'removes from shares of equal size in turn',
       limits: { maxBytes: 20 },
       removed: ['a0', 'a1', 'b2'],
     },
     {
-      name: 'can remove everything',
+      name: 'removes every record when no byte may be kept',
       limits: { maxBytes: 0 },
       removed: ['a0', 'a1', 'b2', 'a3', 'b4'],
     },
@@ -50,7 +50,7 @@ describe('planRemovals', () => {
     expect(idsOf(planRemovals(records, ample, NOW))).toEqual(['a']);
   });
 
-  it('stays within the bytes, and removes nothing of a share below the equal part', () => {
+  it('keeps at most maxBytes, and removes nothing from a share below the equal part', () => {
     const arbRecords = fc.array(
       fc.record({
         share: fc.constantFrom('a', 'b', 'c', 'd'),

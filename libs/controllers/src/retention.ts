@@ -1,6 +1,6 @@
 import { Event_Category as Category, type Event } from '@cloudless/api';
 
-/** How long, and up to how many bytes, the store keeps records that do not control the cluster. */
+/** How long, and up to how many bytes, the store keeps records that only document the past. */
 export interface RetentionLimits {
   /** Time that events other than audit records are kept, milliseconds. */
   readonly eventMs: number;
@@ -10,7 +10,7 @@ export interface RetentionLimits {
   readonly auditMs: number;
   /** Bytes that audit records take. */
   readonly auditBytes: number;
-  /** Bytes that the results of requests with a request id take; they are kept for an hour. */
+  /** Bytes that the results of requests with a request id take. They are kept for an hour. */
   readonly requestBytes: number;
 }
 
@@ -18,8 +18,8 @@ const MIB = 1024 * 1024;
 const DAY_MS = 24 * 3_600_000;
 
 /**
- * At about 330 bytes each: 12 000 events, 50 000 audit records; at 1 KiB each: 65 000 results of
- * requests.
+ * Enough for about 12 000 events and 50 000 audit records of 330 bytes, and 65 000 request results
+ * of 1 KiB.
  */
 export const DEFAULT_RETENTION: RetentionLimits = {
   eventMs: 30 * DAY_MS,
@@ -29,22 +29,22 @@ export const DEFAULT_RETENTION: RetentionLimits = {
   requestBytes: 64 * MIB,
 };
 
-/** A record that may be removed. */
+/** A record that may be deleted. */
 export interface Removable {
   readonly id: string;
   /** The share of the bytes that the record counts against: see {@link planRemovals}. */
   readonly share: string;
   readonly bytes: number;
-  /** When the record was written, milliseconds of wall time; undefined: not known. */
+  /** When the record was written, wall-clock milliseconds; undefined when unknown. */
   readonly atMs: number | undefined;
 }
 
 /**
- * Decides which records to remove: those older than `maxMs`, then as many as exceed `maxBytes`. The
- * oldest record of the largest share goes first, so that a small share loses nothing, however much
- * others write.
+ * Decides which records to delete: first all that are older than `maxMs`, then as many as exceed
+ * `maxBytes`. The oldest record of the largest share goes first, so that a small share loses
+ * nothing however much others write.
  * @param records - Oldest first.
- * @returns Oldest first.
+ * @returns The records to delete, oldest first.
  */
 export function planRemovals<Record extends Removable>(
   records: readonly Record[],
@@ -80,14 +80,17 @@ export function planRemovals<Record extends Removable>(
   return records.filter((record) => removed.has(record));
 }
 
-/** The share of an event: of audit records caller and method, of other events the category. */
+/**
+ * The share that an event counts against: caller and method for audit records, the category for
+ * other events.
+ */
 export function shareOf({ audit, category }: Event): string {
   return audit === undefined
     ? `category ${category}`
     : `${audit.principal} ${audit.address} ${audit.rpc}`;
 }
 
-/** An audit record, which has limits of its own. */
+/** Tells whether an event is an audit record. Audit records have limits of their own. */
 export function isAudit({ category }: Pick<Event, 'category'>): boolean {
   return category === Category.AUDIT;
 }

@@ -8,15 +8,15 @@ import {
 import type { ReplicaRecord, RolloutRecord } from '@cloudless/api/store';
 import { canonicalVersion, type ClusterView } from '@cloudless/cluster-state';
 
-/** What failures are read from. */
 export interface FailureSources {
   readonly view: Pick<ClusterView, 'version'>;
   readonly rollout: RolloutRecord | undefined;
 }
 
 /**
- * How often a new replica that the present rollout has made has failed: each restart, and its end.
- * What goes with its node does not count, nor does what replaces replicas of the version before.
+ * The number of failures of a replica that the current rollout created: its restarts, and its end
+ * if it failed. Losses with a node do not count, nor do failures of replicas of the previous
+ * version.
  */
 export function failuresOf(sources: FailureSources, replica: ReplicaRecord): number {
   if (!isNew(sources, replica)) return 0;
@@ -31,7 +31,7 @@ function isNew(
   return canonicalVersion(view, uid, version) === canonicalVersion(view, uid, rollout.version);
 }
 
-/** What made a rollout fail, with the replica that shows it best. */
+/** The failure of a rollout, with the replica that shows it best. */
 export function toRolloutFailure(
   sources: FailureSources,
   replicas: readonly ReplicaRecord[],
@@ -55,8 +55,8 @@ export function toRolloutFailure(
 }
 
 /**
- * Of the new ones: the one that failed most, else one that does not become ready; the newest of
- * equals.
+ * The replica of the rollout with the most failures, else a replica that does not become ready;
+ * among equals the newest.
  */
 function worstOf(
   sources: FailureSources,

@@ -22,24 +22,23 @@ import { msOf } from './scheduler-input.js';
 import { seatsOf, type Seats, type SeatSources } from './seats.js';
 import { isFormerFinal, WAITS_FOR_A_NODE } from './workload-pass.js';
 
-/** What the planner is given, and when its answer may change by time alone. */
+/** The input of the rollout planner, and when it changes by time alone. */
 export interface RolloutInput {
   readonly observed: RolloutObserved;
   /**
-   * Milliseconds until the next ready replica has been ready for min_ready_duration, or one has to
-   * leave its node by time alone; undefined when none is waited for.
+   * Milliseconds until the next ready replica becomes available, or a replica has to leave its
+   * node, by time alone; undefined when neither is pending.
    */
   readonly nextFreshMs: number | undefined;
 }
 
-/** Where the planner's facts come from. */
 export interface RolloutSources extends SeatSources {
   readonly view: Pick<ClusterView, 'node' | 'version' | 'control'>;
   readonly nodes: Pick<NodeDirectory, 'isAlive'>;
   readonly readiness: Pick<Readiness, 'readyForMs'>;
 }
 
-/** The limits of a workload for a count of wanted replicas. */
+/** The rollout limits of a spec for a wanted number of replicas. */
 export function limitsOf(spec: WorkloadSpec, desired: number): RolloutLimits {
   const { rollout } = spec;
   return resolveLimits({
@@ -51,8 +50,8 @@ export function limitsOf(spec: WorkloadSpec, desired: number): RolloutLimits {
 }
 
 /**
- * @param desired - Replicas that are wanted now: 0 while the workload is being deleted. A GLOBAL
- * one has its seats instead.
+ * @param desired - Number of wanted replicas; 0 while the workload is being deleted. Ignored in
+ *   mode GLOBAL, where the number of targets counts.
  */
 export function toRolloutInput(
   sources: RolloutSources,
@@ -75,7 +74,7 @@ export function toRolloutInput(
     return {
       id: toReplicaId(replica.id),
       version: canonicalVersion(sources.view, workload.uid, replica.version),
-      // One that leaves counts against the batch as long as it still serves.
+      // A stopping replica counts against the batch while it still serves.
       ready: replica.desiredRunning
         ? readyForMs !== undefined && readyForMs >= minReadyMs
         : replica.ready,
@@ -83,7 +82,8 @@ export function toRolloutInput(
       lost: replica.lost,
       draining: moving.draining,
       forced: moving.forced,
-      // Ready for a moment only, or on a node that is silent: it serves, so it is not free to go.
+      // Ready for less than min_ready_duration, or on a silent node: the replica may serve, so it
+      // must not be stopped like an unready one.
       unproven:
         readyForMs !== undefined ||
         (replica.nodeId !== '' && !sources.nodes.isAlive(replica.nodeId)),
@@ -106,15 +106,15 @@ export function toRolloutInput(
   return { observed, nextFreshMs };
 }
 
-/** A placement has looked at it and found no node. */
+/** Tells whether the placer has tried to place a replica and found no node. */
 function isRefused({ nodeId, reason }: ReplicaRecord): boolean {
   return nodeId === '' && reason !== '' && reason !== WAITS_FOR_A_NODE;
 }
 
 /**
- * Replicas of the active version that have run to their end, where the rollout of another one keeps
- * replicas of that version: they have their places in it as ready ones have. A plain update runs
- * the new version for all, and need not know of them.
+ * Finished replicas of the active version, where the rollout of another version keeps replicas of
+ * the active one: they count as available replicas. A plain update replaces them all, so it gets
+ * none.
  */
 function formerEnded(
   view: RolloutSources['view'],
@@ -131,7 +131,7 @@ function formerEnded(
   if (control === undefined || !keeps || workload.deletionRequestedAt !== undefined) return [];
   return replicas
     .filter((replica) => isFormerFinal(view, workload, control.activeVersion, replica))
-    .map((replica) => ({
+    .map((replica): RolloutReplica => ({
       id: toReplicaId(replica.id),
       version: canonicalVersion(view, workload.uid, replica.version),
       ready: true,
@@ -144,8 +144,8 @@ function formerEnded(
 }
 
 /**
- * The floor is for all that run; what the planner does not see of them, and serves, need not be
- * kept by it.
+ * The limits of a GLOBAL workload for its schedulable targets. `min_available` is about all
+ * replicas, so available pinned replicas, which the planner does not see, reduce it.
  */
 function limitsOfSeats(
   spec: WorkloadSpec,
@@ -162,6 +162,9 @@ function limitsOfSeats(
   };
 }
 
-function withoutFrozen({ open, frozen }: Seats, seen: readonly RolloutReplica[]) {
+function withoutFrozen(
+  { open, frozen }: Seats,
+  seen: readonly RolloutReplica[],
+): Pick<RolloutObserved, 'seats' | 'replicas'> {
   return { seats: open, replicas: seen.filter(({ id }) => !frozen.has(id)) };
 }

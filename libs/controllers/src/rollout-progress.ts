@@ -29,12 +29,12 @@ import { failuresOf, toRolloutFailure } from './rollout-failure.js';
 import { keepRolloutState, toRolloutState, toSettings } from './rollout-state.js';
 import { MAX_PASS_WRITES, type WorkloadPass } from './workload-pass.js';
 
-/** Kept for undo. */
+/** Versions that are kept for `UndoRollout`. */
 const MAX_VERSIONS = 10;
 
 /**
- * Asks what the rollout of the pass does next, and writes down how far it is; the steps are still
- * to be taken.
+ * Advances the rollout of a pass by one decision, and writes its new state and its events into the
+ * pass. The caller applies the steps.
  */
 export function advancePass(
   pass: WorkloadPass,
@@ -74,7 +74,10 @@ export function advancePass(
   return advance;
 }
 
-/** The failure is kept until the next rollout begins, and through the rollback it brought about. */
+/**
+ * Updates the failure in the control record. It is kept until the next rollout begins, and during
+ * the rollback that it caused.
+ */
 function keepFailure(
   { next, replicas, view }: WorkloadPass,
   { state, news }: RolloutAdvance,
@@ -82,7 +85,7 @@ function keepFailure(
   nowMs: number,
 ): void {
   if (next.rollout === undefined) return;
-  // A rollback may begin and end in one pass: then it says so by its phase only.
+  // A rollback may begin and end in one pass; only its phase shows it then.
   const over = begins
     ? state.rollsBack === 0 && state.phase !== 'rolledBack'
     : state.phase === 'completed';
@@ -98,7 +101,7 @@ function keepFailure(
   next.rolloutReason = failure.reason;
 }
 
-/** What is active from now on is something to go back to later. */
+/** Marks the newly active version as one that `UndoRollout` may return to. */
 function keepAsRolledOut({ next, versions, workload, transaction }: WorkloadPass): void {
   const kept = versions.find(({ version }) => version === next.activeVersion);
   if (kept === undefined || kept.rolledOut) return;
@@ -168,8 +171,9 @@ function about({ workload }: WorkloadPass): Pick<EventInit, 'category' | 'namesp
 }
 
 /**
- * Keeps the newest versions, the one that is active, and those that replicas still run. @param
- * versions - Ascending.
+ * Deletes old versions. Keeps the newest {@link MAX_VERSIONS}, the active version, and versions
+ * that replicas still run.
+ * @param versions - Ascending.
  */
 export function pruneVersions(
   { workload, replicas, transaction, next }: WorkloadPass,
@@ -184,7 +188,6 @@ export function pruneVersions(
   }
 }
 
-/** Whether a pass has nothing to write into the control record. */
 export function sameControl(a: ControlRecord, b: ControlRecord): boolean {
   return equals(ControlRecordSchema, a, b);
 }

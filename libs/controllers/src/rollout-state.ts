@@ -47,7 +47,7 @@ const phaseNumbers: Record<RolloutPhase, Phase> = {
   rolledBack: Phase.ROLLED_BACK,
 };
 
-/** What a spec asks of its rollouts. */
+/** The rollout settings of a spec. */
 export function toSettings(spec: WorkloadSpec): RolloutSettings {
   const { rollout } = withDefaults(spec);
   return {
@@ -68,19 +68,18 @@ function toStage({ replicas, percent, wait, promotion }: Rollout_Step): RolloutS
   };
 }
 
-/** What a control record remembers of its workload's rollout. */
+/** The rollout state that a control record holds. */
 export function toRolloutState(control: ControlRecord): RolloutState {
   const { rollout } = control;
   if (rollout === undefined) {
-    // A record of a version before this one: what it knew has been rolled out.
+    // The record was written by an older coordinator: its active version has been rolled out.
     const { activeVersion } = control;
     return activeVersion === 0
       ? NO_ROLLOUT
       : { ...NO_ROLLOUT, version: activeVersion, activeVersion, phase: 'completed' };
   }
-  const time = <Key extends string>(key: Key, at: Timestamp | undefined) =>
-    (at === undefined ? {} : { [key]: timestampMs(at) }) as { readonly [K in Key]?: number };
-  return {
+  const { stepReachedAt, switchedAt, until } = rollout;
+  const state: { -readonly [Key in keyof RolloutState]: RolloutState[Key] } = {
     phase: phases[control.rolloutPhase],
     reason: control.rolloutReason,
     version: rollout.version,
@@ -96,15 +95,16 @@ export function toRolloutState(control: ControlRecord): RolloutState {
     progress: Number(rollout.progress),
     progressAtMs: msAt(rollout.progressAt),
     rollsBack: rollout.rollsBack,
-    ...time('stageReachedAtMs', rollout.stepReachedAt),
-    ...time('switchedAtMs', rollout.switchedAt),
-    ...time('untilMs', rollout.until),
   };
+  if (stepReachedAt !== undefined) state.stageReachedAtMs = timestampMs(stepReachedAt);
+  if (switchedAt !== undefined) state.switchedAtMs = timestampMs(switchedAt);
+  if (until !== undefined) state.untilMs = timestampMs(until);
+  return state;
 }
 
 /**
- * Writes a state into a control record, which is changed in place; what the state does not speak of
- * stays.
+ * Writes a rollout state into a control record, in place. Fields that the state does not cover stay
+ * as they are.
  */
 export function keepRolloutState(control: ControlRecord, state: RolloutState): void {
   const { failure, failedNew = 0, failedGone = 0, firstSequence = 0n } = control.rollout ?? {};

@@ -47,10 +47,10 @@ const operators: Record<LabelOperator, LabelRequirement['operator']> = {
   [LabelOperator.LT]: 'Lt',
 };
 
-/** The capability that every container needs. */
+/** The capability that every OCI container needs. */
 const CONTAINERS = 'runtime.cri';
 
-/** A node record and what is known of the node now, as the scheduler takes it. */
+/** The scheduler's node, from a node record and the live status. */
 export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): SchedulerNode {
   const { hello } = record;
   const { region, zone, labels, taints } = effectiveNode(record);
@@ -71,7 +71,7 @@ export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): Sched
       networkUnavailable: soft.networkUnavailable,
     },
     reliability: soft.reliability,
-    // A node whose session is not alive cannot be told anything, so nothing new is placed there.
+    // Orders cannot reach a node without a live session, so nothing new is placed there.
     availability: {
       lost: record.lost || !soft.alive,
       draining: record.draining,
@@ -81,7 +81,7 @@ export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): Sched
   };
 }
 
-/** What one replica of the workload needs, from its replica template. */
+/** The placement request of one replica, from the replica template. */
 export function toPlacementRequest(
   workload: WorkloadRecord,
   template: WorkloadSpec,
@@ -113,14 +113,14 @@ export function toPlacementRequest(
             maxSkew: Math.max(1, spread.maxSkew),
           },
         }),
-    // The disconnect part is not in the template: a replica need not be replaced when it changes.
+    // The disconnect policy is not part of the template: a change of it replaces no replica.
     capabilities: capabilitiesOf(template, workload.spec),
   };
 }
 
 /**
- * What a node must be for a replica to stay there: a taint that is tolerated for a time is
- * tolerated.
+ * The placement request that decides whether a replica may stay on its node: taints that are
+ * tolerated for a limited time count as tolerated.
  */
 export function toStayingRequest(
   workload: WorkloadRecord,
@@ -132,7 +132,7 @@ export function toStayingRequest(
   };
 }
 
-/** What a placed replica holds of its node. */
+/** The reservation of a placed replica on its node. */
 export function toReservation(
   workload: { readonly namespace: string },
   replica: ReplicaRecord,
@@ -156,10 +156,7 @@ function toRequests(template: WorkloadSpec): ResourceAmounts {
   return { cpuMillis: requests?.cpuMillis ?? 0, memoryBytes: Number(requests?.memoryBytes ?? 0n) };
 }
 
-/**
- * What an agent says of its machine is outside input: figures that cannot be are taken for the
- * nearest that can.
- */
+/** Agents are not trusted input: impossible figures are replaced by the nearest possible ones. */
 function toAmounts(capacity: NodeCapacity | undefined): ResourceAmounts {
   return {
     cpuMillis: toAmount(capacity?.cpuMillis),
@@ -178,7 +175,10 @@ function toAmount(value: number | bigint | undefined): number {
   return Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Number(value ?? 0)));
 }
 
-/** An effect of a newer version, or a taint without a key, means nothing here. */
+/**
+ * Tells whether this version supports a taint. Unknown effects and taints without a key are
+ * ignored.
+ */
 export function isUsable({ key, effect }: ApiTaint): boolean {
   return key !== '' && Object.hasOwn(effects, effect);
 }
@@ -188,8 +188,8 @@ export function toTaint(taint: ApiTaint): Taint {
 }
 
 /**
- * Under a NO_EXECUTE taint that is tolerated for a time only, what is there may stay for that time
- * and nothing new comes: it would have to go again.
+ * The tolerations of a new replica. A NO_EXECUTE taint that is tolerated only for a time keeps new
+ * replicas away, as they would have to leave again.
  */
 function toPlacingTolerations(toleration: ApiToleration): readonly Toleration[] {
   const tolerated = toToleration(toleration);
@@ -233,7 +233,7 @@ function toWorkloadTerm(term: Affinity_WorkloadTerm): WorkloadTerm {
   };
 }
 
-/** Milliseconds of an optional duration. */
+/** Milliseconds of an optional duration; 0 when absent. */
 export function msOf(duration: Parameters<typeof durationMs>[0] | undefined): number {
   return duration === undefined ? 0 : durationMs(duration);
 }

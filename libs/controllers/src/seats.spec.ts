@@ -19,7 +19,7 @@ interface Node {
   readonly id: string;
   readonly closed?: keyof NodeAvailability;
   readonly taints?: readonly Taint[];
-  /** Also in its record, which says that replicas have to leave. */
+  /** Set in the node record too, which evicts replicas. */
   readonly draining?: boolean;
 }
 
@@ -58,7 +58,7 @@ function look(nodes: readonly Node[], replicas: readonly Replica[], mode = Mode.
   return { seats, records };
 }
 
-describe('the seats of a GLOBAL workload', () => {
+describe('findGlobalTargets', () => {
   it.each<{
     name: string;
     nodes: readonly Node[];
@@ -69,25 +69,25 @@ describe('the seats of a GLOBAL workload', () => {
     frozen?: readonly string[];
   }>([
     {
-      name: 'are the fitting nodes, full or not',
+      name: 'returns the fitting nodes, full or not',
       nodes: [{ id: 'b' }, { id: 'a' }],
       replicas: [],
       nodeIds: ['a', 'b'],
     },
     {
-      name: 'are not on a closed node without a replica, nor for one that only waits for it',
+      name: 'excludes a cordoned node whose replica is not placed yet',
       nodes: [{ id: 'a' }, { id: 'b', closed: 'cordoned' }],
       replicas: [{ onlyNodeId: 'b', phase: Phase.PENDING }],
       nodeIds: ['a'],
     },
     ...(['cordoned', 'quarantined', 'lost'] as const).map((closed) => ({
-      name: `stay on a ${closed} node that has a replica of this version`,
+      name: `keeps a ${closed} node that has a replica of this version`,
       nodes: [{ id: 'a', closed }],
       replicas: [{ nodeId: 'a' }],
       nodeIds: ['a'],
     })),
     {
-      name: 'stay under a NoSchedule taint and go under a NoExecute one',
+      name: 'keeps a node with a NoSchedule taint and excludes one with a NoExecute taint',
       nodes: [
         { id: 'a', taints: [{ key: 'k', effect: 'NoSchedule' }] },
         { id: 'b', taints: [{ key: 'k', effect: 'NoExecute' }] },
@@ -96,13 +96,13 @@ describe('the seats of a GLOBAL workload', () => {
       nodeIds: ['a'],
     },
     {
-      name: 'go with a drain',
+      name: 'excludes a draining node',
       nodes: [{ id: 'a', draining: true }],
       replicas: [{ nodeId: 'a' }],
       nodeIds: [],
     },
     {
-      name: 'go with replicas that are lost, leave, or have failed and are to be replaced',
+      name: 'excludes cordoned nodes whose replica is lost, stopping or failed',
       nodes: ['a', 'b', 'c'].map((id) => ({ id, closed: 'cordoned' as const })),
       replicas: [
         { nodeId: 'a', lost: true, phase: Phase.FAILED, desiredRunning: false },
@@ -112,7 +112,7 @@ describe('the seats of a GLOBAL workload', () => {
       nodeIds: [],
     },
     {
-      name: 'of another version are frozen where nothing can take their place',
+      name: 'pins a replica of another version on a cordoned node',
       nodes: [{ id: 'a' }, { id: 'b', closed: 'cordoned' }],
       replicas: [
         { nodeId: 'a', version: 1 },
@@ -123,7 +123,7 @@ describe('the seats of a GLOBAL workload', () => {
       frozen: ['w-1'],
     },
     {
-      name: 'are open again once this version is there too',
+      name: 'unpins the node once it has a replica of the wanted version',
       nodes: [{ id: 'b', closed: 'cordoned' }],
       replicas: [
         { nodeId: 'b', version: 1 },
@@ -132,7 +132,7 @@ describe('the seats of a GLOBAL workload', () => {
       nodeIds: ['b'],
     },
     {
-      name: 'whose replica has ended count and are not open, also on a node that is gone',
+      name: 'counts nodes whose replica has finished but does not schedule on them, also when the node is gone',
       nodes: [{ id: 'a' }, { id: 'b' }, { id: 'c', draining: true }],
       replicas: [
         { nodeId: 'a', phase: Phase.SUCCEEDED },
@@ -144,7 +144,7 @@ describe('the seats of a GLOBAL workload', () => {
       ended: ['a', 'c', 'd'],
     },
     {
-      name: 'whose replica ended with another version are open',
+      name: 'schedules on a node whose finished replica has another version',
       nodes: [{ id: 'a' }],
       replicas: [{ nodeId: 'a', phase: Phase.SUCCEEDED, version: 1 }],
       nodeIds: ['a'],
@@ -153,11 +153,11 @@ describe('the seats of a GLOBAL workload', () => {
     expect(look(nodes, replicas).seats).toEqual({ nodeIds, open, ended, frozen: new Set(frozen) });
   });
 
-  it('are none of a REPLICATED one', () => {
+  it('returns undefined for a REPLICATED workload', () => {
     expect(look([{ id: 'a' }], [], Mode.REPLICATED).seats).toBeUndefined();
   });
 
-  it('are served where a replica is, also one that has ended', () => {
+  it('findOccupiedTargets returns nodes with a replica, also a finished one', () => {
     const nodes = ['a', 'b', 'c'].map((id) => ({ id }));
     const { seats, records } = look(nodes, [
       { nodeId: 'a' },

@@ -8,42 +8,45 @@ import { movingOf } from './moving.js';
 import { toPlacementRequest, toStayingRequest } from './scheduler-input.js';
 import { isFinal } from './workload-pass.js';
 
-/** What {@link seatsOf} reads. */
 export interface SeatSources {
   readonly view: Pick<ClusterView, 'node' | 'version'>;
   readonly cluster: Pick<Cluster, 'eligible'>;
   readonly clock: Pick<Clock, 'wallTime'>;
 }
 
-/** Where a workload in mode GLOBAL has its replicas, or is to have them. Ids in order. */
+/** The target nodes of a workload in mode GLOBAL. All lists of ids are sorted. */
 export interface Seats {
   /**
-   * All of them, also where a replica has run to its end: what the workload shows as its wanted
-   * count.
+   * All target nodes, also those whose replica has finished. Their number is the wanted count of
+   * the workload.
    */
   readonly nodeIds: readonly string[];
-  /** Those where the planner keeps a replica: without those of {@link ended} and {@link frozen}. */
+  /**
+   * Target nodes where the planner keeps a replica: all but {@link ended} and those of {@link
+   * pinned}.
+   */
   readonly open: readonly string[];
-  /** Nodes whose replica has run to its end: it does not run there again. */
+  /** Target nodes whose replica has finished. The replica does not run there again. */
   readonly ended: readonly string[];
   /**
-   * Ids of replicas of another version on nodes that take nothing new. Nothing could take their
-   * place there, so they stay as they are until the node takes new ones again; the planner does not
-   * see them.
+   * Ids of replicas of another version on nodes that accept nothing new. No replacement could be
+   * placed there, so they stay until the node accepts replicas again. The planner does not see
+   * them.
    */
   readonly frozen: ReadonlySet<string>;
 }
 
-/** Whether it has one replica on each fitting node, instead of a number of them. */
+/** Tells whether a workload runs one replica on each fitting node, as a DaemonSet does. */
 export function isGlobal(spec: Pick<WorkloadSpec, 'mode'> | undefined): boolean {
   return spec?.mode === Mode.GLOBAL;
 }
 
 /**
- * The nodes on which a GLOBAL workload is to have a replica: those that fit by everything but room.
- * One that takes nothing new (cordoned, quarantined, silent, lost but its replica not given up,
- * under a NO_SCHEDULE taint) keeps the replica it has; one that is drained or does not fit any more
- * loses it. Undefined for a workload that is REPLICATED.
+ * The nodes on which a GLOBAL workload has or gets a replica: all nodes that fit, free capacity
+ * aside. A node that accepts nothing new (cordoned, quarantined, silent, lost but its replica not
+ * yet replaced, or under a NO_SCHEDULE taint) keeps its replica. A node that is drained or no
+ * longer fits loses it.
+ * @returns Undefined for a workload in mode REPLICATED.
  */
 export function seatsOf(
   sources: SeatSources,
@@ -91,7 +94,7 @@ export function seatsOf(
   };
 }
 
-/** Seats that have their replica, also where it has run to its end. */
+/** The target nodes that have their replica, also a finished one. */
 export function servedOf(
   { nodeIds }: Seats,
   replicas: readonly ReplicaRecord[],

@@ -10,9 +10,11 @@ import type { SlotBackoffs } from './slot-backoff.js';
 import { isFinal, isFormerFinal, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /**
- * Removes what was asked to stop and has, and retires what failed. Adds at most {@link
- * MAX_REPLICA_WRITES} writes; what is left is for the next pass.
- * @param readyForMs - How long a replica had been ready at last.
+ * Deletes the records of replicas that have stopped as ordered, and retires failed replicas: their
+ * slots enter back-off, and replacements follow. Adds at most {@link MAX_REPLICA_WRITES} writes;
+ * the next pass handles the rest.
+ * @param readyForMs - Returns for how many milliseconds a replica was ready before it last stopped
+ *   being ready.
  */
 export function settleEnded(
   pass: WorkloadPass,
@@ -29,7 +31,7 @@ export function settleEnded(
     const former = isFormerFinal(view, workload.value, next.activeVersion, value);
     const final = former || isFinal(view, workload.value, value);
     if (value.phase === Phase.STOPPED || deleting) {
-      // One that nobody had asked to stop may do so again at once.
+      // A replica that stopped without an order may do so again at once.
       if (value.desiredRunning && !deleting) backoffs.failed(value.slot, readyForMs(value.id));
       forget(pass, replica);
     } else if (value.phase === Phase.FAILED && value.desiredRunning && !final) {
@@ -46,7 +48,7 @@ export function settleEnded(
 }
 
 /**
- * Removes the record of a replica, whose failures go on counting against the rollout that made it.
+ * Deletes the record of a replica. Its failures still count against the rollout that created it.
  */
 function forget({ transaction, next, view }: WorkloadPass, replica: Stored<ReplicaRecord>): void {
   const { rollout } = next;
@@ -55,8 +57,8 @@ function forget({ transaction, next, view }: WorkloadPass, replica: Stored<Repli
 }
 
 /**
- * An ended replica is kept as long as somebody may want to know: the newest failed one of each
- * slot.
+ * Tells whether an ended replica can be deleted. The newest failed replica of each slot is kept for
+ * diagnosis.
  */
 function isForgettable(replica: ReplicaRecord, newestFailed: ReadonlyMap<number, bigint>): boolean {
   return (

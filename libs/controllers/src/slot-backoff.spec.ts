@@ -2,8 +2,8 @@ import { create } from '@bufbuild/protobuf';
 import { ControlRecordSchema } from '@cloudless/api/store';
 import { SlotBackoffs } from './slot-backoff.js';
 
-describe('the back-off of a slot', () => {
-  it('grows from nothing to five minutes, and is of no concern to other slots', () => {
+describe('SlotBackoffs', () => {
+  it('delays a slot by 0 s up to 5 min, and no other slot', () => {
     const control = create(ControlRecordSchema, { uid: 'w' });
     const waits: number[] = [];
     for (let failure = 0; failure < 12; failure += 1) {
@@ -15,7 +15,7 @@ describe('the back-off of a slot', () => {
     expect(new SlotBackoffs(control, 1_000_000).waitMs(1)).toBe(0);
   });
 
-  it('begins anew after ten minutes of readiness', () => {
+  it('resets the delay after ten minutes of readiness', () => {
     const control = create(ControlRecordSchema, { uid: 'w' });
     const backoffs = new SlotBackoffs(control, 0);
     for (let failure = 0; failure < 5; failure += 1) backoffs.failed(0, 0);
@@ -23,7 +23,7 @@ describe('the back-off of a slot', () => {
     expect(backoffs.waitMs(0)).toBe(0);
   });
 
-  it('is never longer than five minutes, though the clock went back by a year', () => {
+  it('waits at most five minutes after the clock was set back by a year', () => {
     const control = create(ControlRecordSchema, { uid: 'w' });
     const later = new SlotBackoffs(control, 365 * 86_400_000);
     later.failed(0, 0);

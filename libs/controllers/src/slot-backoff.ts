@@ -3,14 +3,17 @@ import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
 import { SlotBackoffSchema, type ControlRecord } from '@cloudless/api/store';
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
 
-/** The first replacement comes at once, then 1 s, 2 s, 4 s … 5 min. */
+/** Delays before a replacement: none, then 1 s, 2 s, 4 s, up to 5 minutes. */
 const POLICY: BackoffPolicy = { firstMs: 1_000, maxMs: 300_000 };
-/** A replica that was ready this long had not failed at its start: the count begins anew. */
+/**
+ * A replica that was ready for this long did not fail at its start: its failure counts as the
+ * first.
+ */
 const RESET_AFTER_READY_MS = 600_000;
 
 /**
- * When the next replica of each slot may be created. Kept in the control record, so that a restart
- * forgets nothing.
+ * The back-off of each slot of a workload. Kept in the control record, so that a restart of the
+ * coordinator resets nothing.
  */
 export class SlotBackoffs {
   /** @param control - Changed in place. */
@@ -19,7 +22,10 @@ export class SlotBackoffs {
     private readonly wallTimeMs: number,
   ) {}
 
-  /** Counts a failure. @param readyForMs - How long the replica had been ready at last. */
+  /**
+   * Counts a failure of a slot.
+   * @param readyForMs - For how long the failed replica was ready, milliseconds.
+   */
   failed(slot: number, readyForMs: number): void {
     const failures =
       (readyForMs >= RESET_AFTER_READY_MS ? 0 : (this.control.backoff[slot]?.failures ?? 0)) + 1;
@@ -28,8 +34,8 @@ export class SlotBackoffs {
   }
 
   /**
-   * Milliseconds until the slot may be filled again; a clock that went back never makes it longer
-   * than the longest delay.
+   * Milliseconds until the slot may be filled again, at most 5 minutes even when the clock was set
+   * back.
    */
   waitMs(slot: number): number {
     const notBefore = this.control.backoff[slot]?.notBefore;

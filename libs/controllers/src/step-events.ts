@@ -4,26 +4,26 @@ import type { RolloutObserved } from '@cloudless/rollout';
 import { changeOf, endOf, evictionOf, newestEnded, newestOf } from './causes.js';
 import type { WorkloadPass } from './workload-pass.js';
 
-/** What a pass did to replicas. */
+/** The replicas that a pass created and stopped. */
 export interface StepsTaken {
   readonly created: readonly ReplicaRecord[];
-  /** As they were before. */
+  /** Each replica as it was before the stop. */
   readonly stopped: readonly ReplicaRecord[];
 }
 
 /**
- * Causes told apart in one pass: with all replicas and the control record the events fit into one
- * transaction.
+ * Most causes of one pass, each with an event of its own. The events then fit into one transaction
+ * with all replicas and the control record.
  */
 const MAX_CAUSES = 14;
 
-/** The id that the events and log lines of one decision share. */
+/** The id that the events and log lines of one rollout decision share. */
 export function decisionIdOf({ workload, view }: Pick<WorkloadPass, 'workload' | 'view'>): string {
   return `rollout/${workload.value.uid}@${view.revision}`;
 }
 
 /**
- * Tells what was decided and why: one event for all that was created, and stopped, for the same
+ * Adds the events of a decision: one for the created and one for the stopped replicas of each
  * cause.
  */
 export function noteSteps(pass: WorkloadPass, observed: RolloutObserved, taken: StepsTaken): void {
@@ -47,7 +47,7 @@ export function noteSteps(pass: WorkloadPass, observed: RolloutObserved, taken: 
   for (const [cause, created] of groupBy(taken.created, causeOfCreate)) {
     note(pass, {
       reason: 'ReplicasCreated',
-      verb: 'to be started',
+      verb: 'created',
       replicas: created,
       why: whyCreated(observed),
       cause,
@@ -58,7 +58,7 @@ export function noteSteps(pass: WorkloadPass, observed: RolloutObserved, taken: 
     const why = whyStopped(view, observed, taken.stopped);
     note(pass, {
       reason: 'ReplicasStopping',
-      verb: 'asked to stop',
+      verb: 'ordered to stop',
       replicas: stopped,
       why,
       cause,
@@ -82,7 +82,7 @@ function note(pass: WorkloadPass, { reason, verb, replicas, why, cause }: Note):
     severity: Severity.INFO,
     category: Category.ROLLOUT,
     reason,
-    message: `${replicas.length} ${replicas.length === 1 ? 'replica is' : 'replicas are'} ${verb}: ${why}`,
+    message: `${replicas.length} ${replicas.length === 1 ? 'replica' : 'replicas'} ${verb}: ${why}`,
     namespace,
     workload: name,
     replicaIds: replicas.map(({ id }) => id),
@@ -90,7 +90,7 @@ function note(pass: WorkloadPass, { reason, verb, replicas, why, cause }: Note):
     ...(nodes.size === 1 ? { nodeId: first?.nodeId ?? '' } : {}),
     decision: { id: decisionIdOf(pass), why },
     causedBy: cause,
-    // The event of the user's change may no longer be kept; what it asked for goes on.
+    // The event of the user's change may have been removed; the request id still names the request.
     ...(cause === undefined ? { requestId } : {}),
   });
 }
@@ -100,11 +100,8 @@ function whyCreated({ want, version, maxSurge, replicas }: RolloutObserved): str
   const current = staying.filter(
     (replica) => replica.version === version && !replica.draining,
   ).length;
-  const surge =
-    staying.length > current && maxSurge > 0
-      ? `, and up to ${want + maxSurge} may live meanwhile`
-      : '';
-  return `${want} of version ${version} are wanted and ${current} ${current === 1 ? 'is' : 'are'} there${surge}`;
+  const surge = staying.length > current && maxSurge > 0 ? `, at most ${want + maxSurge} live` : '';
+  return `version ${version}: ${want} wanted, ${current} present${surge}`;
 }
 
 function whyStopped(
@@ -118,18 +115,18 @@ function whyStopped(
   const ready = replicas.filter(
     (replica) => replica.ready && replica.desired === 'running' && !ids.has(replica.id),
   ).length;
-  const stays = `${ready} ready ${ready === 1 ? 'one stays' : 'ones stay'}`;
+  const stays = `${ready} ready ${ready === 1 ? 'replica remains' : 'replicas remain'}`;
   if (going.some(({ forced }) => forced === true)) {
-    return `the drain of their node is forced; ${stays}, whatever the minimum of ${minAvailable}`;
+    return `the drain of the node is forced; ${stays}, min_available ${minAvailable} is not enforced`;
   }
   const reason = going.some(({ draining }) => draining)
     ? stopped.some(({ nodeId }) => view.node(nodeId)?.value.draining === true)
-      ? 'their node is being drained'
-      : 'they do not tolerate a taint of their node'
+      ? 'the node is being drained'
+      : 'a taint of the node is not tolerated'
     : going.some((replica) => replica.version !== version)
-      ? `version ${version} takes their place`
-      : `${want} are wanted`;
-  return `${reason}; ${stays} and at least ${minAvailable} must`;
+      ? `replaced by version ${version}`
+      : `only ${want} ${want === 1 ? 'is' : 'are'} wanted`;
+  return `${reason}; ${stays}, min_available is ${minAvailable}`;
 }
 
 function groupBy(
@@ -139,8 +136,8 @@ function groupBy(
   const groups = new Map<Event | undefined, ReplicaRecord[]>();
   for (const replica of replicas) {
     const cause = causeOf(replica);
-    // Those beyond the limit go with the newest of its causes: a hundred that failed at one moment
-    // each have their own.
+    // Beyond the limit, replicas join the newest cause: a hundred replicas that fail at one moment
+    // have a hundred causes.
     const key = groups.has(cause) || groups.size < MAX_CAUSES ? cause : newestOf(...groups.keys());
     groups.set(key, [...(groups.get(key) ?? []), replica]);
   }

@@ -15,13 +15,16 @@ import {
   type WorkloadPass,
 } from './workload-pass.js';
 
-/** What became of the steps of a decision. */
+/** The replicas that a decision created and stopped, and the wait for slots in back-off. */
 export interface TakenSteps extends StepsTaken {
-  /** Milliseconds until the next slot may be filled again; undefined when none waits. */
+  /** Milliseconds until the next slot may be filled; undefined when no slot is in back-off. */
   readonly delayMs: number | undefined;
 }
 
-/** Turns the steps of a decision into writes, as many as fit; any prefix of a decision is safe. */
+/**
+ * Adds the steps of a decision to the transaction of the pass, up to {@link MAX_REPLICA_WRITES}.
+ * Any prefix of a decision is safe; the next pass decides the rest anew.
+ */
 export function takeSteps(
   pass: WorkloadPass,
   steps: readonly RolloutStep[],
@@ -60,9 +63,9 @@ export function takeSteps(
 }
 
 /**
- * Makes what rests on ready replicas hold only while none of them has stopped being so: a report
- * that takes one down at the same moment makes the pass plan anew. That is each stop of one that
- * serves or may serve, the switch to a new set, and the end of a rollout.
+ * Adds the workload's readiness guard to the condition of the commit when the pass stops a replica
+ * that serves or may serve, switches versions, or completes the rollout. A replica that stops being
+ * ready at the same moment then fails the commit, and the workload is reconciled again.
  */
 export function requireEvidence(
   pass: WorkloadPass,
@@ -107,8 +110,9 @@ function createReplica(
 }
 
 /**
- * The planner speaks of the oldest version with the same template, whose record may be gone; the
- * one that is wanted, or active, is kept.
+ * The version number that a new replica gets. The planner uses the oldest version with the same
+ * template, whose record may be gone; the wanted version and the active version always have a
+ * record.
  */
 function namedVersion({ view, next, workload }: WorkloadPass, version: number): number {
   const { uid } = workload.value;
@@ -139,8 +143,9 @@ function stopReplica(
 }
 
 /**
- * A leaving replica gives its slot away at once, but in EXCLUSIVE mode, where only one per slot may
- * ever run, when it has ended.
+ * Tells which replicas occupy their slots. A stopping replica frees its slot at once, except under
+ * the disconnect policy EXCLUSIVE, where at most one process may run in each slot: there, it frees
+ * the slot when it has ended.
  */
 function takesSlot({ workload, view }: WorkloadPass): (replica: ReplicaRecord) => boolean {
   const exclusive = disconnectTimesOf(workload.value.spec).stopAfterMs !== undefined;
@@ -150,8 +155,8 @@ function takesSlot({ workload, view }: WorkloadPass): (replica: ReplicaRecord) =
 }
 
 /**
- * Where a replica is for one node, it takes the slot of the last one there: so the back-off of a
- * node that fails is its own.
+ * The slot of the latest replica on each node that a step names. A GLOBAL workload reuses the slot
+ * of the node, so that each node has its own back-off.
  */
 function slotsOfNodes(
   { replicas }: WorkloadPass,
@@ -166,12 +171,12 @@ function slotsOfNodes(
   return slots;
 }
 
-/** Slots that no wanted replica has, lowest first. */
+/** Allocates slots that no replica occupies, lowest first. */
 class FreeSlots {
   private readonly used: Set<number>;
   private lowest = 0;
 
-  /** @param kept - Slots that are only given to who asks for them. */
+  /** @param kept - Slots that are allocated only when `take` names them. */
   constructor(
     replicas: readonly ReplicaRecord[],
     private readonly kept: ReadonlySet<number>,

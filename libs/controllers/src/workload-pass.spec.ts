@@ -8,14 +8,14 @@ import {
 } from '@cloudless/api/store';
 import { toReplicaId } from '@cloudless/base';
 import { Transaction, type Stored } from '@cloudless/cluster-state';
-import { resolveLimits } from '@cloudless/rollout';
+import { resolveLimits, type RolloutReplica, type RolloutStep } from '@cloudless/rollout';
 import { settleEnded } from './settle-ended.js';
 import { SlotBackoffs } from './slot-backoff.js';
 import { requireEvidence, takeSteps } from './take-steps.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 const NOW = { wallTimeMs: 0, revision: 9n };
-/** What a store takes in one transaction. */
+/** Most writes of a store transaction. */
 const MAX_WRITES = 100;
 
 function passOver(
@@ -56,15 +56,15 @@ function passOver(
   };
 }
 
-describe('a pass', () => {
-  it('fits into one transaction, however many replicas failed at once', () => {
+describe('workload pass', () => {
+  it('fits into one transaction when 500 replicas failed at once', () => {
     const pass = passOver(500, { phase: Phase.FAILED });
     settleEnded(pass, new SlotBackoffs(pass.next, 0), () => 0);
     expect(pass.transaction.size).toBeGreaterThan(50);
     expect(pass.transaction.size).toBeLessThan(MAX_WRITES - 1); // and the control record
   });
 
-  it('fits into one transaction, however many are wanted', () => {
+  it('fits into one transaction when 500 replicas are wanted', () => {
     const pass = passOver(0, {});
     const steps = Array.from(
       { length: 500 },
@@ -76,53 +76,53 @@ describe('a pass', () => {
     expect(pass.transaction.size).toBeLessThanOrEqual(MAX_WRITES - 10);
   });
 
-  const observedOf = (
-    pass: WorkloadPass,
-    facts: { readonly ready: boolean; readonly unproven?: boolean },
-  ) => ({
+  const observedOf = (pass: WorkloadPass, facts: Partial<RolloutReplica>) => ({
     ...resolveLimits({ desired: 2 }),
     version: 1,
-    replicas: pass.replicas.map(({ value }) => ({
+    replicas: pass.replicas.map(({ value }): RolloutReplica => ({
       id: toReplicaId(value.id),
       version: 1,
-      desired: 'running' as const,
+      desired: 'running',
+      ready: false,
       lost: false,
       draining: false,
       createdSequence: Number(value.sequence),
       ...facts,
     })),
   });
-  const stop = [{ kind: 'stopReplica', replicaId: toReplicaId('w-0') } as const];
+  const stop: readonly RolloutStep[] = [{ kind: 'stopReplica', replicaId: toReplicaId('w-0') }];
 
-  it.each([
+  it.each<{
+    readonly name: string;
+    readonly facts: Partial<RolloutReplica>;
+    readonly steps: readonly RolloutStep[];
+    readonly rests: boolean;
+  }>([
     { name: 'the stop of a ready replica', facts: { ready: true }, steps: stop, rests: true },
     {
-      name: 'the stop of one that may serve',
+      name: 'the stop of a replica that may serve',
       facts: { ready: false, unproven: true },
       steps: stop,
       rests: true,
     },
-    { name: 'the stop of an unready one', facts: { ready: false }, steps: stop, rests: false },
+    { name: 'the stop of an unready replica', facts: { ready: false }, steps: stop, rests: false },
     {
-      name: 'a switch',
+      name: 'a version switch',
       facts: { ready: true },
-      steps: [{ kind: 'switchVersion', version: 2 } as const],
+      steps: [{ kind: 'switchVersion', version: 2 }],
       rests: true,
     },
     {
       name: 'a creation',
       facts: { ready: true },
-      steps: [{ kind: 'createReplica', version: 1 } as const],
+      steps: [{ kind: 'createReplica', version: 1 }],
       rests: false,
     },
-  ])(
-    '$name holds only while no replica has stopped being ready: $rests',
-    ({ facts, steps, rests }) => {
-      const pass = passOver(3, { phase: Phase.RUNNING, ready: facts.ready });
-      requireEvidence(pass, observedOf(pass, facts), steps);
-      expect(pass.transaction.compares()).toEqual(
-        rests ? [{ key: '/evidence/w', is: 'absent' }] : [],
-      );
-    },
-  );
+  ])('requires the readiness guard for $name: $rests', ({ facts, steps, rests }) => {
+    const pass = passOver(3, { phase: Phase.RUNNING, ready: facts.ready ?? false });
+    requireEvidence(pass, observedOf(pass, facts), steps);
+    expect(pass.transaction.compares()).toEqual(
+      rests ? [{ key: '/evidence/w', is: 'absent' }] : [],
+    );
+  });
 });

@@ -14,36 +14,40 @@ import {
 } from '@cloudless/cluster-state';
 import type { CauseView } from './causes.js';
 
-/** What one pass over a workload reads, and what it is going to commit. */
+/** The input of one pass over a workload, and the transaction that the pass fills. */
 export interface WorkloadPass {
-  /** What it was planned on. */
+  /** The view at the begin of the pass. */
   readonly view: CauseView & Pick<ClusterView, 'version'>;
   readonly workload: Stored<WorkloadRecord>;
   readonly control: Stored<ControlRecord>;
-  /** Changes when a replica of the workload stops being ready. */
+  /** The readiness guard: changes when a replica of the workload stops being ready. */
   readonly evidence: Stored<EvidenceRecord> | 'absent';
-  /** Those that are kept, ascending. */
+  /** The versions that still have a record, ascending. */
   readonly versions: readonly VersionRecord[];
-  /** By sequence. */
+  /** Ascending by sequence. */
   readonly replicas: readonly Stored<ReplicaRecord>[];
   readonly transaction: Transaction;
-  /** The control record as it will be; changed in place. */
+  /** The control record as the pass will write it. Changed in place. */
   readonly next: ControlRecord;
   readonly deleting: boolean;
 }
 
 /**
- * A pass stops adding replicas here, so that events, versions and the control record still fit into
- * the 100 of a transaction.
+ * Most replica writes of a pass. Leaves room for events, versions and the control record in the 100
+ * writes of a transaction.
  */
 export const MAX_REPLICA_WRITES = 60;
-/** All writes of a pass but the last few: events and the control record. */
+/** Most writes of a pass, without the final events and the control record. */
 export const MAX_PASS_WRITES = 90;
 
-/** The reason of a replica that no placement has looked at yet. */
+/** The reason of a replica that the placer has not tried to place yet. */
 export const WAITS_FOR_A_NODE = 'waits for a node';
 
-/** It has run to its end for good: it counts as one of the wanted replicas and is not replaced. */
+/**
+ * Tells whether a replica has finished for good: SUCCEEDED, or FAILED under restart policy NEVER,
+ * with the wanted template. Such a replica counts as one of the wanted replicas and is not
+ * replaced.
+ */
 export function isFinal(
   view: Pick<ClusterView, 'version'>,
   workload: WorkloadRecord,
@@ -53,8 +57,9 @@ export function isFinal(
 }
 
 /**
- * It has run to its end with the version that is active while another one is rolled out: where that
- * rollout keeps replicas of the active version, it counts as one of them and is not run again.
+ * Tells whether a replica has finished for good with the active version while another version is
+ * rolled out. Where that rollout keeps replicas of the active version, the replica counts as one of
+ * them and is not replaced.
  */
 export function isFormerFinal(
   view: Pick<ClusterView, 'version'>,
@@ -85,7 +90,7 @@ function hasEnded(
   return replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && never);
 }
 
-/** How many replicas are still to run: those wanted without those that have run to their end. */
+/** The number of replicas that have to run: the wanted count minus the finished replicas. */
 export function stillWanted(
   view: Pick<ClusterView, 'version'>,
   workload: WorkloadRecord,

@@ -38,7 +38,7 @@ import { limitsOf } from './rollout-input.js';
 import { seatsOf, type Seats, type SeatSources } from './seats.js';
 import { WAITS_FOR_A_NODE } from './workload-pass.js';
 
-/** Makes what the API shows of workloads and replicas out of records and liveness. */
+/** Builds the API messages of workloads and replicas from records and liveness. */
 export class WorkloadReader {
   constructor(
     private readonly state: ClusterState,
@@ -46,7 +46,10 @@ export class WorkloadReader {
     private readonly placing: Omit<SeatSources, 'view'>,
   ) {}
 
-  /** The workload as users see it. @param full - With its replicas and versions. */
+  /**
+   * The API message of a workload.
+   * @param full - Whether to include replicas and versions.
+   */
   read(record: WorkloadRecord, full: boolean): Workload {
     const view = this.state.view();
     const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value).sort(byAge);
@@ -75,7 +78,7 @@ export class WorkloadReader {
     });
   }
 
-  /** One replica as users see it. */
+  /** The API message of a replica. */
   readReplica(replica: ReplicaRecord): ReplicaStatus {
     const node = this.state.view().node(replica.nodeId)?.value;
     return create(ReplicaStatusSchema, {
@@ -106,7 +109,10 @@ export class WorkloadReader {
   }
 }
 
-/** A stop that was ordered shows at once, also before the agent says so. */
+/**
+ * The phase that users see: STOPPING from the moment of the stop order, before the agent reports
+ * it.
+ */
 function shownPhase({ phase, desiredRunning }: ReplicaRecord): ReplicaPhase {
   return isLive({ phase }) && !desiredRunning ? ReplicaPhase.STOPPING : phase;
 }
@@ -133,7 +139,7 @@ function statusOf(
   const failed = ended.filter(
     ({ phase }) => phase === ReplicaPhase.FAILED && spec.restart?.policy === RestartMode.NEVER,
   );
-  const facts = {
+  const facts: Facts = {
     record,
     control,
     desired,
@@ -162,7 +168,7 @@ function statusOf(
   });
 }
 
-/** Whether a replica has the template that is wanted now. */
+/** Tells which replicas have the wanted template. */
 function isOfVersion(
   view: ClusterView,
   { uid, version }: WorkloadRecord,
@@ -171,7 +177,7 @@ function isOfVersion(
   return (replica) => canonicalVersion(view, uid, replica.version) === wanted;
 }
 
-/** One that nobody has begun yet has nothing but its version. */
+/** The rollout status of a workload. A rollout that no pass has begun shows only its version. */
 function rolloutStatusOf(
   { version, spec }: WorkloadRecord,
   control: ControlRecord | undefined,
@@ -220,7 +226,7 @@ interface Facts {
   readonly succeeded: number;
   readonly failed: readonly ReplicaRecord[];
   readonly replicas: readonly ReplicaRecord[];
-  /** In mode GLOBAL. */
+  /** Defined in mode GLOBAL only. */
   readonly seats: Seats | undefined;
 }
 
@@ -248,7 +254,7 @@ function phaseOf({
   return settled && exact ? Phase.RUNNING : Phase.UPDATING;
 }
 
-/** Why it is not where it should be; what blocks most comes first. */
+/** Why the workload is not in its wanted state; the most severe cause comes first. */
 function reasonOf({
   serving,
   ready,
@@ -277,7 +283,7 @@ function reasonOf({
   return control?.rolloutReason ?? '';
 }
 
-/** What is unusual though every seat is served. */
+/** What is unusual although every target node has its replica. */
 function reasonOfSeats({ nodeIds, frozen }: Seats, replicas: readonly ReplicaRecord[]): string {
   if (nodeIds.length === 0) return 'no node fits';
   const nodes = replicas.filter(({ id }) => frozen.has(id)).map(({ nodeId }) => nodeId);
@@ -303,12 +309,12 @@ function toVersionInfo(
   });
 }
 
-/** What a template runs, for people: its image, or its command line. */
+/** A one-line summary of a template: its image, or its command line. */
 export function summaryOf(spec: WorkloadSpec): string {
   const words = spec.image !== '' ? [spec.image] : [...spec.command, ...spec.args];
   const text = words.join(' ');
   return text.length > MAX_SUMMARY ? `${text.slice(0, MAX_SUMMARY - 1)}…` : text;
 }
 
-/** Fits into a column of a table. */
+/** Longest summary, so that it fits into a table column. */
 const MAX_SUMMARY = 80;

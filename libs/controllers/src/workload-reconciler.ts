@@ -38,7 +38,6 @@ import { decisionIdOf, noteSteps } from './step-events.js';
 import { requireEvidence, takeSteps } from './take-steps.js';
 import { MAX_PASS_WRITES, stillWanted, type WorkloadPass } from './workload-pass.js';
 
-/** What {@link WorkloadReconciler} works with. */
 export interface WorkloadReconcilerDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
@@ -52,14 +51,17 @@ export interface WorkloadReconcilerDeps {
 }
 
 /**
- * Brings every workload to what its spec says: creates and stops replicas as the rollout planner
- * decides, replaces those that failed, and removes what has ended. Level-triggered: a pass may run
- * for any reason, as often as it likes.
+ * Reconciles workloads with their specs: creates and stops replicas as the rollout planner decides,
+ * replaces failed replicas, and deletes workloads. Level-triggered: a pass may run at any time and
+ * for any reason.
  */
 export class WorkloadReconciler {
   private readonly queue: WorkQueue<string>;
   private readonly unsubscribes: (() => void)[];
-  /** Those in mode GLOBAL: any change of a node may give or take one of their replicas. */
+  /**
+   * Ids of workloads in mode GLOBAL. Any change of a node may add or remove a target of such a
+   * workload.
+   */
   private readonly globals = new Set<string>();
 
   constructor(private readonly deps: WorkloadReconcilerDeps) {
@@ -88,10 +90,14 @@ export class WorkloadReconciler {
     await this.queue.stop();
   }
 
-  /** Level-triggered: call it for any reason, as often as you like, with only the id. */
+  /**
+   * Runs one pass over a workload. Safe to call at any time.
+   * @returns `again` when the pass committed something and more may follow, `after` with the time
+   *   of the next decision that depends on time alone, else `done`.
+   */
   async reconcile(uid: string): Promise<WorkResult> {
     const { state, clock, readiness } = this.deps;
-    // Woken again when that ends: the record of the cluster changes.
+    // The change of the cluster record wakes this loop when an operator accepts the state.
     if (state.restored !== undefined) return { kind: 'done' };
     const view = state.view();
     const workload = view.workload(uid);
@@ -148,7 +154,10 @@ export class WorkloadReconciler {
     else this.globals.delete(uid);
   }
 
-  /** The workload is gone: what its replicas left behind goes when their nodes have confirmed. */
+  /**
+   * Deletes the replica records of a deleted workload once the stop of each replica is confirmed.
+   * Tombstones stay until their node confirms the stop.
+   */
   private async dropEnded(replicas: readonly Stored<ReplicaRecord>[]): Promise<WorkResult> {
     const ended = replicas
       .filter(({ value }) => !isTombstone(value) && !isLive(value))
@@ -163,7 +172,7 @@ export class WorkloadReconciler {
     const { workload, deleting, next, transaction } = pass;
     const { state, nodes, readiness, cluster, clock } = this.deps;
     const view = state.view();
-    // What failed before the user changed something says nothing about what comes now.
+    // A change of the spec resets the back-off of every slot.
     if (next.observedGeneration !== workload.value.generation) next.backoff = {};
     if (deleting) next.observedGeneration = workload.value.generation;
     const values = pass.replicas.map(({ value }) => value);
@@ -234,8 +243,8 @@ export class WorkloadReconciler {
   }
 
   /**
-   * Whatever creates or stops replicas compares and rewrites the control record: so all share one
-   * account.
+   * Commits a pass. Every creation and every stop requires the control record to be unchanged and
+   * rewrites it, so that all of them share one disruption budget.
    */
   private async commit(pass: WorkloadPass): Promise<WorkResult> {
     const { workload, control, transaction, next } = pass;
@@ -246,7 +255,7 @@ export class WorkloadReconciler {
       .put('control', uid, next)
       .require('workload', uid, workload);
     const writes = transaction.size;
-    // as its events have it: the view goes on with the commit
+    // Same id as in the events of this pass: the revision of the view changes with the commit.
     const decisionId = decisionIdOf(pass);
     const result = await commitOrPlanAgain(state, transaction);
     const request = requestId === '' ? {} : { requestId };
@@ -256,8 +265,8 @@ export class WorkloadReconciler {
 }
 
 /**
- * Message and replicas of the event of a deletion; the replicas are those that may still run on
- * lost nodes.
+ * Message and replica ids of the event of a deletion. The ids are those of replicas that may still
+ * run on lost nodes.
  */
 function describeRemoval(
   { namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>,
@@ -275,7 +284,7 @@ function describeRemoval(
   };
 }
 
-/** Replicas that the message names: an event is one sentence. */
+/** Most replicas that the message names. */
 const MAX_NAMED = 5;
-/** Ids in the event, so that it stays small. */
+/** Most replica ids in the event, so that the event stays small. */
 const MAX_IDS = 1_000;

@@ -23,7 +23,6 @@ import type { NodeDirectory } from './node-directory.js';
 import type { Readiness } from './readiness.js';
 import { toReservation, toSchedulerNode } from './scheduler-input.js';
 
-/** What {@link WorldAhead} starts from. */
 export interface WorldAheadDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
@@ -32,21 +31,21 @@ export interface WorldAheadDeps {
 }
 
 /**
- * Nodes that one plan looks at to place replicas, each time anew: some 0.1 s, for which all else
- * waits.
+ * Most node evaluations of one plan. They take about 0.1 s, during which the coordinator does
+ * nothing else.
  */
 const MAX_LOOKS = 20_000;
 
-/** What is read of a world that is planned. */
+/** The view of a dry run: the records of the state, overlaid with predicted ones. */
 export type PlannedView = Pick<ClusterView, 'workload' | 'control' | 'version' | 'node'>;
 
 /**
- * The cluster as it would be after what was planned so far: the records of the state with planned
- * ones over them, and a copy of the scheduler's model. Nothing of the state is touched.
+ * A simulated cluster for dry runs: the records of the state overlaid with predicted ones, and a
+ * copy of the scheduler's model. The state itself is never changed.
  */
 export class WorldAhead {
   readonly cluster: Cluster;
-  /** Reads like that of the state. */
+  /** Reads predicted records first, then those of the state. */
   readonly view: PlannedView;
   private readonly base: ClusterView;
   private readonly workloads = new Map<string, WorkloadRecord>();
@@ -54,12 +53,12 @@ export class WorldAhead {
   private readonly newVersions = new Map<string, VersionRecord>();
   private readonly nodeRecords = new Map<string, NodeRecord>();
   private readonly replicas = new Map<string, readonly ReplicaRecord[]>();
-  /** The next one of each workload. */
+  /** The next sequence number of each workload. */
   private readonly sequences = new Map<string, bigint>();
   private readonly nodeCount: number;
   private looks = 0;
   private readonly made = new Set<ReplicaRecord>();
-  /** Ready by plan, for as long as is asked for. */
+  /** Ids of replicas that are predicted to be available. */
   private readonly plannedReady = new Set<string>();
 
   constructor(private readonly deps: WorldAheadDeps) {
@@ -69,7 +68,7 @@ export class WorldAhead {
     this.nodeCount = [...this.base.nodes()].length;
   }
 
-  /** Of replicas that are there, and of those that were planned. */
+  /** Readiness of existing and of predicted replicas. */
   readonly readiness: Pick<Readiness, 'readyForMs'> = {
     readyForMs: (replica) =>
       this.plannedReady.has(replica.id)
@@ -77,7 +76,7 @@ export class WorldAhead {
         : this.deps.readiness.readyForMs(replica),
   };
 
-  /** Enters a workload as a change would leave it. */
+  /** Adds a workload as a change would leave it. */
   putWorkload(workload: WorkloadRecord, version: VersionRecord | undefined): void {
     this.workloads.set(workload.uid, workload);
     if (version !== undefined) this.newVersions.set(workload.uid, version);
@@ -90,7 +89,7 @@ export class WorldAhead {
     this.controls.set(control.uid, control);
   }
 
-  /** The control record, to be changed and put. */
+  /** A copy of the control record of a workload, to change and put back. */
   controlOf(uid: string): ControlRecord {
     const control = this.view.control(uid)?.value;
     return control === undefined
@@ -98,18 +97,18 @@ export class WorldAhead {
       : clone(ControlRecordSchema, control);
   }
 
-  /** Enters a node as a change would leave it. */
+  /** Adds a node as a change would leave it. */
   putNode(node: NodeRecord): void {
     this.nodeRecords.set(node.id, node);
     this.cluster.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
   }
 
-  /** All of a workload, ended and lost ones too. */
+  /** All replicas of a workload, ended and lost ones included. */
   replicasOf(uid: string): readonly ReplicaRecord[] {
     return this.replicas.get(uid) ?? [...this.base.replicasOf(uid)].map(({ value }) => value);
   }
 
-  /** Workloads with replicas that a node holds and that are not leaving. */
+  /** Ids of workloads with replicas on a node that are not stopping. */
   workloadsOn(nodeId: string): readonly string[] {
     const candidates = new Set([
       ...[...this.base.replicasOn(nodeId)].map(({ value }) => value.uid),
@@ -121,8 +120,8 @@ export class WorldAhead {
   }
 
   /**
-   * A replica is asked to stop: it holds its resources still, and no longer counts where the
-   * workload is spread.
+   * Marks a replica as stopping: it still holds its resources, but no longer counts for the spread
+   * of its workload.
    */
   leave(workload: WorkloadRecord, replica: ReplicaRecord): void {
     const template = this.view.version(workload.uid, replica.version)?.template;
@@ -130,20 +129,23 @@ export class WorldAhead {
     this.cluster.reserve({ ...toReservation(workload, replica, template), leaving: true });
   }
 
-  /** Frees what a replica holds, as its stop is confirmed. */
+  /** Releases the resources of a replica, as its confirmed stop would. */
   release(replicaId: string): void {
     this.cluster.release(toReplicaId(replicaId));
   }
 
-  /** Whether one more decision about places may be worked out; asked once for each. */
+  /**
+   * Counts one placement decision against the budget of the plan.
+   * @returns Whether the budget allows the decision.
+   */
   mayLook(): boolean {
     this.looks += this.nodeCount;
     return this.looks <= MAX_LOOKS;
   }
 
   /**
-   * A replica that would be made; it has no node yet. @param onlyNodeId - Empty: it may run
-   * anywhere.
+   * Creates a predicted replica without a node.
+   * @param onlyNodeId - The only node that the replica may run on; empty for any node.
    */
   makeReplica(workload: WorkloadRecord, version: number, onlyNodeId: string): ReplicaRecord {
     const { uid } = workload;
@@ -165,11 +167,11 @@ export class WorldAhead {
   }
 
   /**
-   * The replica on its node, where it holds its resources from now on. @param nodeId - Empty: on
-   * one that is not known.
+   * Places a replica, predicts that it becomes ready, and reserves its resources.
+   * @param nodeId - Empty when the node was not predicted.
    */
   placeReplica(workload: WorkloadRecord, replica: ReplicaRecord, nodeId: string): ReplicaRecord {
-    // One of our own is in no view: it need not be copied.
+    // A predicted replica is in no view: it need not be copied.
     const placed = this.made.has(replica) ? replica : clone(ReplicaRecordSchema, replica);
     Object.assign(placed, { nodeId, phase: Phase.RUNNING, ready: true });
     const template = this.view.version(workload.uid, replica.version)?.template;
@@ -178,7 +180,7 @@ export class WorldAhead {
     return placed;
   }
 
-  /** Enters replicas of a workload that are new or have another state now. */
+  /** Adds replicas of a workload, or replaces those with the same id. */
   put(uid: string, replicas: readonly ReplicaRecord[]): void {
     if (replicas.length === 0) return;
     const byId = new Map(
@@ -188,8 +190,9 @@ export class WorldAhead {
   }
 
   /**
-   * Leaves a workload as it is when moves are done: what stays is ready, what was stopped has gone.
-   * @param put - Replicas that were made, or have another state now.
+   * Predicts the end of the current steps of a workload: remaining replicas are ready, stopped ones
+   * are gone.
+   * @param changed - Replicas that were created or changed.
    */
   settle(uid: string, stopped: ReadonlySet<string>, put: readonly ReplicaRecord[]): void {
     const replaced = new Set(put.map(({ id }) => id));

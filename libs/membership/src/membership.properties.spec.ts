@@ -21,14 +21,14 @@ const arbAction = fc.record({
   lagMs: fc.nat(400),
 });
 
-describe('Membership, whatever happens', () => {
-  it('loses nobody who is heard in time, everybody who is not, and tells of each change once', () => {
+describe('Membership with random actions', () => {
+  it('loses exactly the nodes without a renewal in time, with one transition for each change', () => {
     fc.assert(
       fc.property(fc.array(arbAction, { maxLength: 120, size: 'max' }), (actions) => {
         const membership = createMembership();
         let nowMs = 0;
         /**
-         * When each node was last heard, with every lag since added; only those that are trusted.
+         * Time of the last renewal of each trusted node, plus every extension since.
          */
         const heard = new Map<NodeId, number>();
         const reset = new Set<NodeId>();
@@ -90,7 +90,7 @@ describe('Membership, whatever happens', () => {
     );
   });
 
-  it('sweeps 5 000 nodes within a fraction of its period of 50 ms', () => {
+  it('sweeps 5 000 nodes 200 times without a false loss', () => {
     const membership = createMembership();
     const nodes = Array.from({ length: 5_000 }, (_, index) => toNodeId(`node-${index}`));
     for (const nodeId of nodes) membership.join(nodeId, 0);
@@ -102,7 +102,7 @@ describe('Membership, whatever happens', () => {
   });
 });
 
-/** Nodes told lost that have joined again since, which the next sweep will tell of. */
+/** The number of lost nodes that have joined again and whose transition is still pending. */
 function rejoined(told: ReadonlyMap<NodeId, string>, heard: ReadonlyMap<NodeId, number>): number {
   return [...told].filter(([nodeId, kind]) => kind === 'lost' && heard.has(nodeId)).length;
 }

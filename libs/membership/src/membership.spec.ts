@@ -17,7 +17,7 @@ function joined(count: number): Membership {
 }
 
 describe('Membership', () => {
-  it('tells of a join once, and of silence after the lease', () => {
+  it('reports a join once, and a loss by silence after the lease', () => {
     const membership = createMembership();
     membership.join(a, 0);
     expect(sweep(membership, 0)).toEqual(['alive a']);
@@ -29,7 +29,7 @@ describe('Membership', () => {
     expect(membership.stateOf(a)).toBe('lost');
   });
 
-  it('renews, and takes a renewal for what it is until a sweep has ended the lease', () => {
+  it('accepts a late renewal until a sweep has ended the lease', () => {
     const membership = createMembership();
     membership.join(a, 0);
     expect(membership.renew(a, 3_500)).toBe('renewed');
@@ -41,7 +41,7 @@ describe('Membership', () => {
     expect(sweep(membership, 6_700)).toEqual(['alive a']);
   });
 
-  it('does not know who never joined or has left', () => {
+  it('returns unknown for a node that never joined or has left', () => {
     const membership = createMembership();
     expect(membership.renew(a, 0)).toBe('unknown');
     membership.connectionLost(a, 0);
@@ -53,15 +53,15 @@ describe('Membership', () => {
     expect(membership.counts()).toEqual({ expected: 0, connected: 0, reconnecting: 0, lost: 0 });
   });
 
-  it('never shortens a lease by an older renewal', () => {
+  it('does not shorten a lease by an older renewal', () => {
     const membership = joined(1);
     membership.renew(toNodeId('n0'), 1_000);
     membership.renew(toNodeId('n0'), 500);
     expect(membership.nextDeadline()).toBe(4_000);
   });
 
-  describe('a reset', () => {
-    it('is a loss after the reconnect window', () => {
+  describe('after a reset of the connection', () => {
+    it('loses the node after the reconnect window', () => {
       const membership = createMembership();
       membership.join(a, 0);
       membership.sweep(0);
@@ -71,7 +71,7 @@ describe('Membership', () => {
       expect(sweep(membership, 1_250)).toEqual(['lost a reset']);
     });
 
-    it('is nothing when the node comes back in time', () => {
+    it('keeps the node when it reconnects in time', () => {
       const membership = createMembership();
       membership.join(a, 0);
       membership.sweep(0);
@@ -82,7 +82,7 @@ describe('Membership', () => {
       expect(sweep(membership, 4_200)).toEqual(['lost a silence']);
     });
 
-    it('of an older session changes nothing', () => {
+    it('ignores the reset of an older session', () => {
       const membership = createMembership();
       const first = membership.join(a, 0);
       const second = membership.join(a, 100);
@@ -92,14 +92,14 @@ describe('Membership', () => {
       expect(membership.stateOf(a)).toBe('reconnecting');
     });
 
-    it('does not outlast the lease', () => {
+    it('ends the reconnect window at the end of the lease', () => {
       const membership = createMembership();
       membership.join(a, 0);
       membership.connectionLost(a, 2_900);
       expect(membership.nextDeadline()).toBe(3_000);
     });
 
-    it('told twice does not begin the window again', () => {
+    it('does not restart the reconnect window at a second reset', () => {
       const membership = createMembership();
       membership.join(a, 0);
       membership.connectionLost(a, 1_000);
@@ -108,16 +108,16 @@ describe('Membership', () => {
     });
 
     it.each([
-      { name: '3 of 3: too few to mean the network', nodes: 3, resets: 3, lost: 3 },
-      { name: '4 of 8: not more than half', nodes: 8, resets: 4, lost: 4 },
-      { name: '5 of 8: the network, so the lease decides', nodes: 8, resets: 5, lost: 0 },
-    ])('of many at once, $name', ({ nodes, resets, lost }) => {
+      { name: '3 of 3 nodes: too few for a network failure', nodes: 3, resets: 3, lost: 3 },
+      { name: '4 of 8 nodes: not more than half', nodes: 8, resets: 4, lost: 4 },
+      { name: 'none while the lease decides, for 5 of 8 nodes', nodes: 8, resets: 5, lost: 0 },
+    ])('loses $lost nodes after $resets resets, $name', ({ nodes, resets, lost }) => {
       const membership = joined(nodes);
       for (const nodeId of some(resets)) membership.connectionLost(nodeId, 100);
       expect(sweep(membership, 350)).toHaveLength(lost);
     });
 
-    it('of many at once leaves the last to come back as long as the first, and ends as silence', () => {
+    it('gives the last node of a mass reset the whole lease, and loses it by silence', () => {
       const membership = joined(8);
       for (const nodeId of some(8)) membership.connectionLost(nodeId, 100);
       expect(sweep(membership, 150)).toEqual([]);
@@ -127,7 +127,7 @@ describe('Membership', () => {
     });
   });
 
-  it('extends leases and windows by our own lag', () => {
+  it('extends leases and reconnect windows by the lag of the caller', () => {
     const membership = joined(2);
     membership.connectionLost(toNodeId('n1'), 1_000);
     membership.freeze(5_000);
@@ -139,7 +139,7 @@ describe('Membership', () => {
   });
 
   describe('after a change of the leader', () => {
-    it('every registered node has a full lease, and tells of itself when it joins', () => {
+    it('gives every registered node a full lease, and reports it alive when it joins', () => {
       const membership = createMembership();
       membership.startAllFresh(10_000, some(2));
       expect(membership.counts()).toEqual({ expected: 2, connected: 0, reconnecting: 0, lost: 0 });
@@ -148,7 +148,7 @@ describe('Membership', () => {
       expect(sweep(membership, 13_000)).toEqual(['lost n1 silence']);
     });
 
-    it('a node that is heard before it has joined is not lost meanwhile, and is still expected', () => {
+    it('keeps a node that renews before it has joined, in state expected', () => {
       const membership = createMembership();
       membership.startAllFresh(10_000, some(2));
       expect(membership.renew(toNodeId('n0'), 12_000)).toBe('renewed');
@@ -157,7 +157,7 @@ describe('Membership', () => {
       expect(sweep(membership, 15_000)).toEqual(['lost n0 silence']);
     });
 
-    it('nodes have longer to come back when there are many, and the usual lease once they are heard', () => {
+    it('adds extraMs until the first message of a node, then uses the usual lease', () => {
       const membership = createMembership();
       membership.startAllFresh(10_000, some(2), 5_000);
       membership.join(toNodeId('n0'), 11_000);
@@ -166,7 +166,7 @@ describe('Membership', () => {
       expect(sweep(membership, 18_000)).toEqual(['lost n1 silence']);
     });
 
-    it('who was silent or reconnecting before has a full lease, who is lost only when registered', () => {
+    it('renews silent and reconnecting nodes, and lost nodes only when they are registered', () => {
       const membership = joined(3);
       membership.renew(toNodeId('n0'), 2_900);
       membership.renew(toNodeId('n1'), 2_900);
@@ -180,13 +180,13 @@ describe('Membership', () => {
     });
   });
 
-  it('refuses a window longer than the lease', () => {
+  it('refuses a reconnect window longer than the lease', () => {
     expect(() => createMembership({ leaseMs: 100 })).toThrow('no longer than the lease');
   });
 });
 
-describe('the example of the README', () => {
-  it('joins, renews, is reset and lost', () => {
+describe('example of the README', () => {
+  it('joins, renews, resets and loses a node', () => {
     const membership = createMembership();
     const session = membership.join(a, 0);
     expect(membership.sweep(0)).toEqual([{ kind: 'alive', nodeId: a, atMs: 0 }]);

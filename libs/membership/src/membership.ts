@@ -1,31 +1,31 @@
 import { assert, type NodeId } from '@cloudless/base';
 
-/** Durations of the lease table, milliseconds. */
 export interface MembershipOptions {
   /**
-   * How long a node is trusted after it was last heard. Default 3 000; agents renew each 900 ms.
+   * Milliseconds for which a node is trusted after its last message. Default 3 000; agents renew
+   * every 900 ms.
    */
   readonly leaseMs?: number;
   /**
-   * How long a node whose connection was reset may take to come back. Default 250; no longer than
-   * the lease.
+   * Milliseconds in which a node whose connection was reset may reconnect. Default 250; at most
+   * `leaseMs`.
    */
   readonly reconnectWindowMs?: number;
 }
 
 /**
- * What the table knows of a node:
+ * State of a node:
  * - `expected`: leased after a change of the leader, has not joined this leader yet;
- * - `connected`: it has a session, and its lease runs;
- * - `reconnecting`: its connection broke, and the window to come back runs;
+ * - `connected`: has a session and a running lease;
+ * - `reconnecting`: its connection broke, and the reconnect window is running;
  * - `lost`: its lease ended; only a new join brings it back.
  */
 export type NodeState = 'expected' | 'connected' | 'reconnecting' | 'lost';
 
-/** Why a lease ended: nothing was heard, or the connection broke and stayed so. */
+/** Why a lease ended: no message came, or the connection broke and was not restored. */
 export type LossCause = 'silence' | 'reset';
 
-/** A change that others act on. Times are on the clock of the caller, milliseconds. */
+/** A change of a node's state. Times are milliseconds of the caller's clock. */
 export type Transition =
   | { readonly kind: 'alive'; readonly nodeId: NodeId; readonly atMs: number }
   | {
@@ -35,58 +35,66 @@ export type Transition =
       readonly cause: LossCause;
     };
 
-/** What a renewal met. A `lost` or `unknown` node has to join again, with its inventory. */
+/**
+ * Result of a renewal. A node with result `lost` or `unknown` has to join again, with its
+ * inventory.
+ */
 export type Renewal = 'renewed' | 'lost' | 'unknown';
 
 /**
- * Which nodes are trusted. It has no clock: every method takes `nowMs`, monotonic milliseconds of
- * the caller's clock, so that wall clocks of any machine play no part. A lease ends only in
- * `sweep`: a renewal that comes before it counts, however late.
+ * The table of node leases. Every method takes `nowMs`, monotonic milliseconds of the caller's
+ * clock; wall clocks play no part. A lease ends only in `sweep`: a renewal before the sweep counts,
+ * however late it is.
  */
 export interface Membership {
   /**
-   * A session has begun. Its number goes to `connectionLost`, so that the late end of an older
-   * session of the same node changes nothing.
+   * Records a new session of a node.
+   * @returns The session number for `loseConnection`, so that the late end of an older session
+   *   changes nothing.
    */
   join(nodeId: NodeId, nowMs: number): number;
-  /**
-   * The node was heard; also one that is expected, which is on its way to join again, so it is not
-   * lost meanwhile.
-   */
+  /** Renews the lease of a node, also of an expected one that has not joined yet. */
   renew(nodeId: NodeId, nowMs: number): Renewal;
-  /** The connection of a session broke. Without a session number the newest is meant. */
+  /**
+   * Records that the connection of a session broke.
+   * @param session - Default: the newest session.
+   */
   connectionLost(nodeId: NodeId, nowMs: number, session?: number): void;
-  /** The node is forgotten; no transition tells of it. */
+  /** Removes a node without a transition. */
   leave(nodeId: NodeId): void;
   /**
-   * Ends leases that are due and returns what has changed since the last sweep, in the order of
-   * time.
+   * Ends leases that are due.
+   * @returns The transitions since the last sweep, in order of time.
    */
   sweep(nowMs: number): readonly Transition[];
   /**
-   * Our own loop stood still for `lagMs`, so nothing could be heard meanwhile: every running lease
-   * and window is longer by it.
+   * Extends every running lease and reconnect window by `lagMs`: the caller's event loop was
+   * blocked for that time, so no message could be received.
    */
   freeze(lagMs: number): void;
   /**
-   * After a change of the leader: every node that is not lost gets a full lease, and so does each
-   * of `registered`, known or not, lost or not. A leader that has just begun cannot know who was
+   * After a change of the leader: gives a full lease to every node that is not lost, and to each
+   * node of `registered`, known or not, lost or not. A new leader cannot know which nodes were
    * silent before.
-   * @param extraMs - Added to the lease until a node is heard for the first time, as many cannot
-   *   come back all at once. Default 0.
+   * @param extraMs - Added to the lease until the first message of the node, as many nodes cannot
+   *   reconnect at the same moment. Default 0.
    */
   startAllFresh(nowMs: number, registered?: Iterable<NodeId>, extraMs?: number): void;
   /**
-   * When the next lease or window ends unless something is heard; undefined when none runs.
-   * Sweeping earlier changes nothing.
+   * When the next lease or reconnect window ends without a renewal; undefined when none is running.
+   * A sweep before that time changes nothing.
    */
   nextDeadline(): number | undefined;
   stateOf(nodeId: NodeId): NodeState | undefined;
-  /** How many nodes are in each state. */
+  /** The number of nodes in each state. */
   counts(): Readonly<Record<NodeState, number>>;
 }
 
-/** @throws an assertion when the window is longer than the lease, or one of them is not above 0. */
+/**
+ * Creates an empty lease table.
+ * @throws An assertion error when the reconnect window is longer than the lease, or one of them is
+ *   not above 0.
+ */
 export function createMembership(options: MembershipOptions = {}): Membership {
   return new LeaseTable(
     options.leaseMs ?? DEFAULT_LEASE_MS,
@@ -94,24 +102,27 @@ export function createMembership(options: MembershipOptions = {}): Membership {
   );
 }
 
-/** Three renewals of 900 ms and a margin: two lost packets are no loss. */
+/** Three renewals of 900 ms and a margin: two lost packets do not lose a node. */
 const DEFAULT_LEASE_MS = 3_000;
-/** A crashed agent does not come back so soon; a proxy that closed a connection lets it. */
+/**
+ * Long enough for a reconnect after a proxy closed the connection, too short for the restart of an
+ * agent.
+ */
 const DEFAULT_RECONNECT_WINDOW_MS = 250;
 /**
- * From this many nodes on, resets of more than half at once are a matter of the network, not of
- * agents.
+ * From this many nodes on, simultaneous resets of more than half of the nodes point to the network,
+ * not to agents.
  */
 const MASS_RESET_NODES = 4;
 
 interface Entry {
   state: NodeState;
   session: number;
-  /** When it was last heard, on the frozen clock. */
+  /** Time of the last renewal, minus all extensions. */
   heardAt: number;
   /**
-   * When its window to reconnect began, likewise; Infinity when the lease decides instead. Matters
-   * while `reconnecting`.
+   * Begin of the reconnect window, minus all extensions; Infinity when the lease decides instead.
+   * Used while `reconnecting`.
    */
   windowFrom: number;
 }
@@ -127,8 +138,8 @@ class LeaseTable implements Membership {
   private pending: Transition[] = [];
   private sessions = 0;
   /**
-   * The sum of all lags. Times are kept on a clock that stood still for as long, so a lag moves
-   * every deadline at once.
+   * Sum of all extensions. Stored times are relative to it, so that one extension moves every
+   * deadline.
    */
   private frozenMs = 0;
 
@@ -185,7 +196,7 @@ class LeaseTable implements Membership {
   sweep(nowMs: number): readonly Transition[] {
     const massReset = this.isMassReset();
     for (const [nodeId, entry] of this.entries) {
-      // Sticky: the last of many to come back has as long as the first.
+      // Permanent until the node joins again: the last of many nodes has as much time as the first.
       if (massReset && entry.state === 'reconnecting') entry.windowFrom = Infinity;
       if (entry.state === 'lost' || this.deadlineOf(entry, massReset) + this.frozenMs > nowMs)
         continue;
@@ -235,8 +246,8 @@ class LeaseTable implements Membership {
   }
 
   /**
-   * Many connections break at once when we or the network fail, not when agents crash: then the
-   * lease decides, not the window.
+   * Tells whether so many connections broke at once that the network or the coordinator is the
+   * cause. Then the lease decides, not the reconnect window.
    */
   private isMassReset(): boolean {
     const { expected, connected, reconnecting } = this.tally;

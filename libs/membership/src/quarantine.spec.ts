@@ -4,7 +4,7 @@ import { createQuarantine } from './index.js';
 const a = toNodeId('a');
 const MINUTE = 60_000;
 
-/** Three losses at once, at `atMinute`; gives the end of the quarantine in minutes. */
+/** Three losses at once, at `atMinute`; returns the end of the quarantine in minutes. */
 function flap(
   quarantine: ReturnType<typeof createQuarantine>,
   atMinute: number,
@@ -16,10 +16,18 @@ function flap(
 
 describe('Quarantine', () => {
   it.each([
-    { name: 'two losses are none', lossesAt: [0, 1], until: undefined },
-    { name: 'three within 10 minutes', lossesAt: [0, 5, 9], until: 19 },
-    { name: 'three within more', lossesAt: [0, 5, 10], until: undefined },
-    { name: 'the last three count', lossesAt: [0, 8, 11, 12], until: 22 },
+    { name: 'does not quarantine a node after two losses', lossesAt: [0, 1], until: undefined },
+    {
+      name: 'quarantines a node after three losses within 10 minutes',
+      lossesAt: [0, 5, 9],
+      until: 19,
+    },
+    {
+      name: 'does not quarantine a node after three losses in more than 10 minutes',
+      lossesAt: [0, 5, 10],
+      until: undefined,
+    },
+    { name: 'counts the last three losses', lossesAt: [0, 8, 11, 12], until: 22 },
   ])('$name', ({ lossesAt, until }) => {
     const quarantine = createQuarantine();
     for (const minute of lossesAt) quarantine.recordLoss(a, minute * MINUTE);
@@ -29,7 +37,7 @@ describe('Quarantine', () => {
     );
   });
 
-  it('ends by itself, doubles when it comes again, and begins anew after a calm as long as the last', () => {
+  it('ends by itself, doubles when repeated, and starts over after a stable time as long as the last one', () => {
     const quarantine = createQuarantine();
     expect(flap(quarantine, 0)).toBe(10);
     expect(quarantine.quarantinedUntil(a, 10 * MINUTE)).toBeUndefined();
@@ -38,7 +46,7 @@ describe('Quarantine', () => {
     expect(flap(quarantine, 120)).toBe(130);
   });
 
-  it('is extended by flapping while it lasts', () => {
+  it('is extended by losses during the quarantine', () => {
     const quarantine = createQuarantine();
     expect(flap(quarantine, 0)).toBe(10);
     expect(flap(quarantine, 2)).toBe(22);
@@ -54,7 +62,7 @@ describe('Quarantine', () => {
     }
   });
 
-  it('is per node, and can be forgotten', () => {
+  it('applies to one node, and ends when the node is forgotten', () => {
     const quarantine = createQuarantine();
     flap(quarantine, 0);
     expect(quarantine.quarantinedUntil(toNodeId('b'), 0)).toBeUndefined();

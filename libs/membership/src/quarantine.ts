@@ -1,32 +1,29 @@
 import { backoffDelayMs, type NodeId } from '@cloudless/base';
 
-/**
- * When a node counts as flapping, and for how long it gets nothing new. Milliseconds and counts.
- */
+/** When a node is quarantined, and for how long. Durations in milliseconds. */
 export interface QuarantineOptions {
-  /** So many losses within `windowMs` quarantine a node. Default 3. */
+  /** This many losses within `windowMs` quarantine a node. Default 3. */
   readonly losses?: number;
-  /** Default 600 000. */
+  /** Time in which losses count together. Default 600 000. */
   readonly windowMs?: number;
-  /** The first quarantine; each next one is twice as long. Default 600 000. */
+  /** Length of the first quarantine; each next one is twice as long. Default 600 000. */
   readonly firstMs?: number;
-  /** Never longer. Default 86 400 000, a day. */
+  /** Longest quarantine. Default 86 400 000, a day. */
   readonly maxMs?: number;
 }
 
 /**
- * Keeps new replicas off nodes that come and go. It never delays the replacement of what such a
- * node has lost. A node that is not lost for as long as its last quarantine took, counted from its
- * end, begins anew with the first length.
+ * Keeps new replicas off nodes that are lost repeatedly. Never delays the replacement of lost
+ * replicas. When a node was not lost for as long as its last quarantine, counted from its end, the
+ * next quarantine has the first length again.
  */
 export interface Quarantine {
-  /** The node was lost, for whatever cause. */
+  /** Records a loss of a node, whatever its cause. */
   recordLoss(nodeId: NodeId, nowMs: number): void;
-  /** When the quarantine ends; undefined when there is none now. */
+  /** When the current quarantine ends; undefined when there is none. */
   quarantinedUntil(nodeId: NodeId, nowMs: number): number | undefined;
   /**
-   * Ends a quarantine and forgets the losses, as when the node is removed or somebody has repaired
-   * it.
+   * Ends the quarantine and deletes the recorded losses, as when the node was deleted or repaired.
    */
   forget(nodeId: NodeId): void;
 }

@@ -7,12 +7,12 @@ const MINUTE = 60_000;
 
 describe('Reliability', () => {
   it.each([
-    { name: 'never recorded', record: [], at: 5, score: 1 },
-    { name: 'just joined', record: [[0, true]], at: 0, score: 1 },
-    { name: 'joined and not ready, at once', record: [[0, false]], at: 0, score: 1 },
-    { name: 'always ready', record: [[0, true]], at: 500, score: 1 },
+    { name: '1 for an unknown node', record: [], at: 5, score: 1 },
+    { name: '1 for a node that just joined', record: [[0, true]], at: 0, score: 1 },
+    { name: '1 at the moment of a join that is not ready', record: [[0, false]], at: 0, score: 1 },
+    { name: '1 for a node that was always ready', record: [[0, true]], at: 500, score: 1 },
     {
-      name: 'half of its time',
+      name: '0.5 for a node that was ready half of its time',
       record: [
         [0, true],
         [10, false],
@@ -20,9 +20,9 @@ describe('Reliability', () => {
       at: 20,
       score: 0.5,
     },
-    { name: 'never ready', record: [[0, false]], at: 20, score: 0 },
+    { name: '0 for a node that was never ready', record: [[0, false]], at: 20, score: 0 },
     {
-      name: 'out for 15 of the last 60 minutes',
+      name: '0.75 after an outage of 15 of the last 60 minutes',
       record: [
         [0, true],
         [100, false],
@@ -32,7 +32,7 @@ describe('Reliability', () => {
       score: 0.75,
     },
     {
-      name: 'an outage that leaves the hour',
+      name: '0.75 when a part of the outage is older than an hour',
       record: [
         [0, true],
         [10, false],
@@ -42,7 +42,7 @@ describe('Reliability', () => {
       score: 0.75,
     },
     {
-      name: 'an outage older than an hour',
+      name: '1 when the outage is older than an hour',
       record: [
         [0, true],
         [10, false],
@@ -52,7 +52,7 @@ describe('Reliability', () => {
       score: 1,
     },
     {
-      name: 'quantised to 1/32',
+      name: '31/32 after an outage of 1 of 60 minutes',
       record: [
         [0, true],
         [59, false],
@@ -61,7 +61,7 @@ describe('Reliability', () => {
       score: 31 / 32,
     },
     {
-      name: 'less than half a step is none',
+      name: '1 after an outage of less than half a step',
       record: [
         [0, true],
         [59.5, false],
@@ -70,7 +70,7 @@ describe('Reliability', () => {
       score: 1,
     },
     {
-      name: 'repeated records',
+      name: '0.75 when records are repeated',
       record: [
         [0, true],
         [10, false],
@@ -81,14 +81,14 @@ describe('Reliability', () => {
       at: 20,
       score: 0.75,
     },
-  ])('$name', ({ record, at, score }) => {
+  ])('scores $name', ({ record, at, score }) => {
     const reliability = createReliability();
     for (const [minute, ready] of record as [number, boolean][])
       reliability.record(a, ready, minute * MINUTE);
     expect(reliability.score(a, at * MINUTE)).toBe(score);
   });
 
-  it('changes at most every 10 s', () => {
+  it('changes the score at most every 10 s', () => {
     const reliability = createReliability();
     reliability.record(a, true, 0);
     reliability.record(a, false, 1_000);
@@ -97,7 +97,7 @@ describe('Reliability', () => {
     expect(reliability.score(a, 12_000)).toBeLessThan(0.1);
   });
 
-  it('begins anew for a node that was forgotten', () => {
+  it('starts over for a node that was forgotten', () => {
     const reliability = createReliability();
     reliability.record(a, false, 0);
     expect(reliability.score(a, MINUTE)).toBe(0);
@@ -106,7 +106,7 @@ describe('Reliability', () => {
     expect(reliability.score(a, 2 * MINUTE)).toBe(1);
   });
 
-  it('is the share of ready milliseconds, whatever happens', () => {
+  it('equals the share of ready milliseconds for random histories', () => {
     fc.assert(
       fc.property(
         fc.array(fc.record({ ready: fc.boolean(), forMs: fc.integer({ min: 1, max: 900_000 }) }), {
@@ -135,7 +135,7 @@ describe('Reliability', () => {
     );
   });
 
-  it('bounds what it keeps of a node that flaps without end, to its disadvantage', () => {
+  it('bounds the history of a node that flaps without end, and does not raise its score', () => {
     const reliability = createReliability();
     reliability.record(a, true, 0);
     for (let second = 1; second < 3_600; second += 2) {

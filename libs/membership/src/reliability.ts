@@ -1,31 +1,31 @@
 import type { NodeId } from '@cloudless/base';
 
 /**
- * How reliable each node is: the share of the last hour, or of the time since it joined when that
- * is shorter, in which it was Ready; 1 at first (CLD-REQ-021). The score is quantised to 1/32 and
- * changes at most every 10 s, so that placements do not chase noise and two coordinators that saw
- * the same agree.
+ * Reliability of each node: the share of the last hour, or of the time since it joined when that is
+ * shorter, in which the node was ready; 1 at first (CLD-REQ-021). The score is rounded to 1/32 and
+ * changes at most every 10 s, so that placements do not follow noise and two coordinators with the
+ * same observations agree.
  */
 export interface Reliability {
   /**
-   * The node is Ready, or not, from now on. The first record of a node is its join. Repeating the
-   * same changes nothing.
+   * Records that the node is ready or not ready from now on. The first record of a node is its
+   * join. A repeated record changes nothing.
    */
   record(nodeId: NodeId, ready: boolean, nowMs: number): void;
-  /** 0 to 1 in steps of 1/32; 1 for a node never recorded. */
+  /** The score, 0 to 1 in steps of 1/32; 1 for an unknown node. */
   score(nodeId: NodeId, nowMs: number): number;
   forget(nodeId: NodeId): void;
 }
 
-/** The past that counts. */
+/** Length of the evaluated past. */
 const WINDOW_MS = 3_600_000;
-/** No score changes more often. */
+/** Shortest time between two changes of a score. */
 const HOLD_MS = 10_000;
-/** Steps between 0 and 1. */
+/** Number of steps between 0 and 1. */
 const STEPS = 32;
 /**
- * More outages than this in an hour are merged, the oldest first, gap included; such a node is no
- * better than that.
+ * Most recorded outages. Beyond that, the two oldest are merged, the time between them included;
+ * such a node is unreliable in any case.
  */
 const MAX_OUTAGES = 128;
 

@@ -28,30 +28,30 @@ function braked() {
 
 describe('ReplacementBrake', () => {
   it.each([
-    { name: 'more than half, 4 or more', silent: 4, alive: 3, kind: 'holding' },
-    { name: 'exactly half', silent: 4, alive: 4, kind: 'released' },
-    { name: 'fewer than 4', silent: 3, alive: 0, kind: 'released' },
-    { name: 'all of them', silent: 4, alive: 0, kind: 'holding' },
-    { name: 'a single node of many', silent: 1, alive: 99, kind: 'released' },
+    { name: 'holds for more than half and at least 4 nodes', silent: 4, alive: 3, kind: 'holding' },
+    { name: 'does not hold for exactly half', silent: 4, alive: 4, kind: 'released' },
+    { name: 'does not hold for fewer than 4 nodes', silent: 3, alive: 0, kind: 'released' },
+    { name: 'holds when all nodes are silent', silent: 4, alive: 0, kind: 'holding' },
+    { name: 'does not hold for a single node of many', silent: 1, alive: 99, kind: 'released' },
   ])('$name: $silent silent, $alive alive', ({ silent, alive: aliveCount, kind }) => {
     const brake = createReplacementBrake();
     brake.apply(lost(silent, 0));
     expect(brake.check(0, aliveCount).kind).toBe(kind);
   });
 
-  it('says why', () => {
+  it('gives the reason of a hold', () => {
     const brake = createReplacementBrake();
     brake.apply(lost(6, 0));
     expect(brake.check(0, 4)).toMatchObject({ reason: '6 of 10 nodes fell silent together' });
   });
 
-  it('does not count resets', () => {
+  it('does not count losses by reset', () => {
     const brake = createReplacementBrake();
     brake.apply(lost(6, 0, 'reset'));
     expect(brake.check(0, 0).kind).toBe('released');
   });
 
-  it('counts losses within 30 s together, and no others', () => {
+  it('counts losses within 30 s together', () => {
     const brake = createReplacementBrake();
     brake.apply(lost(3, 0));
     expect(brake.check(0, 4).kind).toBe('released');
@@ -63,21 +63,21 @@ describe('ReplacementBrake', () => {
     expect(slow.check(30_001, 2).kind).toBe('released');
   });
 
-  it('ends when half are back, and keeps holding before', () => {
+  it('ends when half of the nodes are alive again', () => {
     const brake = braked();
     brake.apply(alive(1, 200_000));
     expect(brake.check(200_000, 5).kind).toBe('released');
     expect(brake.check(200_001, 5).kind).toBe('released');
   });
 
-  it('ends after 5 minutes, for good', () => {
+  it('ends after 5 minutes and does not hold again for the same losses', () => {
     const brake = braked();
     expect(brake.check(299_999, 4).kind).toBe('holding');
     expect(brake.check(300_000, 4).kind).toBe('released');
     expect(brake.check(300_050, 4).kind).toBe('released');
   });
 
-  it('ends when the losses are confirmed', () => {
+  it('ends when an operator confirms the losses', () => {
     const brake = braked();
     brake.confirmLost([node(0), node(77)]);
     expect(brake.check(1, 4).kind).toBe('holding');
@@ -88,7 +88,7 @@ describe('ReplacementBrake', () => {
     expect(all.check(1, 4).kind).toBe('released');
   });
 
-  it('holds on for nodes that fall silent meanwhile, however late', () => {
+  it('counts nodes that fall silent during a hold', () => {
     const brake = braked();
     brake.apply(lost(2, 100_000, 'silence', 6));
     expect(brake.check(100_000, 2)).toMatchObject({
@@ -99,7 +99,7 @@ describe('ReplacementBrake', () => {
     });
   });
 
-  it('never holds longer than 5 minutes on end, whatever is lost and found', () => {
+  it('never holds longer than 5 minutes at a time in random histories', () => {
     const arbStep = fc.record({ node: fc.nat(9), up: fc.boolean(), afterMs: fc.nat(20_000) });
     fc.assert(
       fc.property(fc.array(arbStep, { maxLength: 80, size: 'max' }), (steps) => {

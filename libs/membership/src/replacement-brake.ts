@@ -1,17 +1,17 @@
 import type { NodeId } from '@cloudless/base';
 import type { Transition } from './membership.js';
 
-/** When a mass loss holds replacement back, and for how long. Milliseconds and counts. */
+/** Thresholds and durations of the brake. */
 export interface BrakeOptions {
-  /** Losses within this time count together. Default 30 000. */
+  /** Losses within this time count together, milliseconds. Default 30 000. */
   readonly windowMs?: number;
-  /** Fewer silent nodes than this never brake. Default 4. */
+  /** Fewer silent nodes than this never engage the brake. Default 4. */
   readonly leastNodes?: number;
-  /** The longest hold. Default 300 000. */
+  /** Longest hold, milliseconds. Default 300 000. */
   readonly holdMs?: number;
 }
 
-/** Whether replicas of lost nodes may be replaced now; `reason` is for people. */
+/** Whether replicas of lost nodes may be replaced now. `reason` is for users. */
 export type BrakeState =
   | { readonly kind: 'released' }
   | {
@@ -24,30 +24,29 @@ export type BrakeState =
     };
 
 /**
- * Holds replacement back when more than half of the nodes fall silent together: then it is likelier
- * that the coordinator is cut off than that they all died, and the survivors could not take the
- * load anyway. Losses by reset do not count: a reset is an answer of the other machine, silence is
- * none.
+ * Pauses replacement when more than half of the nodes fall silent together: then the coordinator is
+ * more likely cut off than all these nodes dead, and the other nodes could not take the load.
+ * Losses by reset do not count: a reset is an answer of the other machine.
  */
 export interface ReplacementBrake {
-  /** Takes in what a sweep of the membership said. */
+  /** Applies the transitions of a membership sweep. */
   apply(transitions: readonly Transition[]): void;
   /**
-   * Judges anew. Ends the hold when the silent are half or fewer, or after its longest time; those
-   * lost then do not brake again.
-   * @param aliveCount - Nodes trusted now.
+   * Evaluates the brake. The hold ends when half or fewer of the nodes are silent, or after its
+   * longest time; the nodes that were lost by then do not engage the brake again.
+   * @param aliveCount - Number of nodes that are trusted now.
    */
   check(nowMs: number, aliveCount: number): BrakeState;
   /**
-   * Somebody has made sure that these nodes are dead; without an argument, all that are silent.
-   * They count no more.
+   * Records that an operator confirmed the loss of these nodes; without an argument, of all silent
+   * ones. They no longer count.
    */
   confirmLost(nodeIds?: Iterable<NodeId>): void;
 }
 
 export function createReplacementBrake(options: BrakeOptions = {}): ReplacementBrake {
   const { windowMs = 30_000, leastNodes = 4, holdMs = 300_000 } = options;
-  /** Silent nodes and when they were lost. */
+  /** Silent nodes with the time of their loss. */
   const silent = new Map<NodeId, number>();
   let sinceMs: number | undefined;
   const confirmLost = (nodeIds: Iterable<NodeId> = [...silent.keys()]): void => {
@@ -67,7 +66,8 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
       } else if (nowMs - sinceMs >= holdMs) {
         silent.clear();
       }
-      // The share is of the nodes that were there before the loss; those long gone play no part.
+      // The share is that of the nodes that were alive before the loss; nodes lost long ago do not
+      // count.
       const of = aliveCount + silent.size;
       const most = silent.size * 2 > of;
       if (sinceMs === undefined && most && silent.size >= leastNodes) sinceMs = nowMs;

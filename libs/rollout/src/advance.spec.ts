@@ -20,20 +20,23 @@ const SETTINGS: RolloutSettings = {
   onFailure: 'pause',
 };
 
-/** A workload whose replicas become ready, or do not, between two decisions. */
+/**
+ * A simulated rollout whose new replicas become available between two decisions, unless their
+ * version is broken.
+ */
 class World {
   state: RolloutState = NO_ROLLOUT;
   nowMs = 1_000;
   version = 1;
   failures = 0;
   pausedByUser = false;
-  /** Stops are ordered and not confirmed. */
+  /** Whether stops are ordered but not confirmed. */
   holdsStops = false;
-  /** Versions whose replicas never become ready. */
+  /** Versions whose replicas never become available. */
   readonly broken = new Set<number>();
   readonly sameAs = new Map<number, number>();
   readonly told: string[] = [];
-  /** Ready replicas of what serves, the fewest that were seen. */
+  /** The fewest available replicas of the serving version so far. */
   lowestReady = Number.POSITIVE_INFINITY;
   replicas: RolloutReplica[] = [];
   private made = 0;
@@ -43,10 +46,10 @@ class World {
     public settings: RolloutSettings,
   ) {}
 
-  /** One decision, and what comes of it. */
+  /** Makes one decision and applies its steps. */
   step(changes: Partial<RolloutSituation> = {}): RolloutAdvance {
     const canonical = (version: number): number => this.sameAs.get(version) ?? version;
-    this.replicas = this.replicas.map((replica) => ({
+    this.replicas = this.replicas.map((replica): RolloutReplica => ({
       ...replica,
       ready: !this.broken.has(replica.version),
     }));
@@ -72,10 +75,10 @@ class World {
     return advance;
   }
 
-  /** Decides until nothing is left to do now. */
+  /** Decides until no step is possible. */
   run(): RolloutAdvance {
     for (let round = 0; ; round += 1) {
-      if (round > 1_000) throw new Error(`never rests: ${JSON.stringify(this.state)}`);
+      if (round > 1_000) throw new Error(`never settles: ${JSON.stringify(this.state)}`);
       const before = this.state;
       const advance = this.step();
       if (
@@ -130,7 +133,7 @@ class World {
   }
 }
 
-/** A workload of 4 whose version 1 is rolled out. */
+/** A workload of 4 replicas whose version 1 is rolled out. */
 function running(settings: Partial<RolloutSettings> = {}, want = 4): World {
   const world = new World(want, { ...SETTINGS, ...settings });
   world.run();
@@ -138,8 +141,8 @@ function running(settings: Partial<RolloutSettings> = {}, want = 4): World {
   return world;
 }
 
-describe('a rollout', () => {
-  it('begins, and is completed when nothing of another version is left', () => {
+describe('advanceRollout', () => {
+  it('starts a rollout, and completes it when no replica of another version is left', () => {
     const world = running().update(2);
     expect(world.step()).toMatchObject({
       state: { phase: 'inProgress', version: 2, fromVersion: 1, activeVersion: 1 },
@@ -152,7 +155,7 @@ describe('a rollout', () => {
     ]);
   });
 
-  it('supersedes the one before, which is never revived', () => {
+  it('supersedes an unfinished rollout', () => {
     const world = running().update(2);
     for (let step = 0; step < 3; step += 1) world.step();
     expect(new Set(world.versions)).toEqual(new Set([1, 2]));
@@ -167,7 +170,7 @@ describe('a rollout', () => {
     ]);
   });
 
-  it('keeps replicas whose template is wanted again', () => {
+  it('keeps replicas when their template is wanted again', () => {
     const world = running().update(2);
     world.broken.add(2);
     world.run();
@@ -179,8 +182,8 @@ describe('a rollout', () => {
   });
 });
 
-describe('a failing rollout', () => {
-  it('fails by the failures of new replicas, and moves nothing any more', () => {
+describe('advanceRollout with failures', () => {
+  it('fails after maxFailedNew failures of new replicas, and takes no further step', () => {
     const world = running({ maxFailedNew: 3 }).update(2);
     world.broken.add(2);
     world.run();
@@ -207,7 +210,7 @@ describe('a failing rollout', () => {
     expect(world.step().state).toMatchObject({ phase: 'failed', reason: text });
   });
 
-  it('fails without progress for as long as the deadline, counted from the last progress', () => {
+  it('fails when the progress deadline passes after the last progress', () => {
     const world = running({ progressDeadlineMs: 10_000 }).update(2);
     world.broken.add(2);
     world.run();
@@ -218,7 +221,7 @@ describe('a failing rollout', () => {
     expect(world.state.reason).toBe('no progress for 10s: 3 of 4 replicas are ready, 2 not yet');
   });
 
-  it('is given the deadline anew by a change of the spec', () => {
+  it('restarts the progress deadline after a change of the spec', () => {
     const world = running({ progressDeadlineMs: 10_000 }).update(2);
     world.broken.add(2);
     world.run();
@@ -226,7 +229,7 @@ describe('a failing rollout', () => {
     expect(world.later(9_999).run().state.phase).toBe('inProgress');
   });
 
-  it('counts no deadline while a clock that went back catches up', () => {
+  it('does not prolong the progress deadline when the clock was set back', () => {
     const world = running({ progressDeadlineMs: 10_000 }).update(2);
     world.broken.add(2);
     world.run();
@@ -235,7 +238,7 @@ describe('a failing rollout', () => {
     expect(world.later(1).run().state.phase).toBe('failed');
   });
 
-  it('is not failed while a recreate lets everything stop in its grace', () => {
+  it('does not fail while RECREATE waits for stops', () => {
     const world = running({ strategy: 'recreate', progressDeadlineMs: 10_000 }).update(2);
     world.holdsStops = true;
     world.run();
@@ -248,7 +251,7 @@ describe('a failing rollout', () => {
     expect(world.later(1).run().state.phase).toBe('failed');
   });
 
-  it('tries again when it is resumed, with the failures so far forgiven', () => {
+  it('continues after a retry, without counting earlier failures', () => {
     const world = running().update(2);
     world.broken.add(2);
     world.failures = 3;
@@ -261,7 +264,7 @@ describe('a failing rollout', () => {
     expect(world.run().state.phase).toBe('completed');
   });
 
-  it('goes back when it is to, and says so at the end', () => {
+  it('rolls back with onFailure rollback, and ends in phase rolledBack', () => {
     const world = running({ onFailure: 'rollback' }).update(2);
     world.broken.add(2);
     world.step();
@@ -275,7 +278,7 @@ describe('a failing rollout', () => {
     expect(world.versions).toEqual([1, 1, 1, 1]);
   });
 
-  it('does not go back from going back', () => {
+  it('does not roll back a failed rollback', () => {
     const world = running({ onFailure: 'rollback' }).update(2);
     world.step();
     world.failures = 3;
@@ -289,7 +292,7 @@ describe('a failing rollout', () => {
     expect(world.state).toMatchObject({ phase: 'failed', version: 3, rollsBack: 2 });
   });
 
-  it('a change of the spec ends the going back', () => {
+  it('ends a rollback at a change of the spec', () => {
     const world = running({ onFailure: 'rollback' }).update(2);
     world.step();
     world.failures = 3;
@@ -301,7 +304,7 @@ describe('a failing rollout', () => {
     expect(world.state).toMatchObject({ phase: 'completed', rollsBack: 0 });
   });
 
-  it('that is the first has failed and goes on trying', () => {
+  it('continues trying after the failure of a first deployment', () => {
     const world = new World(2, SETTINGS);
     world.broken.add(1);
     world.step();
@@ -315,13 +318,13 @@ describe('a failing rollout', () => {
   });
 });
 
-describe('a canary', () => {
+describe('advanceRollout with canary steps', () => {
   const stages: RolloutSettings['stages'] = [
     { size: { replicas: 1 }, wait: 'promotion' },
     { size: { percent: 30 }, wait: { ms: 5_000 } },
   ];
 
-  it('waits at each step, by promotion and by time, and then brings all', () => {
+  it('waits at each step for a promotion or a time, then updates all replicas', () => {
     const world = running({ stages }).update(2);
     const first = world.run();
     expect(first.state).toMatchObject({ phase: 'paused', waitsForPromotion: true, stagesDone: 0 });
@@ -347,7 +350,7 @@ describe('a canary', () => {
     expect(world.told).toEqual(['started', 'stageReached', 'stageReached', 'completed']);
   });
 
-  it('counts the time anew when its replicas did not stay ready', () => {
+  it('restarts the wait of a step when its replicas did not stay available', () => {
     const world = running({ stages: [{ size: { replicas: 1 }, wait: { ms: 5_000 } }] }).update(2);
     world.run();
     world.later(4_999);
@@ -362,7 +365,7 @@ describe('a canary', () => {
     expect(world.state.phase).toBe('completed');
   });
 
-  it('goes back without steps: what was there is not tried out', () => {
+  it('rolls back without canary steps', () => {
     const world = running({ stages, onFailure: 'rollback' }).update(2);
     world.run();
     world.failures = 3;
@@ -375,7 +378,7 @@ describe('a canary', () => {
     expect(world.told).toEqual(['started', 'rolledBack']);
   });
 
-  it('never goes back to fewer, whatever its steps are counted in', () => {
+  it('never reduces the updated replicas from step to step, in replicas or percent', () => {
     const world = running({
       stages: [
         { size: { replicas: 3 }, wait: { ms: 1_000 } },
@@ -391,7 +394,7 @@ describe('a canary', () => {
     );
   });
 
-  it('waits also at a step that covers all', () => {
+  it('waits also at a step of all replicas', () => {
     const world = running({ stages: [{ size: { percent: 25 }, wait: 'promotion' }] }, 1).update(2);
     expect(world.run().state).toMatchObject({ phase: 'paused', waitsForPromotion: true });
     expect(world.versions).toEqual([2]);
@@ -401,8 +404,8 @@ describe('a canary', () => {
   });
 
   it.each<{ name: string; settings: Partial<RolloutSettings> }>([
-    { name: 'its steps are taken out of the spec', settings: { stages: [] } },
-    { name: 'its strategy is another one', settings: { strategy: 'recreate' } },
+    { name: 'its steps are removed from the spec', settings: { stages: [] } },
+    { name: 'its strategy changes', settings: { strategy: 'recreate' } },
   ])('has a deadline again when $name while it waits', ({ settings }) => {
     const world = running({ stages, progressDeadlineMs: 10_000 }).update(2);
     world.run();
@@ -413,7 +416,7 @@ describe('a canary', () => {
     expect(world.later(10_000).run().state.phase).toBe('failed');
   });
 
-  it('goes on waiting while a replica of the version before is replaced', () => {
+  it('continues to wait while a replica of the previous version is replaced', () => {
     const world = running({ stages }).update(2);
     world.run();
     world.replicas = world.replicas.filter(
@@ -425,14 +428,14 @@ describe('a canary', () => {
     expect(world.told).toEqual(['started', 'stageReached']);
   });
 
-  it('takes no steps for the first version', () => {
+  it('uses no canary steps in a first deployment', () => {
     const world = running({ stages });
     expect(world.told).toEqual(['started', 'completed']);
   });
 });
 
-describe('a pause', () => {
-  it('holds the rollout and no deadline runs; it goes on where it was', () => {
+describe('advanceRollout while paused', () => {
+  it('takes no step and counts no deadline, and continues after the resume', () => {
     const world = running({ progressDeadlineMs: 10_000 }).update(2);
     world.step();
     world.pausedByUser = true;
@@ -445,7 +448,7 @@ describe('a pause', () => {
     expect(world.told).toEqual(['started', 'paused', 'resumed', 'completed']);
   });
 
-  it('is what limits without a move come to, until they are changed', () => {
+  it('pauses at impossible limits until they change', () => {
     const world = running().update(2);
     const stuck = {
       ...resolveLimits({ desired: 4, minAvailable: 4, maxSurge: 0 }),
@@ -459,10 +462,10 @@ describe('a pause', () => {
   });
 });
 
-describe('blue/green', () => {
+describe('advanceRollout with blue/green', () => {
   const blueGreen: Partial<RolloutSettings> = { strategy: 'blueGreen', pauseMs: 30_000 };
 
-  it('switches when the whole new set is ready, and keeps the former one for its time', () => {
+  it('switches when the new set is available, and keeps the previous set for pauseMs', () => {
     const world = running(blueGreen).update(2);
     world.broken.add(2);
     world.run();
@@ -480,7 +483,7 @@ describe('blue/green', () => {
     expect(world.told).toEqual(['started', 'switched', 'completed']);
   });
 
-  it('waits for a promotion where that is asked for', () => {
+  it('waits for a promotion with manualSwitch', () => {
     const world = running({ ...blueGreen, manualSwitch: true }).update(2);
     expect(world.run().state).toMatchObject({
       phase: 'paused',
@@ -496,7 +499,7 @@ describe('blue/green', () => {
     { when: 'while the former set is kept', progressDeadlineMs: 10_000, former: 3 },
     { when: 'and the former set has gone meanwhile', progressDeadlineMs: 40_000, former: 0 },
   ])(
-    'fails, and goes back, when the new set stops being ready $when',
+    'fails and rolls back when the new set stops being available $when',
     ({ progressDeadlineMs, former }) => {
       const world = running({ ...blueGreen, onFailure: 'rollback', progressDeadlineMs }, 3).update(
         2,
@@ -515,7 +518,7 @@ describe('blue/green', () => {
     },
   );
 
-  it('is told once when it waits for a promotion, and not as a resumption when it does no more', () => {
+  it('adds one event when it starts to wait for a promotion, and none when the wait ends', () => {
     const world = running({ ...blueGreen, manualSwitch: true }).update(2);
     world.run();
     world.broken.add(2);
@@ -524,7 +527,7 @@ describe('blue/green', () => {
     expect(world.told).toEqual(['started', 'awaitsPromotion']);
   });
 
-  it('goes back at once to a former set that is kept, without being asked', () => {
+  it('returns to a kept previous set without a promotion', () => {
     const world = running({ ...blueGreen, manualSwitch: true }).update(2);
     world.run();
     world.state = { ...world.state, promoted: true };
@@ -538,7 +541,7 @@ describe('blue/green', () => {
     expect([world.versions, world.state.phase]).toEqual([[1, 1, 1, 1], 'completed']);
   });
 
-  it('is left only when the set that does not serve has gone', () => {
+  it('changes to another strategy only when the set that does not serve is gone', () => {
     const world = running(blueGreen).update(2);
     world.broken.add(2);
     world.run();
@@ -556,7 +559,7 @@ describe('blue/green', () => {
     expect([world.versions, world.state.phase]).toEqual([[2, 2, 2, 2], 'completed']);
   });
 
-  it('is not entered while two versions serve', () => {
+  it('changes to blue/green only when one version is live', () => {
     const world = running().update(2);
     for (let step = 0; step < 3; step += 1) world.step();
     world.settings = { ...world.settings, ...blueGreen };

@@ -10,8 +10,8 @@ import type {
 import { hasOpenStage, passStages, reasonOf } from './stages.js';
 
 /**
- * Takes a rollout one decision further: begins it, passes its canary steps, lets it fail, and asks
- * the planner for the next moves. Pure: the caller keeps the state with the moves in one
+ * Advances a rollout by one decision: starts it, passes canary steps, detects its failure, and asks
+ * the planner for the next steps. Pure: the caller stores the state and applies the steps in one
  * transaction, so that a crash between two decisions loses nothing.
  */
 export function advanceRollout(before: RolloutState, situation: RolloutSituation): RolloutAdvance {
@@ -40,12 +40,12 @@ export function advanceRollout(before: RolloutState, situation: RolloutSituation
   if (decision.kind === 'steps' && decision.steps.some(({ kind }) => kind === 'switchVersion')) {
     state = switched(state, situation, news);
   }
-  state = concluded(state, situation, decision, { news, waited: before.waitsForPromotion });
+  state = concluded(state, situation, decision, { news, wasWaiting: before.waitsForPromotion });
   const wakeAtMs = wakeAt(state, situation);
   return { state, observed, decision, news, ...(wakeAtMs === undefined ? {} : { wakeAtMs }) };
 }
 
-/** A clock that went back makes no wait longer than it is. */
+/** Limits stored times to the present, so that a clock that was set back prolongs no wait. */
 function rewound(state: RolloutState, nowMs: number): RolloutState {
   const { progressAtMs, stageReachedAtMs, switchedAtMs } = state;
   return {
@@ -58,10 +58,10 @@ function rewound(state: RolloutState, nowMs: number): RolloutState {
   };
 }
 
-/** While a rollback is written, nothing else is done. */
+/** The decision while a rollback is being written: no steps. */
 const STAND_STILL: RolloutDecision = {
   kind: 'waiting',
-  reason: { kind: 'paused', text: 'goes back to the version before' },
+  reason: { kind: 'paused', text: 'rolling back to the previous version' },
   wakeOn: { kind: 'spec' },
 };
 
@@ -77,7 +77,7 @@ function begun(
     kind: 'started',
     message:
       activeVersion === 0
-        ? `version ${version} is being started`
+        ? `version ${version} is the first version`
         : `version ${version} replaces version ${activeVersion}`,
   });
   return {
@@ -90,20 +90,20 @@ function begun(
     startedAtMs: nowMs,
     progress: Number.MIN_SAFE_INTEGER,
     progressAtMs: nowMs,
-    // Back to the version that served before and is kept for that: nobody has to be asked.
+    // No promotion is needed to return to the previous version while it is kept.
     promoted:
       switchedAtMs !== undefined &&
       fromVersion !== 0 &&
       canonical(fromVersion) === canonical(version),
-    // This is the version that the rollback wrote when the one before failed; any other change ends
-    // a rollback.
+    // Stays set for the version that the rollback wrote; any other change ends the rollback.
     rollsBack: rollsBack === state.version ? rollsBack : 0,
   };
 }
 
 /**
- * Follows a change of the strategy. Into blue/green only from one serving version, as two cannot
- * both be the active one; out of it only when the set that does not serve has gone.
+ * Applies a change of the strategy. A rollout changes to blue/green only while replicas of one
+ * version are live, as two versions cannot both be active; it changes from blue/green only when the
+ * set that does not serve is gone.
  */
 function followed(
   state: RolloutState,
@@ -126,7 +126,7 @@ function retried(
   const next = { ...state, retry: false };
   if (isSettled(state)) return next;
   if (state.phase !== 'failed') return { ...next, forgiven: failures };
-  news.push({ kind: 'resumed', message: `version ${state.version} is tried again` });
+  news.push({ kind: 'resumed', message: `version ${state.version} is retried` });
   return { ...next, phase: 'inProgress', reason: '', forgiven: failures, progressAtMs: nowMs };
 }
 
@@ -142,7 +142,9 @@ function failureOf(state: RolloutState, situation: RolloutSituation): string | u
   return undefined;
 }
 
-/** When the rollout fails for want of progress; undefined while it waits for something else. */
+/**
+ * When the rollout fails because it makes no progress; undefined while it waits for something else.
+ */
 function deadlineOf(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (
     state.phase !== 'inProgress' ||
@@ -153,7 +155,10 @@ function deadlineOf(state: RolloutState, situation: RolloutSituation): number | 
   return state.progressAtMs + situation.settings.progressDeadlineMs;
 }
 
-/** Recreating begins by letting everything stop in its grace, which ends by itself. */
+/**
+ * Tells whether RECREATE still waits for stops of the previous version, which end within their
+ * grace period.
+ */
 function awaitsStops(
   { strategy, version }: RolloutState,
   { observed, canonical }: RolloutSituation,
@@ -223,7 +228,10 @@ function switched(
     settings.pauseMs > 0
       ? `; version ${state.activeVersion} is kept for ${textOfMs(settings.pauseMs)}`
       : '';
-  news.push({ kind: 'switched', message: `traffic goes to version ${state.version} now${kept}` });
+  news.push({
+    kind: 'switched',
+    message: `traffic is switched to version ${state.version}${kept}`,
+  });
   return {
     ...state,
     activeVersion: state.version,
@@ -234,7 +242,8 @@ function switched(
 }
 
 /**
- * More ready replicas of the wanted version, and fewer of others, than ever before in this rollout.
+ * Records progress: more available replicas of the wanted version, and fewer of other versions,
+ * than ever before in this rollout.
  */
 function noteProgress(state: RolloutState, situation: RolloutSituation): RolloutState {
   if (isSettled(state)) return state;
@@ -252,7 +261,7 @@ function concluded(
   state: RolloutState,
   situation: RolloutSituation,
   decision: RolloutDecision,
-  { news, waited }: { readonly news: RolloutNews[]; readonly waited: boolean },
+  { news, wasWaiting }: { readonly news: RolloutNews[]; readonly wasWaiting: boolean },
 ): RolloutState {
   if (isSettled(state))
     return { ...state, reason: decision.kind === 'waiting' ? decision.reason.text : '' };
@@ -267,9 +276,9 @@ function concluded(
   const phase = paused ? 'paused' : 'inProgress';
   if (pausedByUser && state.phase !== 'paused')
     news.push({ kind: 'paused', message: `version ${state.version} is paused` });
-  if (why === 'promotion' && !waited) news.push({ kind: 'awaitsPromotion', message: text });
-  if (state.phase === 'paused' && !paused && !waited)
-    news.push({ kind: 'resumed', message: `version ${state.version} goes on` });
+  if (why === 'promotion' && !wasWaiting) news.push({ kind: 'awaitsPromotion', message: text });
+  if (state.phase === 'paused' && !paused && !wasWaiting)
+    news.push({ kind: 'resumed', message: `version ${state.version} continues` });
   const next: RolloutState = {
     ...without(state, 'untilMs'),
     phase,
@@ -277,16 +286,19 @@ function concluded(
       ? `paused by a user${text === '' ? '' : `; ${text}`}`
       : reasonOf(state, situation, text),
     waitsForPromotion,
-    // What it waited for did not count.
+    // Time in a pause does not count against the progress deadline.
     ...(state.phase === 'paused' && !paused ? { progressAtMs: nowMs } : {}),
-    // Nor does the time for which a former version is kept, as long as the new set is whole.
+    // Neither does the time for which the previous version is kept while the new set is complete.
     ...(why === 'kept' ? { progressAtMs: (state.switchedAtMs ?? nowMs) + settings.pauseMs } : {}),
   };
   const untilMs = why === 'kept' ? next.progressAtMs : dueAt(next, situation);
   return untilMs === undefined || phase === 'paused' ? next : { ...next, untilMs };
 }
 
-/** Converged on the way out of blue/green, or at a canary step, is not the end. */
+/**
+ * Tells whether a converged decision completes the rollout. At a canary step, or during a change
+ * from blue/green to another strategy, it does not.
+ */
 function isThere(state: RolloutState, situation: RolloutSituation): boolean {
   const { version, strategy, activeVersion } = state;
   const { observed, canonical } = situation;
@@ -305,12 +317,12 @@ function completed(state: RolloutState, news: RolloutNews[]): RolloutState {
   if (rollsBack === 0)
     news.push({
       kind: 'completed',
-      message: `version ${version} is rolled out: nothing of another one is left`,
+      message: `version ${version} is rolled out: no replica of another version is left`,
     });
   else
     news.push({
       kind: 'rolledBack',
-      message: `version ${version} is rolled out: it is what was there before version ${rollsBack}, which failed`,
+      message: `version ${version} is rolled out: it restores the template from before version ${rollsBack}, which failed`,
     });
   return {
     ...without(state, 'untilMs', 'stageReachedAtMs', 'switchedAtMs'),
@@ -323,7 +335,7 @@ function completed(state: RolloutState, news: RolloutNews[]): RolloutState {
   };
 }
 
-/** When the step or the deadline it is in ends. */
+/** When the current canary step or the progress deadline ends. */
 function dueAt(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (state.phase !== 'inProgress') return undefined;
   const stage = situation.settings.stages[state.stagesDone];
@@ -333,11 +345,11 @@ function dueAt(state: RolloutState, situation: RolloutSituation): number | undef
 }
 
 function wakeAt({ untilMs }: RolloutState, { nowMs }: RolloutSituation): number | undefined {
-  // What is due already waits for something else by now, as for stops.
+  // A deadline in the past depends on something else by now, such as unconfirmed stops.
   return untilMs === undefined || untilMs <= nowMs
     ? undefined
     : Math.min(untilMs, nowMs + MAX_WAKE_MS);
 }
 
-/** Wall clocks are set now and then: nothing is waited for longer without another look. */
+/** Longest time until the next check, as wall clocks may be set. */
 const MAX_WAKE_MS = 60_000;

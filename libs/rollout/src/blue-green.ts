@@ -18,8 +18,10 @@ import { pausedWith, replicas, waitFor, whySetWaits } from './waiting.js';
 type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
 
 /**
- * Keeps the active set whole within its floor, makes the new set beside it all at once, and
- * switches when that is complete. Replicas that are not active serve nobody: no floor holds them.
+ * Decides the next steps of a blue/green rollout: keeps the active set complete within
+ * `minAvailable`, creates the new set beside it all at once, and switches when the new set is
+ * complete and available. `minAvailable` does not protect replicas that are not active, as they
+ * serve nobody.
  */
 export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen): RolloutDecision {
   const world = worldOf(observed, strategy);
@@ -27,7 +29,7 @@ export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen):
     return { kind: 'steps', steps: [{ kind: 'switchVersion', version: observed.version }] };
   const { want } = observed;
   const { live, draining } = world;
-  // The ceiling is that of all sets together.
+  // The maximum of live replicas covers both sets.
   const acts = actsOf({ ...observed, maxSurge: want }, { ...world.active, live, draining });
   const room = 2 * want + draining - live - acts.creates.length;
   const creates = world.missing.length <= room ? world.missing : [];
@@ -42,21 +44,18 @@ export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen):
 interface World {
   readonly live: number;
   readonly draining: number;
-  /** Stops of any version that are not confirmed. */
+  /** Unconfirmed stops of any version. */
   readonly leaving: number;
   readonly active: Tally;
-  /**
-   * The new set; undefined while there is none to be made: the active version is the wanted one, or
-   * the rollout is paused.
-   */
+  /** The new set; undefined when the active version is the wanted one, or the rollout is paused. */
   readonly next: Tally | undefined;
-  /** What the new set lacks. */
+  /** Replicas that the new set lacks. */
   readonly missing: readonly Missing[];
-  /** Whether the new set could be switched to. */
+  /** Whether the new set is complete and available. */
   readonly complete: boolean;
-  /** Replicas of neither set that may go at once. */
+  /** Replicas of neither set, which may stop at once. */
   readonly needless: readonly RolloutReplica[];
-  /** How many stay beside the active set. */
+  /** Number of replicas that stay beside the active set. */
   readonly beside: number;
 }
 
@@ -93,8 +92,8 @@ function worldOf(observed: RolloutObserved, strategy: BlueGreen): World {
 }
 
 /**
- * Of what is not active, the new set stays, or when there is none the former version if it is kept;
- * while paused, everything.
+ * Tells whether a replica that is not active may stay: a member of the new set; without a new set,
+ * one of the former version while it is kept; while paused, every replica.
  */
 function mayRemain(
   { version }: RolloutReplica,
@@ -119,18 +118,18 @@ function whyWaiting(observed: RolloutObserved, world: World): RolloutDecision | 
   const unfinished = next === undefined ? undefined : whyUnfinished(observed, next);
   const why = unfinished ?? whySetWaits({ ...observed, maxSurge: want }, { ...active, leaving });
   if (why !== undefined) return why;
-  assert(next === undefined, 'room for a new set is only taken by what is about to go');
+  assert(next === undefined, 'only stopping replicas occupy the room of a new set');
   const others = countOf(
     observed.replicas,
     (replica) => isStaying(replica) && replica.version !== version,
   );
   if (paused === true) return others > 0 ? pausedWith(others) : undefined;
   return beside > 0
-    ? waitFor('kept', 'permission', `${replicas(beside)} of the version before are kept`)
+    ? waitFor('kept', 'permission', `${replicas(beside)} of the previous version are kept`)
     : undefined;
 }
 
-/** Why the new set is not ready; undefined when it waits for room. */
+/** Why the new set is not available; undefined when it waits for room. */
 function whyUnfinished(
   { want, version }: RolloutObserved,
   next: Tally,
@@ -142,6 +141,6 @@ function whyUnfinished(
   return waitFor(
     'unproven',
     'replicas',
-    `${ready} count as ready; ${next.unproven} not for long enough, or on silent nodes`,
+    `${ready} are available; ${next.unproven} not yet: ready for less than min_ready_duration, or on silent nodes`,
   );
 }

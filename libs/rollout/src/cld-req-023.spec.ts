@@ -5,27 +5,32 @@ import {
   resolveLimits,
   validateVoluntaryStop,
   type RolloutObserved,
+  type RolloutReplica,
 } from './index.js';
 import { aReplica, anObserved, someReplicas } from './testing/builders.js';
 import { shapeFor } from './testing/shape.js';
 
 /**
- * The sentences of CLD-REQ-023 that the planner keeps, in their order and words; the others are
- * kept by its callers.
+ * The sentences of CLD-REQ-023 that the planner implements, in their order and wording. Its callers
+ * implement the others.
  */
 
-const old = (count: number, changes = {}) => someReplicas(count, { version: 1, ...changes }, 1);
-const current = (count: number, changes = {}) =>
+const old = (count: number, changes: Partial<RolloutReplica> = {}) =>
+  someReplicas(count, { version: 1, ...changes }, 1);
+const current = (count: number, changes: Partial<RolloutReplica> = {}) =>
   someReplicas(count, { version: 2, ...changes }, 101);
-const unready = { ready: false };
-const unproven = { ready: false, unproven: true };
+const unready: Partial<RolloutReplica> = { ready: false };
+const unproven: Partial<RolloutReplica> = { ready: false, unproven: true };
 const leaving = { desired: 'stopped' as const };
 const draining = { draining: true };
 const active = (activeVersion: number, more: { maySwitch?: boolean; keepVersion?: number } = {}) =>
   ({ strategy: { kind: 'blueGreen', activeVersion, maySwitch: true, ...more } }) as const;
 const recreate = { strategy: { kind: 'recreate' } } as const;
 
-/** What is decided about a workload of 3 that rolls from version 1 to 2; see {@link shapeFor}. */
+/**
+ * The decision for a workload of 3 replicas that rolls from version 1 to 2; see {@link
+ * decideShape}.
+ */
 interface Row {
   readonly name: string;
   readonly changes: Partial<RolloutObserved>;
@@ -43,7 +48,7 @@ describe('"A rolling update keeps minAvailable replicas ready at every instant."
     { desired: 6, maxUnavailable: 4 },
     { desired: 6, maxUnavailable: 4, minAvailable: 5, maxSurge: 3 },
     { desired: 5, maxSurge: 0 },
-  ])('%j', (spec) => {
+  ])('holds for limits %j', (spec) => {
     const limits = resolveLimits(spec);
     const laidOut = layOut(anObserved({ ...limits, replicas: old(limits.want) }));
     expect(laidOut.verdict).toEqual({ kind: 'completes' });
@@ -91,7 +96,7 @@ describe('"always clamped to 0..desired"', () => {
 });
 
 describe('"min_available wins over max_unavailable."', () => {
-  it('5 wanted, at least 4, and 3 may be missing', () => {
+  it('keeps 4 of 5 replicas with max_unavailable 3', () => {
     const limits = resolveLimits({ desired: 5, maxUnavailable: 3, minAvailable: 4 });
     expect(limits.minAvailable).toBe(4);
     expect(shapeFor({ ...limits, replicas: old(5) })).toBe('+2 -5');
@@ -103,7 +108,7 @@ decides('"Stoppable now = freshly ready − min_available, never below 0."', [
   { name: '3 − 3', changes: { minAvailable: 3, batch: 3, replicas: old(3) }, gives: '+2' },
   { name: '2 − 3', changes: { minAvailable: 3, batch: 3, replicas: old(2) }, gives: '+2 +2' },
   {
-    name: 'one that has been ready for a moment is not freshly ready',
+    name: 'a replica that is ready for less than min_ready_duration does not count',
     changes: { minAvailable: 3, replicas: [...old(3), ...current(1, unproven)] },
     gives: 'unproven',
   },
@@ -115,7 +120,7 @@ describe('"validateVoluntaryStop(ready, min) (ready = freshly ready after the st
     {
       ready: 1,
       min: 2,
-      gives: { allowed: false, reason: 'the stop would leave 1 ready, below min_available 2' },
+      gives: { allowed: false, reason: 'the stop would leave 1 available, below min_available 2' },
     },
   ])('$ready, $min', ({ ready, min, gives }) =>
     expect(validateVoluntaryStop(ready, min)).toMatchObject(gives),
@@ -124,12 +129,12 @@ describe('"validateVoluntaryStop(ready, min) (ready = freshly ready after the st
 
 decides('"a broken workload must be fixable […] and unready old replicas may always be stopped."', [
   {
-    name: 'none is ready',
+    name: 'stops all old replicas when none is ready',
     changes: { minAvailable: 3, replicas: old(3, unready) },
     gives: '+2 -3 -2 -1',
   },
   {
-    name: 'below the minimum',
+    name: 'stops an unready replica below the minimum',
     changes: { minAvailable: 3, replicas: [...old(2), aReplica(9, unready)] },
     gives: '+2 -9',
   },
@@ -139,17 +144,17 @@ decides(
   '"Batch = min(max_unavailable or 1, freshly ready − min_available), counted anew at each decision."',
   [
     {
-      name: 'max_unavailable 0 is 1',
+      name: 'stops one replica with max_unavailable 0',
       changes: { ...resolveLimits({ desired: 4 }), replicas: old(4) },
       gives: '+2 -4',
     },
     {
-      name: 'max_unavailable 2',
+      name: 'stops two replicas with max_unavailable 2',
       changes: { ...resolveLimits({ desired: 4, maxUnavailable: 2 }), replicas: old(4) },
       gives: '+2 -4 -3',
     },
     {
-      name: 'one of the old failed meanwhile',
+      name: 'counts an old replica that failed',
       changes: { ...resolveLimits({ desired: 4, maxUnavailable: 2 }), replicas: old(3) },
       gives: '+2 +2 -3',
     },
@@ -182,7 +187,7 @@ describe('"an explicit 0 that leaves no possible move […] is refused at create
 });
 
 describe('"if it arises later by scaling, the rollout pauses with that text"', () => {
-  it('4 scaled to 3, of which 3 must be there', () => {
+  it('pauses when 4 replicas are scaled to 3 with min_available 3', () => {
     const limits = resolveLimits({ desired: 3, maxSurge: 0, minAvailable: 3 });
     expect(nextSteps(anObserved({ ...limits, replicas: old(3) }))).toEqual({
       kind: 'waiting',
@@ -197,12 +202,12 @@ describe('"if it arises later by scaling, the rollout pauses with that text"', (
 
 decides('"It never goes below the minimum to make progress."', [
   {
-    name: 'a new one is never ready',
+    name: 'waits while a new replica is not ready',
     changes: { minAvailable: 3, replicas: [...old(3), ...current(1, unready)] },
     gives: 'notReady',
   },
   {
-    name: 'an old one was lost',
+    name: 'waits for the replacement of a lost replica',
     changes: { replicas: [...old(2), ...current(1, unready), aReplica(9, { lost: true })] },
     gives: '+2',
   },
@@ -212,7 +217,7 @@ decides('"Ceiling of live replicas: desired + max_surge (rolling)"', [
   { name: '3 + 1', changes: { minAvailable: 3, replicas: old(3) }, gives: '+2' },
   { name: '3 + 2', changes: { minAvailable: 3, maxSurge: 2, replicas: old(3) }, gives: '+2 +2' },
   {
-    name: 'those still stopping are live',
+    name: 'counts stopping replicas as live',
     changes: { minAvailable: 3, replicas: [...old(3), aReplica(9, leaving)] },
     gives: 'stopping',
   },
@@ -220,7 +225,7 @@ decides('"Ceiling of live replicas: desired + max_surge (rolling)"', [
 
 decides('"+ 1 per replica being drained"', [
   {
-    name: 'without surge',
+    name: 'adds a replacement without surge',
     changes: {
       version: 1,
       minAvailable: 3,
@@ -230,21 +235,21 @@ decides('"+ 1 per replica being drained"', [
     gives: '+1 +1',
   },
   {
-    name: 'beside surge',
+    name: 'adds a replacement beside the surge',
     changes: { minAvailable: 3, replicas: [...old(2), aReplica(9, draining)] },
     gives: '+2 +2',
   },
 ]);
 
 decides('"2 × desired (blue/green)"', [
-  { name: 'two sets', changes: { replicas: old(3), ...active(1) }, gives: '+2 +2 +2' },
+  { name: 'creates a second set', changes: { replicas: old(3), ...active(1) }, gives: '+2 +2 +2' },
   {
-    name: 'but not three',
+    name: 'does not create a third set',
     changes: { version: 3, replicas: [...old(3), ...current(3)], ...active(1) },
     gives: '-103 -102 -101',
   },
   {
-    name: 'not before the third has gone',
+    name: 'waits until a third set is gone',
     changes: { version: 3, replicas: [...old(3), ...current(3, leaving)], ...active(1) },
     gives: 'stopping',
   },
@@ -252,7 +257,7 @@ decides('"2 × desired (blue/green)"', [
 
 decides('"max(old, desired) while scaling down"', [
   {
-    name: 'nothing is added to 6 on the way to 3',
+    name: 'adds nothing to 6 replicas on the way to 3',
     changes: { minAvailable: 3, replicas: old(6) },
     gives: '-6 -5 -4',
   },
@@ -260,12 +265,12 @@ decides('"max(old, desired) while scaling down"', [
 
 decides('"replicas on lost nodes do not count."', [
   {
-    name: 'for the ceiling',
+    name: 'ignores lost replicas for the maximum',
     changes: { minAvailable: 3, replicas: [...old(3), aReplica(9, { lost: true })] },
     gives: '+2',
   },
   {
-    name: 'for the wanted count',
+    name: 'ignores lost replicas for the wanted count',
     changes: { version: 1, replicas: [...old(3), aReplica(9, { lost: true })] },
     gives: 'converged',
   },
@@ -273,17 +278,17 @@ decides('"replicas on lost nodes do not count."', [
 
 decides('"Steps wait for readiness held for min_ready_duration […] not for clocks."', [
   {
-    name: 'not ready',
+    name: 'waits for a replica that is not ready',
     changes: { minAvailable: 3, replicas: [...old(3), ...current(1, unready)] },
     gives: 'notReady',
   },
   {
-    name: 'not for long enough',
+    name: 'waits for a replica that is ready for less than min_ready_duration',
     changes: { minAvailable: 3, replicas: [...old(3), ...current(1, unproven)] },
     gives: 'unproven',
   },
   {
-    name: 'ready for long enough',
+    name: 'continues when the replica is available',
     changes: { minAvailable: 3, replicas: [...old(3), ...current(1)] },
     gives: '-3',
   },
@@ -291,12 +296,12 @@ decides('"Steps wait for readiness held for min_ready_duration […] not for clo
 
 decides('"Extra old replicas are deleted, not restarted."', [
   {
-    name: 'scaled from 5 to 3 in an update',
+    name: 'stops the surplus of a scale-down during an update',
     changes: { minAvailable: 2, replicas: old(5) },
     gives: '-5 -4',
   },
   {
-    name: 'extra ones that are not ready',
+    name: 'stops surplus replicas that are not ready first',
     changes: { replicas: [...old(2), ...current(3), aReplica(9, unready)] },
     gives: '-9 -2 -1',
   },
@@ -329,18 +334,18 @@ describe('"Scale and update combined end at the desired count exactly."', () => 
 
 decides('"RECREATE stops all, then starts all; its own stops count min_available as 0"', [
   {
-    name: 'stops all',
+    name: 'stops all replicas of the old version',
     changes: { minAvailable: 3, replicas: old(3), ...recreate },
     gives: '-3 -2 -1',
   },
   {
-    name: 'waits for the last',
+    name: 'waits for the last stop',
     changes: { replicas: [aReplica(1, leaving)], ...recreate },
     gives: 'stopping',
   },
-  { name: 'starts all', changes: { replicas: [], ...recreate }, gives: '+2 +2 +2' },
+  { name: 'creates all new replicas', changes: { replicas: [], ...recreate }, gives: '+2 +2 +2' },
   {
-    name: 'a drain is not its own stop',
+    name: 'replaces a draining replica first',
     changes: {
       minAvailable: 3,
       replicas: [...current(2), aReplica(9, { version: 2, ...draining })],
@@ -354,17 +359,17 @@ decides(
   '"BLUE_GREEN places the full new set in one all-or-nothing decision, waits until ready, switches traffic in one step, keeps blue for pause_duration […], then removes it."',
   [
     {
-      name: 'the full new set in one decision',
+      name: 'creates the whole new set in one decision',
       changes: { replicas: old(3), ...active(1) },
       gives: '+2 +2 +2',
     },
     {
-      name: 'all or nothing',
+      name: 'creates nothing when there is room for a part only',
       changes: { replicas: [...old(3), aReplica(9, { version: 3, ...leaving })], ...active(1) },
       gives: 'stopping',
     },
     {
-      name: 'waits until ready',
+      name: 'waits until the new set is ready',
       changes: {
         replicas: [...old(3), ...current(2), aReplica(9, { version: 2, ...unready })],
         ...active(1),
@@ -377,17 +382,17 @@ decides(
       gives: '=2',
     },
     {
-      name: 'promotion MANUAL',
+      name: 'waits for a promotion with MANUAL',
       changes: { replicas: [...old(3), ...current(3)], ...active(1, { maySwitch: false }) },
       gives: 'promotion',
     },
     {
-      name: 'keeps blue',
+      name: 'keeps the previous set',
       changes: { replicas: [...old(3), ...current(3)], ...active(2, { keepVersion: 1 }) },
       gives: 'kept',
     },
     {
-      name: 'then removes it',
+      name: 'stops the previous set afterwards',
       changes: { replicas: [...old(3), ...current(3)], ...active(2) },
       gives: '-3 -2 -1',
     },
@@ -396,28 +401,32 @@ decides(
 
 decides('"can be paused, resumed, undone; a new update supersedes it"', [
   {
-    name: 'paused',
+    name: 'rolls nothing while paused',
     changes: { paused: true, baseVersion: 1, replicas: [...old(2), ...current(1)] },
     gives: 'paused',
   },
   {
-    name: 'paused, a loss is replaced by the version before',
+    name: 'replaces a lost replica with the previous version while paused',
     changes: { paused: true, baseVersion: 1, replicas: old(2) },
     gives: '+1',
   },
-  { name: 'resumed', changes: { replicas: [...old(2), ...current(1)] }, gives: '+2 -2' },
   {
-    name: 'undone',
+    name: 'continues after the resume',
+    changes: { replicas: [...old(2), ...current(1)] },
+    gives: '+2 -2',
+  },
+  {
+    name: 'returns to the old version after an undo',
     changes: { version: 1, replicas: [...old(2), ...current(1)] },
     gives: '+1 -101',
   },
   {
-    name: 'superseded',
+    name: 'rolls to a newer version',
     changes: { version: 3, minAvailable: 3, replicas: [...old(3), ...current(1, unready)] },
     gives: '-101',
   },
   {
-    name: 'superseded before the switch',
+    name: 'replaces the new set by that of a newer version',
     changes: { version: 3, replicas: [...old(3), ...current(3)], ...active(1) },
     gives: '-103 -102 -101',
   },
@@ -427,12 +436,12 @@ decides(
   '"Both versions count and serve in a rolling update; under BLUE_GREEN only the active version counts and serves."',
   [
     {
-      name: 'rolling update: the new one lets an old one go',
+      name: 'counts a new replica of a rolling update',
       changes: { minAvailable: 3, replicas: [...old(2), aReplica(9, draining), ...current(1)] },
       gives: '+2 -9',
     },
     {
-      name: 'blue/green: it does not',
+      name: 'does not count a new replica under blue/green',
       changes: {
         minAvailable: 3,
         replicas: [

@@ -1,35 +1,38 @@
 import type { ReplicaId } from '@cloudless/base';
 
-/** One move of a rollout. The steps of one decision are safe in any order and after any prefix. */
+/** One step of a rollout. The steps of one decision are safe in any order and after any prefix. */
 export type RolloutStep =
-  /** @property nodeId - The only node it may run on; absent: any. */
+  /** @property nodeId - The only node that the replica may run on; absent: any node. */
   | { readonly kind: 'createReplica'; readonly version: number; readonly nodeId?: string }
   | { readonly kind: 'stopReplica'; readonly replicaId: ReplicaId }
-  /** From now on `version` is the active one (blue/green). Comes alone. */
+  /** Makes `version` the active one (blue/green). Always the only step of its decision. */
   | { readonly kind: 'switchVersion'; readonly version: number };
 
-/** Why there is nothing to do now although the goal is not reached. `text` is for people. */
+/** Why no step is possible now although the goal is not reached. `text` is for users. */
 export interface WaitReason {
   readonly kind:
-    | 'paused' // other versions are left, and the rollout is paused
-    | 'notReady' // replicas that shall stay are not freshly ready
-    | 'unproven' // replicas have not been ready long enough, or their nodes are silent
+    | 'paused' // paused with replicas of other versions
+    | 'notReady' // replicas that stay are not ready
+    | 'unproven' // replicas are ready for less than min_ready_duration, or their nodes are silent
     | 'stopping' // stops are not confirmed
-    | 'stepReached' // as many run the new version as the canary step allows
-    | 'promotion' // the new set is complete, and may not be switched to yet
-    | 'kept' // the former version is kept for a quick way back
+    | 'stepReached' // the canary step has all its replicas
+    | 'promotion' // the new set is complete and needs a promotion
+    | 'kept' // the previous version is kept for a quick rollback
     | 'impossibleLimits'; // only a change of the limits helps
   readonly text: string;
 }
 
 /**
- * What can change the answer: something about the replicas, a promotion or the time of a step or
- * pause, or only a change of the spec.
+ * What can change the decision: the replicas, a promotion or the end of a wait, or only a change of
+ * the spec.
  */
 export type WakeOn =
   { readonly kind: 'replicas' } | { readonly kind: 'permission' } | { readonly kind: 'spec' };
 
-/** "No steps" is never mistaken for "done". */
+/**
+ * A decision of the planner. A wait and the reached goal are different kinds, so that "no steps" is
+ * never mistaken for "done".
+ */
 export type RolloutDecision =
   | { readonly kind: 'steps'; readonly steps: readonly RolloutStep[] }
   | { readonly kind: 'waiting'; readonly reason: WaitReason; readonly wakeOn: WakeOn }

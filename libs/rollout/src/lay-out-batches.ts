@@ -5,28 +5,30 @@ import type { RolloutObserved, RolloutReplica } from './observed.js';
 import { chooserOf } from './rolling-update.js';
 import { movesOf, tallyOf, toCreate, type Counts, type Missing, type Tally } from './tally.js';
 
-/** Notes steps laid out ahead. */
+/** Records predicted steps. */
 export interface Recorder {
-  /** @param stopsReady - Whether a ready replica stops. */
+  /** @param stopsAvailable - Whether an available replica stops. */
   record(step: RolloutStep, stopsReady?: boolean): void;
-  /** @param standing - So many live then, and all are ready. */
+  /**
+   * @param liveReplicas - Number of live replicas after the decision; all of them are available.
+   */
   endDecision(standing: number): void;
-  /** Steps noted so far. */
+  /** Number of recorded steps. */
   readonly count: number;
 }
 
-/** Where batches laid out ahead lead to. */
+/** The predicted end of the batches. */
 export interface Batches {
-  /** Whether nothing is left to be done, now or at a later canary step. */
+  /** Whether no step is left, now or at a later canary step. */
   readonly isEnd: boolean;
-  /** The replicas in the end. */
+  /** Returns the replicas at the end. */
   readonly standing: () => readonly RolloutReplica[];
 }
 
 /**
- * Takes the decisions of a rolling update in a world where all replicas run and are ready, and
- * become so between two decisions. It counts instead of sorting the world anew each time, so that a
- * decision costs the same however many replicas there are.
+ * Predicts the decisions of a rolling update when every replica runs, is available, and becomes
+ * available between two decisions. Counts replicas instead of sorting them for each decision, so
+ * that the cost of a decision does not depend on the number of replicas.
  */
 export function layOutBatches(input: RolloutObserved, recorder: Recorder): Batches {
   const observed = withMoves(input);
@@ -35,7 +37,7 @@ export function layOutBatches(input: RolloutObserved, recorder: Recorder): Batch
   const tally = tallyOf(observed.replicas, chooserOf(observed, updated));
   const { missing, readyVictims } = tally;
   const counts = countsOf(tally);
-  /** The numbers of the steps that make replicas. */
+  /** Indexes of the steps that create replicas. */
   const created: number[] = [];
   let stopped = 0;
   for (;;) {
@@ -66,29 +68,28 @@ export function layOutBatches(input: RolloutObserved, recorder: Recorder): Batch
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 function countsOf(tally: Tally): Writable<Counts> {
-  const { live, ready, draining, surplusReady, drainingReady, missing, readyVictims } = tally;
-  const outdatedReady = readyVictims.length - surplusReady - drainingReady;
-  const still = { leaving: 0, leavingReady: 0, unreadyStops: 0 };
   return {
-    live,
-    ready,
-    draining,
-    surplusReady,
-    drainingReady,
-    outdatedReady,
-    missing: missing.length,
-    ...still,
+    live: tally.live,
+    ready: tally.ready,
+    draining: tally.draining,
+    surplusReady: tally.surplusReady,
+    drainingReady: tally.drainingReady,
+    outdatedReady: tally.readyVictims.length - tally.surplusReady - tally.drainingReady,
+    missing: tally.missing.length,
+    leaving: 0,
+    leavingReady: 0,
+    unreadyStops: 0,
   };
 }
 
-/** Lets every stop be confirmed and everything new become ready. */
+/** Confirms every stop and makes every new replica available. */
 function settle(counts: Writable<Counts>, creates: number, stops: readonly RolloutReplica[]): void {
   counts.missing -= creates;
   counts.live += creates - stops.length;
   counts.ready = counts.live;
   for (const { draining } of stops) {
     if (draining) counts.draining -= 1;
-    // The same order as in `readyVictims`.
+    // Same order as in `availableVictims`.
     if (counts.surplusReady > 0) counts.surplusReady -= 1;
     else if (counts.drainingReady > 0) counts.drainingReady -= 1;
     else counts.outdatedReady -= 1;
@@ -96,13 +97,13 @@ function settle(counts: Writable<Counts>, creates: number, stops: readonly Rollo
 }
 
 /**
- * A replica that a laid-out step makes, ready. @param index - Tells it from all others of the
- * rollout.
+ * The available replica of a predicted creation.
+ * @param index - Unique within the prediction.
  */
 export function plannedReplica({ version, nodeId }: Missing, index: number): RolloutReplica {
   const id = toReplicaId(`planned-${index}`);
   const createdSequence = LATER + index;
-  const planned = {
+  const planned: RolloutReplica = {
     id,
     version,
     ready: true,
@@ -110,9 +111,9 @@ export function plannedReplica({ version, nodeId }: Missing, index: number): Rol
     lost: false,
     draining: false,
     createdSequence,
-  } as const;
+  };
   return nodeId === undefined ? planned : { ...planned, nodeId };
 }
 
-/** Newer than every real one. */
+/** Sequence of the first predicted replica: newer than every existing one. */
 const LATER = 2 ** 40;

@@ -15,16 +15,16 @@ const sign = (step: LaidOutStep['step']): string => {
 };
 
 /**
- * `+` adds, `=` switches, `-id` stops; decisions apart by `|`; each with ready and live counts
- * after it.
+ * Formats the steps: `+` creates, `=` switches, `-id` stops; each with its decision, and the
+ * available and live replicas after it.
  */
 const sketch = (observed: RolloutObserved, grants?: LayOutGrants): string[] =>
   layOut(observed, grants).steps.map(
     ({ step, decision, ready, live }) => `${decision}: ${sign(step)} ${ready}/${live}`,
   );
 
-describe('layOut', () => {
-  it('shows an update that surges first', () => {
+describe('predictRollout', () => {
+  it('predicts an update that creates before it stops', () => {
     expect(sketch(anObserved({ minAvailable: 3, replicas: someReplicas(3) }))).toEqual([
       '0: +v2 3/4',
       '1: -w-3 3/4',
@@ -35,7 +35,7 @@ describe('layOut', () => {
     ]);
   });
 
-  it('shows an update that adds and takes at the same time', () => {
+  it('predicts an update that creates and stops in one decision', () => {
     const laidOut = layOut(anObserved({ replicas: someReplicas(3) }));
     expect(laidOut).toMatchObject({
       verdict: { kind: 'completes' },
@@ -44,7 +44,7 @@ describe('layOut', () => {
     });
   });
 
-  it('says that limits leave no move, and takes no step', () => {
+  it('is stuck without a step at impossible limits', () => {
     const limits = resolveLimits({ desired: 3, maxSurge: 0, minAvailable: 3 });
     expect(layOut(anObserved({ ...limits, replicas: someReplicas(3) }))).toEqual({
       steps: [],
@@ -60,7 +60,7 @@ describe('layOut', () => {
     });
   });
 
-  it('counts what is not ready at the start', () => {
+  it('counts unready replicas at the start', () => {
     const replicas = [aReplica(1), aReplica(2, { ready: false }), aReplica(3, { lost: true })];
     expect(layOut(anObserved({ want: 2, minAvailable: 1, replicas }))).toMatchObject({
       lowestReady: 1,
@@ -68,7 +68,7 @@ describe('layOut', () => {
     });
   });
 
-  it('waits at canary steps, and ends there unless it is granted to go on', () => {
+  it('ends at a canary step unless its end is granted', () => {
     const canary = {
       baseVersion: 1,
       strategy: { kind: 'rollingUpdate', updated: 1 },
@@ -77,7 +77,10 @@ describe('layOut', () => {
     expect(sketch(anObserved(canary))).toEqual(['0: +v2 3/4', '0: -w-3 2/4']);
     expect(layOut(anObserved(canary)).verdict).toEqual({
       kind: 'waits',
-      reason: { kind: 'stepReached', text: '1 of 3 replicas run version 2, as this step asks for' },
+      reason: {
+        kind: 'stepReached',
+        text: '1 of 3 replicas run version 2, as the canary step requires',
+      },
     });
     expect(sketch(anObserved(canary), { stages: [2] })).toEqual([
       '0: +v2 3/4',
@@ -91,7 +94,7 @@ describe('layOut', () => {
     ]);
   });
 
-  it('shows the new set, the switch and the end of the former set of a blue/green rollout', () => {
+  it('predicts the new set, the switch and the stop of the previous set of a blue/green rollout', () => {
     const strategy = {
       kind: 'blueGreen',
       activeVersion: 1,
@@ -122,7 +125,7 @@ describe('layOut', () => {
     });
   });
 
-  it('shows that a recreate leaves nothing ready', () => {
+  it('predicts no available replica during RECREATE', () => {
     const observed = anObserved({
       want: 2,
       strategy: { kind: 'recreate' },
@@ -136,14 +139,14 @@ describe('layOut', () => {
     });
   });
 
-  it('names the node of each seat', () => {
+  it('names the target node of each creation', () => {
     const replicas = ['n1', 'n2'].map((nodeId, index) => aReplica(index + 1, { nodeId }));
     expect(sketch(anObserved({ want: 2, minAvailable: 2, seats: ['n1', 'n2'], replicas }))).toEqual(
       ['0: +v2@n2 2/3', '1: -w-2 2/3', '2: +v2@n1 2/3', '3: -w-1 2/3'],
     );
   });
 
-  it('says that a pause holds it', () => {
+  it('is stuck while the rollout is paused', () => {
     expect(layOut(anObserved({ paused: true, replicas: someReplicas(3) }))).toMatchObject({
       steps: [],
       verdict: {
@@ -153,7 +156,7 @@ describe('layOut', () => {
     });
   });
 
-  it('lays out 10 000 replicas, one at a time', () => {
+  it('predicts a rollout of 10 000 replicas, one at a time', () => {
     const limits = resolveLimits({ desired: 10_000 });
     const laidOut = layOut(anObserved({ ...limits, replicas: someReplicas(10_000) }));
     expect(laidOut).toMatchObject({

@@ -4,56 +4,59 @@ import { nextSteps } from './next-steps.js';
 import type { RolloutObserved, RolloutReplica } from './observed.js';
 import { countOf, isStaying } from './tally.js';
 
-/** One step of a rollout laid out ahead. */
+/** One predicted step. */
 export interface LaidOutStep {
-  /** What is done; or a canary step is reached and waits, and goes on. */
+  /** The step, or the wait at a canary step, which then continues. */
   readonly step: RolloutStep | { readonly kind: 'stepReached'; readonly updated: number };
-  /** Index of the decision it belongs to; the steps of one decision may be taken in any order. */
+  /**
+   * Index of the decision that the step belongs to. The steps of one decision may happen in any
+   * order.
+   */
   readonly decision: number;
   /**
-   * Freshly ready replicas after this step, if what starts becomes ready before the next decision;
-   * under blue/green of the active version.
+   * Available replicas after this step, if new replicas become available before the next decision;
+   * under blue/green only those of the active version.
    */
   readonly ready: number;
-  /** Live replicas after this step, those still stopping included. */
+  /** Live replicas after this step, stopping ones included. */
   readonly live: number;
 }
 
 /**
- * How a rollout ends when nothing fails: `waits` for a promotion or a time that it was not granted,
- * or has no move left.
+ * How a rollout ends when nothing fails: it completes, waits for a promotion or time that was not
+ * granted, or is stuck without a possible step.
  */
 export type LayOutVerdict =
   | { readonly kind: 'completes' }
   | { readonly kind: 'waits' | 'stuck'; readonly reason: WaitReason };
 
 /**
- * What is taken for granted in a rollout laid out ahead: promotions, and that the waits of canary
- * steps and after a switch pass.
+ * Assumptions of a prediction: promotions are granted, and the waits of canary steps and after a
+ * switch pass.
  */
 export interface LayOutGrants {
   /**
-   * The canary steps after `strategy.updated`, in order: so many of the new version. After the last
-   * all follow. Default none.
+   * The canary steps after `strategy.updated`, in order, each as a number of updated replicas. All
+   * replicas follow after the last one. Default none.
    */
   readonly stages?: readonly number[];
 }
 
-/** The whole rollout ahead. */
+/** The prediction of a whole rollout. */
 export interface LaidOut {
   readonly steps: readonly LaidOutStep[];
   readonly verdict: LayOutVerdict;
-  /** The fewest freshly ready replicas at any moment, the start included. */
+  /** The fewest available replicas at any moment, the start included. */
   readonly lowestReady: number;
   /** The most live replicas at any moment, the start included. */
   readonly highestLive: number;
 }
 
 /**
- * Lays out a whole rollout by taking every decision that `nextSteps` would take, in a world where
- * nothing fails: between two decisions every replica that stays becomes ready, every stop is
- * confirmed, and silent nodes turn out to be alive.
- * @param grants - Absent: it ends where a permission is waited for.
+ * Predicts a whole rollout with the decisions that `decideNextSteps` would make if nothing failed:
+ * between two decisions every remaining replica becomes available, every stop is confirmed, and
+ * silent nodes reconnect.
+ * @param grants - Absent: the prediction ends where a permission is needed.
  */
 export function layOut(input: RolloutObserved, grants?: LayOutGrants): LaidOut {
   const ahead = new Ahead(input);
@@ -79,12 +82,13 @@ export function layOut(input: RolloutObserved, grants?: LayOutGrants): LaidOut {
 }
 
 /**
- * Whether the rest may need a decision for each replica. Every other rollout is done in a handful.
+ * Tells whether the rest may need one decision for each replica. Every other rollout needs only a
+ * few.
  */
 const goesInBatches = ({ strategy, paused }: RolloutObserved): boolean =>
   paused !== true && (strategy === undefined || strategy.kind === 'rollingUpdate');
 
-/** A world that is as the steps so far have made it. */
+/** The replicas as the predicted steps have left them. */
 class Ahead implements Recorder {
   observed: RolloutObserved;
   private readonly steps: LaidOutStep[] = [];
@@ -105,14 +109,13 @@ class Ahead implements Recorder {
     return this.steps.length;
   }
 
-  /** Whether time alone changes nothing more. */
+  /** Whether time alone changes nothing any more. */
   get isSettled(): boolean {
     return this.observed.replicas.every(
       (replica) => replica.ready && replica.desired === 'running',
     );
   }
 
-  /** Takes all steps of one decision. */
   take(steps: readonly RolloutStep[]): void {
     const ids = new Set<string>(
       steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')),
@@ -120,8 +123,8 @@ class Ahead implements Recorder {
     const stopped = new Map<string, RolloutReplica>();
     for (const replica of this.observed.replicas)
       if (ids.has(replica.id)) stopped.set(replica.id, replica);
-    const replicas = this.observed.replicas.map((one) =>
-      stopped.has(one.id) ? ({ ...one, desired: 'stopped' } as const) : one,
+    const replicas = this.observed.replicas.map((one): RolloutReplica =>
+      stopped.has(one.id) ? { ...one, desired: 'stopped' } : one,
     );
     for (const step of steps) {
       if (step.kind === 'createReplica')
@@ -147,7 +150,7 @@ class Ahead implements Recorder {
     if (standing !== undefined) this.live = this.ready = standing;
   }
 
-  /** Lets every stop be confirmed and everything else become ready. */
+  /** Confirms every stop and makes every other replica available. */
   settle(): void {
     const standing: RolloutReplica[] = [];
     for (const replica of this.observed.replicas)
@@ -162,7 +165,10 @@ class Ahead implements Recorder {
     this.ready = countOf(replicas, (replica) => isCounted(this.observed, replica));
   }
 
-  /** Permits what it waits for: the next canary step, a promotion, or the end of a pause. */
+  /**
+   * Grants the current wait: the next canary step, a promotion, or the end of the pause after a
+   * switch.
+   */
   goOn(stages: Iterator<number>): void {
     const { strategy } = this.observed;
     if (strategy?.kind === 'blueGreen') {
@@ -183,8 +189,12 @@ class Ahead implements Recorder {
   }
 
   laidOut(verdict: LayOutVerdict): LaidOut {
-    const { steps, lowestReady, highestLive } = this;
-    return { steps, verdict, lowestReady, highestLive };
+    return {
+      steps: this.steps,
+      verdict,
+      lowestReady: this.lowestReady,
+      highestLive: this.highestLive,
+    };
   }
 
   private switchTo(version: number): void {
@@ -195,7 +205,7 @@ class Ahead implements Recorder {
   }
 }
 
-/** Whether a replica is one of the freshly ready ones that the floor is about. */
+/** Tells whether a replica is available and counts for `minAvailable`. */
 function isCounted({ strategy }: RolloutObserved, replica: RolloutReplica): boolean {
   const counts = strategy?.kind !== 'blueGreen' || replica.version === strategy.activeVersion;
   return counts && replica.ready && replica.forced !== true && isStaying(replica);

@@ -4,91 +4,91 @@ import { impossibleLimits, resolveLimits, validateVoluntaryStop } from './index.
 describe('resolveLimits', () => {
   it.each([
     {
-      name: 'min_available absent: desired − 1',
+      name: 'uses desired − 1 without min_available',
       spec: { desired: 5 },
       minAvailable: 4,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'min_available 0 is absent',
+      name: 'treats min_available 0 as absent',
       spec: { desired: 5, minAvailable: 0 },
       minAvailable: 4,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'max_unavailable 0 is absent',
+      name: 'treats max_unavailable 0 as absent',
       spec: { desired: 5, maxUnavailable: 0 },
       minAvailable: 4,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'max_unavailable sets the floor and the batch',
+      name: 'derives minAvailable and batch from max_unavailable',
       spec: { desired: 5, maxUnavailable: 2 },
       minAvailable: 3,
       maxSurge: 1,
       batch: 2,
     },
     {
-      name: 'a single replica is kept',
+      name: 'keeps a single replica',
       spec: { desired: 1 },
       minAvailable: 1,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'a single replica may be given up',
+      name: 'gives up a single replica with max_unavailable 1',
       spec: { desired: 1, maxUnavailable: 1 },
       minAvailable: 0,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'max_unavailable beyond desired',
+      name: 'uses 0 for max_unavailable above desired',
       spec: { desired: 3, maxUnavailable: 9 },
       minAvailable: 0,
       maxSurge: 1,
       batch: 9,
     },
     {
-      name: 'min_available wins',
+      name: 'prefers min_available to max_unavailable',
       spec: { desired: 5, maxUnavailable: 3, minAvailable: 4 },
       minAvailable: 4,
       maxSurge: 1,
       batch: 3,
     },
     {
-      name: 'min_available is clamped to desired',
+      name: 'clamps min_available to desired',
       spec: { desired: 3, minAvailable: 8 },
       minAvailable: 3,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'nothing wanted, no floor',
+      name: 'uses 0 when no replica is wanted',
       spec: { desired: 0, minAvailable: 2 },
       minAvailable: 0,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'nothing wanted by default',
+      name: 'uses 0 by default when no replica is wanted',
       spec: { desired: 0 },
       minAvailable: 0,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'explicit surge 0',
+      name: 'keeps an explicit max_surge of 0',
       spec: { desired: 3, maxSurge: 0 },
       minAvailable: 2,
       maxSurge: 0,
       batch: 1,
     },
     {
-      name: 'explicit surge 4',
+      name: 'keeps an explicit max_surge of 4',
       spec: { desired: 3, maxSurge: 4 },
       minAvailable: 2,
       maxSurge: 4,
@@ -123,7 +123,7 @@ describe('resolveLimits', () => {
   });
 });
 
-describe('impossibleLimits', () => {
+describe('findImpossibleLimits', () => {
   it.each([
     {
       spec: { desired: 3, maxSurge: 0, minAvailable: 3 },
@@ -156,7 +156,7 @@ describe('validateVoluntaryStop', () => {
     { ready: 3, min: 2 },
     { ready: 2, min: 2 },
     { ready: 0, min: 0 },
-  ])('$ready left of at least $min is allowed', ({ ready, min }) => {
+  ])('allows a stop that leaves $ready available with min_available $min', ({ ready, min }) => {
     expect(validateVoluntaryStop(ready, min)).toEqual({ allowed: true });
   });
 
@@ -165,7 +165,7 @@ describe('validateVoluntaryStop', () => {
       allowed: false,
       ready: 1,
       minAvailable: 2,
-      reason: 'the stop would leave 1 ready, below min_available 2',
+      reason: 'the stop would leave 1 available, below min_available 2',
     });
   });
 });

@@ -1,33 +1,40 @@
-/** What a user asks of a rolling update; counts of replicas, whole and not negative. */
+/** The rollout limits of a spec. Whole, non-negative numbers of replicas. */
 export interface RolloutLimitsSpec {
-  /** How many replicas the workload shall have. */
+  /** The wanted number of replicas. */
   readonly desired: number;
-  /** How many more may live during an update. Absent means 1; 0 means none. */
+  /**
+   * How many replicas may be live above `desired` during an update. Absent means 1; 0 means none.
+   */
   readonly maxSurge?: number;
-  /** How many may be missing during an update. Absent and 0 mean the same: batches of 1. */
+  /** How many replicas may be unavailable during an update. Absent and 0 both mean batches of 1. */
   readonly maxUnavailable?: number;
-  /** How many must stay ready. Absent and 0 mean the default, see {@link resolveLimits}. */
+  /**
+   * How many replicas must stay available. Absent and 0 mean the default, see {@link
+   * resolveLimits}.
+   */
   readonly minAvailable?: number;
 }
 
-/** The limits a decision works with, defaults filled in and clamped. */
+/** Rollout limits with defaults filled in and clamped. */
 export interface RolloutLimits {
   readonly want: number;
-  /** The floor: freshly ready replicas that no voluntary stop may go below; 0 to `want`. */
+  /** The number of available replicas that no voluntary stop may go below; 0 to `want`. */
   readonly minAvailable: number;
   readonly maxSurge: number;
   /**
-   * Most ready replicas that one decision takes away for an update, 1 or more; the floor may allow
-   * fewer.
+   * Most available replicas that one decision of an update stops, 1 or more; `minAvailable` may
+   * allow fewer.
    */
   readonly batch: number;
 }
 
 /**
  * Fills in the defaults of CLD-REQ-023: an absent or zero `minAvailable` is `desired −
- * maxUnavailable` when that is above 0, else `max(1, desired − 1)`; always clamped to 0..`desired`.
- * `minAvailable` wins over `maxUnavailable`. Scaled to 0 the floor is 0, so that everything may
- * stop.
+ * maxUnavailable` when `maxUnavailable` is above 0, else `max(1, desired − 1)`; always clamped to
+ * 0..`desired`. `minAvailable` wins over `maxUnavailable`. For `desired` 0 it is 0, so that every
+ * replica may stop.
+ * @example
+ * resolveLimits({ desired: 3 }); // want 3, minAvailable 2, maxSurge 1, batch 1
  */
 export function resolveLimits(spec: RolloutLimitsSpec): RolloutLimits {
   const want = Math.max(0, spec.desired);
@@ -42,20 +49,19 @@ export function resolveLimits(spec: RolloutLimitsSpec): RolloutLimits {
   };
 }
 
-/** An update adds one before it takes one, unless the user says otherwise. */
+/** An update creates one replica before it stops one, unless the user changes it. */
 const DEFAULT_MAX_SURGE = 1;
 
 /**
- * Says why limits leave a rolling update no move at all: nothing may be added first, and nothing
- * may be taken first.
- * @returns The text to show the user, or undefined when there is a move (also when nothing is
- *   wanted).
+ * Explains limits that allow no step of a rolling update: no replica may be created above the
+ * wanted count, and none may be stopped.
+ * @returns The text for the user; undefined when a step is possible, or nothing is wanted.
  */
 export function impossibleLimits(spec: RolloutLimitsSpec): string | undefined {
   return describeImpossible(resolveLimits(spec));
 }
 
-/** The same for limits already resolved; scaling can bring such limits about later. */
+/** As {@link findImpossibleLimits}, for resolved limits. Scaling can lead to such limits later. */
 export function describeImpossible({
   want,
   minAvailable,
@@ -65,7 +71,7 @@ export function describeImpossible({
   return `max_surge ${maxSurge} and min_available ${minAvailable} of ${want} leave no possible move`;
 }
 
-/** Whether a stop may go ahead, with the reason when not. */
+/** Whether a stop is allowed, with the reason when it is not. */
 export type VoluntaryStop =
   | { readonly allowed: true }
   | {
@@ -76,11 +82,11 @@ export type VoluntaryStop =
     };
 
 /**
- * The rule for every stop of a ready replica that nobody is forced to make: by an update, a drain,
- * a preemption, a scale-down. Unready replicas need no permission. It is a rule for plans: creating
- * and updating a workload is never refused for it.
- * @param ready - Freshly ready replicas *after* the stop.
- * @param minAvailable - The floor, resolved.
+ * The rule for every voluntary stop of an available replica: by an update, a drain, a preemption or
+ * a scale-down. Unready replicas may always stop. The rule applies to stops only: creating and
+ * updating a workload is never refused by it.
+ * @param available - Available replicas *after* the stop.
+ * @param minAvailable - The resolved limit.
  */
 export function validateVoluntaryStop(ready: number, minAvailable: number): VoluntaryStop {
   if (ready >= minAvailable) return { allowed: true };
@@ -88,6 +94,6 @@ export function validateVoluntaryStop(ready: number, minAvailable: number): Volu
     allowed: false,
     ready,
     minAvailable,
-    reason: `the stop would leave ${ready} ready, below min_available ${minAvailable}`,
+    reason: `the stop would leave ${ready} available, below min_available ${minAvailable}`,
   };
 }

@@ -4,8 +4,9 @@ import { crowdedOut } from './seats.js';
 import { isStaying } from './tally.js';
 
 /**
- * Makes whoever has to leave its node count as draining: also one on a node that is no seat, and
- * one too many on a seat. A forced one is not held by any floor: it counts as unready.
+ * Marks every replica that has to leave its node as draining, also a replica on a node that is no
+ * target and a duplicate on a target node. A forced replica also counts as unready, so that
+ * `minAvailable` does not protect it.
  */
 export function withMoves(observed: RolloutObserved): RolloutObserved {
   const { want, replicas, seats } = observed;
@@ -20,7 +21,7 @@ export function withMoves(observed: RolloutObserved): RolloutObserved {
 
 function withMovesToSeats(observed: RolloutObserved, seats: readonly string[]): RolloutObserved {
   const open = new Set(seats);
-  assert(open.size === observed.want, 'as many are wanted as there are seats');
+  assert(open.size === observed.want, 'want is the number of global targets');
   const isSeated = (replica: RolloutReplica): boolean =>
     replica.nodeId !== undefined && open.has(replica.nodeId);
   const candidates = observed.replicas.filter(

@@ -1,8 +1,15 @@
-import { nextSteps, resolveLimits, type RolloutDecision, type RolloutObserved } from './index.js';
+import {
+  nextSteps,
+  resolveLimits,
+  type RolloutDecision,
+  type RolloutObserved,
+  type RolloutReplica,
+} from './index.js';
 import { aReplica, anObserved, someReplicas } from './testing/builders.js';
 
-const old = (count: number, changes = {}) => someReplicas(count, { version: 1, ...changes }, 1);
-const current = (count: number, changes = {}) =>
+const old = (count: number, changes: Partial<RolloutReplica> = {}) =>
+  someReplicas(count, { version: 1, ...changes }, 1);
+const current = (count: number, changes: Partial<RolloutReplica> = {}) =>
   someReplicas(count, { version: 2, ...changes }, 101);
 
 function shape(decision: RolloutDecision) {
@@ -15,47 +22,55 @@ function shape(decision: RolloutDecision) {
 }
 const decide = (changes: Partial<RolloutObserved>) => shape(nextSteps(anObserved(changes)));
 
-describe('nextSteps: create and scale', () => {
+describe('decideNextSteps: create and scale', () => {
   it.each([
     {
-      name: 'a new workload starts all at once',
+      name: 'creates all replicas of a new workload at once',
       changes: { want: 5 },
       gives: { creates: 5, stops: [] },
     },
     {
-      name: 'surge does not add replicas nobody wants',
+      name: 'does not create surplus replicas for max_surge',
       changes: { want: 5, maxSurge: 3 },
       gives: { creates: 5, stops: [] },
     },
-    { name: 'nothing wanted, nothing there', changes: { want: 0 }, gives: 'converged' },
-    { name: 'all there, all ready', changes: { replicas: current(3) }, gives: 'converged' },
     {
-      name: 'scale-up adds the difference',
+      name: 'converges when no replica is wanted and none exists',
+      changes: { want: 0 },
+      gives: 'converged',
+    },
+    {
+      name: 'converges when all wanted replicas are available',
+      changes: { replicas: current(3) },
+      gives: 'converged',
+    },
+    {
+      name: 'creates the difference at a scale-up',
       changes: { want: 5, replicas: current(3) },
       gives: { creates: 2, stops: [] },
     },
     {
-      name: 'scale-down stops the newest',
+      name: 'stops the newest replica at a scale-down',
       changes: { want: 3, replicas: current(5) },
       gives: { creates: 0, stops: ['105', '104'] },
     },
     {
-      name: 'scale-down takes unready ones first',
+      name: 'stops unready replicas first at a scale-down',
       changes: { want: 2, replicas: [...current(3), aReplica(99, { version: 2, ready: false })] },
       gives: { creates: 0, stops: ['99', '103'] },
     },
     {
-      name: 'scale-down takes draining ones before the newest',
+      name: 'stops draining replicas before the newest at a scale-down',
       changes: { want: 2, replicas: [...current(2), aReplica(99, { version: 2, draining: true })] },
       gives: { creates: 0, stops: ['99'] },
     },
     {
-      name: 'scale to 0 needs no floor and no batch',
+      name: 'stops all replicas at once when scaled to 0',
       changes: { want: 0, replicas: current(3) },
       gives: { creates: 0, stops: ['103', '102', '101'] },
     },
     {
-      name: 'scale-down takes unready ones before unproven ones',
+      name: 'stops unready replicas before those not yet available at a scale-down',
       changes: {
         want: 2,
         replicas: [
@@ -67,12 +82,12 @@ describe('nextSteps: create and scale', () => {
       gives: { creates: 0, stops: ['99'] },
     },
     {
-      name: 'scale to 0 does not wait for stops in flight',
+      name: 'does not wait for unconfirmed stops when scaled to 0',
       changes: { want: 0, replicas: [...old(2), aReplica(9, { desired: 'stopped' as const })] },
       gives: { creates: 0, stops: ['2', '1'] },
     },
     {
-      name: 'scale to 0 in the middle of an update',
+      name: 'stops both versions when scaled to 0 during an update',
       changes: { want: 0, replicas: [...old(2), ...current(1, { ready: false })] },
       gives: { creates: 0, stops: ['101', '2', '1'] },
     },
@@ -85,47 +100,47 @@ describe('nextSteps: create and scale', () => {
       gives: 'stopping',
     },
     {
-      name: 'waits until new ones are ready',
+      name: 'waits until new replicas are ready',
       changes: { replicas: current(3, { ready: false }) },
       gives: 'notReady',
     },
   ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));
 });
 
-describe('nextSteps: update', () => {
+describe('decideNextSteps: update', () => {
   it.each([
     {
-      name: 'adds and takes one where the floor allows',
+      name: 'creates one and stops one where minAvailable allows',
       changes: { replicas: old(3) },
       gives: { creates: 1, stops: ['3'] },
     },
     {
-      name: 'surges first where the floor does not',
+      name: 'creates first where minAvailable allows no stop',
       changes: { minAvailable: 3, replicas: old(3) },
       gives: { creates: 1, stops: [] },
     },
     {
-      name: 'then stops one old, the newest',
+      name: 'stops the newest old replica when the new one is available',
       changes: { minAvailable: 3, replicas: [...old(3), ...current(1)] },
       gives: { creates: 0, stops: ['3'] },
     },
     {
-      name: 'a surge that is not ready stops nothing',
+      name: 'stops nothing while the new replica is not ready',
       changes: { minAvailable: 3, replicas: [...old(3), ...current(1, { ready: false })] },
       gives: 'notReady',
     },
     {
-      name: 'batch is max_unavailable',
+      name: 'stops up to max_unavailable replicas at once',
       changes: { want: 6, minAvailable: 3, batch: 3, replicas: old(6) },
       gives: { creates: 1, stops: ['6', '5', '4'] },
     },
     {
-      name: 'min_available wins over the batch',
+      name: 'stops no more than min_available allows',
       changes: { want: 6, minAvailable: 4, batch: 3, replicas: old(6) },
       gives: { creates: 1, stops: ['6', '5'] },
     },
     {
-      name: 'the next batch waits for the one before it',
+      name: 'starts a batch after the previous one was replaced',
       changes: {
         want: 6,
         minAvailable: 1,
@@ -136,7 +151,7 @@ describe('nextSteps: update', () => {
       gives: 'notReady',
     },
     {
-      name: 'stops still in flight are part of the batch',
+      name: 'counts unconfirmed stops as part of the batch',
       changes: {
         want: 3,
         maxSurge: 3,
@@ -145,12 +160,12 @@ describe('nextSteps: update', () => {
       gives: 'stopping',
     },
     {
-      name: 'unready old ones always go',
+      name: 'stops unready old replicas in any case',
       changes: { minAvailable: 3, replicas: old(3, { ready: false }) },
       gives: { creates: 1, stops: ['3', '2', '1'] },
     },
     {
-      name: 'an update away from a version that never starts',
+      name: 'replaces a version that never becomes ready',
       changes: {
         minAvailable: 3,
         maxSurge: 0,
@@ -159,27 +174,27 @@ describe('nextSteps: update', () => {
       gives: { creates: 0, stops: ['2', '1'] },
     },
     {
-      name: 'below the floor new ones are added and no ready one is stopped',
+      name: 'creates replicas and stops no available one below minAvailable',
       changes: { minAvailable: 3, replicas: old(2) },
       gives: { creates: 2, stops: [] },
     },
     {
-      name: 'limits without a move',
+      name: 'waits at impossible limits',
       changes: { minAvailable: 3, maxSurge: 0, replicas: old(3) },
       gives: 'impossibleLimits',
     },
     {
-      name: 'surge 0 takes first',
+      name: 'stops first with max_surge 0',
       changes: { maxSurge: 0, replicas: old(3) },
       gives: { creates: 0, stops: ['3'] },
     },
     {
-      name: 'back to an older version in the middle',
+      name: 'returns to an older version during an update',
       changes: { version: 1, replicas: [...old(2), ...current(2)] },
       gives: { creates: 0, stops: ['102'] },
     },
     {
-      name: 'three versions at once',
+      name: 'replaces replicas of two old versions',
       changes: {
         version: 3,
         minAvailable: 3,
@@ -188,37 +203,37 @@ describe('nextSteps: update', () => {
       gives: { creates: 0, stops: ['102', '101'] },
     },
     {
-      name: 'scale-up and update go together',
+      name: 'combines a scale-up with an update',
       changes: { want: 5, replicas: old(3) },
       gives: { creates: 3, stops: [] },
     },
     {
-      name: 'scale-down and update: what exceeds the ceiling goes at once, then a batch',
+      name: 'combines a scale-down with an update: first the surplus, then batches',
       changes: { want: 3, replicas: old(10) },
       gives: { creates: 0, stops: ['10', '9', '8', '7', '6', '5', '4'] },
     },
   ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));
 });
 
-describe('nextSteps: lost, draining and unproven replicas', () => {
+describe('decideNextSteps: lost, draining and not yet available replicas', () => {
   it.each([
     {
-      name: 'a lost replica is replaced, the others stay',
+      name: 'replaces a lost replica and keeps the others',
       changes: { replicas: [...current(2), aReplica(9, { version: 2, ready: false, lost: true })] },
       gives: { creates: 1, stops: [] },
     },
     {
-      name: 'a lost one takes no room, so the rollout surges as before',
+      name: 'creates the surge although a lost replica exists',
       changes: { minAvailable: 3, replicas: [...old(3), aReplica(9, { lost: true })] },
       gives: { creates: 1, stops: [] },
     },
     {
-      name: 'lost ones do not keep a workload from being done',
+      name: 'converges although a lost replica exists',
       changes: { replicas: [...current(3), aReplica(9, { lost: true })] },
       gives: 'converged',
     },
     {
-      name: 'a node loss in the middle halts the update until ready replicas are back',
+      name: 'halts the update after a loss until replicas are available again',
       changes: {
         want: 4,
         minAvailable: 3,
@@ -227,12 +242,12 @@ describe('nextSteps: lost, draining and unproven replicas', () => {
       gives: { creates: 2, stops: [] },
     },
     {
-      name: 'a draining replica gets its replacement first where the floor is tight',
+      name: 'creates the replacement of a draining replica before its stop',
       changes: { want: 1, minAvailable: 1, maxSurge: 0, replicas: current(1, { draining: true }) },
       gives: { creates: 1, stops: [] },
     },
     {
-      name: 'and goes when the replacement is ready',
+      name: 'stops a draining replica when its replacement is available',
       changes: {
         want: 1,
         minAvailable: 1,
@@ -242,12 +257,12 @@ describe('nextSteps: lost, draining and unproven replicas', () => {
       gives: { creates: 0, stops: ['101'] },
     },
     {
-      name: 'every draining replica may be replaced at once',
+      name: 'replaces all draining replicas at once',
       changes: { want: 4, minAvailable: 4, replicas: current(4, { draining: true }) },
       gives: { creates: 4, stops: [] },
     },
     {
-      name: 'and all of them go at once when all replacements are ready',
+      name: 'stops all draining replicas at once when all replacements are available',
       changes: {
         want: 4,
         minAvailable: 4,
@@ -256,17 +271,17 @@ describe('nextSteps: lost, draining and unproven replicas', () => {
       gives: { creates: 0, stops: ['104', '103', '102', '101'] },
     },
     {
-      name: 'draining old ones go before other old ones',
+      name: 'stops draining old replicas before other old ones',
       changes: { replicas: [...old(2), aReplica(0, { draining: true })] },
       gives: { creates: 2, stops: ['0'] },
     },
     {
-      name: 'an unproven old replica stays while the others do not hold the floor',
+      name: 'keeps an old replica that is not yet available while the others do not satisfy minAvailable',
       changes: { minAvailable: 2, replicas: old(3, { ready: false, unproven: true }) },
       gives: { creates: 1, stops: [] },
     },
     {
-      name: 'and goes when they do',
+      name: 'stops it when the others satisfy minAvailable',
       changes: {
         minAvailable: 2,
         replicas: [...current(2), aReplica(1, { ready: false, unproven: true })],
@@ -274,45 +289,45 @@ describe('nextSteps: lost, draining and unproven replicas', () => {
       gives: { creates: 1, stops: ['1'] },
     },
     {
-      name: 'an unproven replica of the right version is not replaced',
+      name: 'keeps a replica of the wanted version that is not yet available',
       changes: {
         replicas: [...current(2), aReplica(9, { version: 2, ready: false, unproven: true })],
       },
       gives: 'unproven',
     },
     {
-      name: 'a deletion stops unproven ones too',
+      name: 'stops replicas that are not yet available at a deletion',
       changes: { want: 0, replicas: current(1, { ready: false, unproven: true }) },
       gives: { creates: 0, stops: ['101'] },
     },
   ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));
 });
 
-describe('nextSteps: paused', () => {
+describe('decideNextSteps: paused', () => {
   it.each([
-    { name: 'rolls nothing', changes: { replicas: old(3) }, gives: 'paused' },
+    { name: 'rolls nothing while paused', changes: { replicas: old(3) }, gives: 'paused' },
     {
-      name: 'replaces what is missing',
+      name: 'replaces a missing replica while paused',
       changes: { replicas: [...old(1), ...current(1)] },
       gives: { creates: 1, stops: [] },
     },
     {
-      name: 'scales down',
+      name: 'scales down while paused',
       changes: { want: 1, replicas: old(3) },
       gives: { creates: 0, stops: ['3', '2'] },
     },
     {
-      name: 'keeps a surplus of two versions within the ceiling',
+      name: 'keeps a surplus of two versions up to the maximum while paused',
       changes: { replicas: [...old(3), ...current(1)] },
       gives: 'paused',
     },
     {
-      name: 'and no more than that',
+      name: 'stops a surplus above the maximum while paused',
       changes: { replicas: [...old(3), ...current(2, { ready: false })] },
       gives: { creates: 0, stops: ['102'] },
     },
     {
-      name: 'works around a new one that failed when a node is drained',
+      name: 'replaces a draining replica although a failed new one exists while paused',
       changes: {
         minAvailable: 3,
         replicas: [...old(2), ...current(1, { ready: false }), aReplica(9, { draining: true })],
@@ -320,17 +335,17 @@ describe('nextSteps: paused', () => {
       gives: { creates: 1, stops: [] },
     },
     {
-      name: 'scales to 0',
+      name: 'scales to 0 while paused',
       changes: { want: 0, replicas: [...old(1), ...current(1)] },
       gives: { creates: 0, stops: ['101', '1'] },
     },
     {
-      name: 'drains',
+      name: 'replaces a draining replica while paused',
       changes: { want: 1, replicas: old(1, { draining: true }) },
       gives: { creates: 1, stops: [] },
     },
     {
-      name: 'has nothing to do when all have the version',
+      name: 'converges while paused when all replicas have the version',
       changes: { replicas: current(3) },
       gives: 'converged',
     },
@@ -339,8 +354,8 @@ describe('nextSteps: paused', () => {
   );
 });
 
-describe('nextSteps: waiting', () => {
-  it('says what it waits for and what can change that', () => {
+describe('decideNextSteps: waiting', () => {
+  it('returns the wait reason and what can change it', () => {
     expect(
       nextSteps(
         anObserved({ replicas: [...current(2), aReplica(9, { version: 2, ready: false })] }),
@@ -369,17 +384,17 @@ describe('nextSteps: waiting', () => {
 
   const unplaced = 'no node fits: cpu: 3 of 3 nodes';
   const noRoom =
-    '3 of 3 replicas are ready, 1 not yet: no node fits: cpu: 3 of 3 nodes; min_available 3 lets no other go first: ' +
-    'make room, or allow fewer ready ones meanwhile by min_available or max_unavailable';
+    '3 of 3 replicas are ready, 1 not yet: no node fits: cpu: 3 of 3 nodes; min_available 3 allows no stop before the new replica is ready: ' +
+    'free resources, or lower min_available, or raise max_unavailable';
   const homeless = aReplica(9, { version: 2, ready: false, unplaced });
   it.each<{ name: string; changes: Partial<RolloutObserved>; text: string }>([
     {
-      name: 'what to do when what comes first finds no node, and nothing may go',
+      name: 'tells the user what to do when no node fits the new replica and no stop is allowed',
       changes: { replicas: [...old(3), homeless] },
       text: noRoom,
     },
     {
-      name: 'why the oldest finds none',
+      name: 'gives the reason of the oldest replica without a node',
       changes: {
         maxSurge: 2,
         replicas: [
@@ -391,7 +406,7 @@ describe('nextSteps: waiting', () => {
       text: noRoom.replace('1 not yet', '2 not yet'),
     },
     {
-      name: 'no more while a stop makes room',
+      name: 'gives no advice while a stop frees resources',
       changes: {
         replicas: [...old(3), aReplica(8, { desired: 'stopped' }), homeless],
         maxSurge: 2,
@@ -399,12 +414,12 @@ describe('nextSteps: waiting', () => {
       text: '3 of 3 replicas are ready, 1 not yet',
     },
     {
-      name: 'no more when nothing old holds any room',
+      name: 'gives no advice when no old replica holds resources',
       changes: { replicas: [...current(2), homeless] },
       text: '2 of 3 replicas are ready, 1 not yet',
     },
     {
-      name: 'no more where a batch is under way, and not the floor is in the way',
+      name: 'gives no advice while a batch, not minAvailable, delays the update',
       changes: { minAvailable: 1, maxSurge: 0, replicas: [...old(2), homeless] },
       text: '2 of 3 replicas are ready, 1 not yet',
     },
@@ -416,8 +431,8 @@ describe('nextSteps: waiting', () => {
   });
 });
 
-describe('the example of the README', () => {
-  it('surges, waits, stops', () => {
+describe('example of the README', () => {
+  it('creates, waits and stops', () => {
     const limits = resolveLimits({ desired: 3, minAvailable: 3 });
     expect(limits).toEqual({ want: 3, minAvailable: 3, maxSurge: 1, batch: 1 });
     const replicas = old(3);

@@ -9,19 +9,20 @@ import { decideRollingUpdate } from './rolling-update.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './decision.js';
 
 /**
- * Decides the next moves towards `want` ready replicas of `version`: creating, scaling, updating,
- * replacing lost and failed replicas, moving those on draining nodes, or all of it at once. Pure:
- * same input in any order, same decision.
- * @param observed - Limits already resolved by `resolveLimits`, and every replica that still holds
- *   resources. For deletion pass limits resolved for 0.
- * @returns Steps that add only up to the ceiling of the strategy and one more for each replica
- *   being drained, and stop a ready replica only while more than `minAvailable` are ready; unready
- *   ones may always go, unproven ones while the ready ones alone hold the floor. Replicas on lost
- *   nodes take no room. Under blue/green only replicas of the active version count as ready.
+ * Decides the next steps towards `want` available replicas of `version`: creating, scaling,
+ * updating, replacing lost and failed replicas, evicting those on draining nodes, or all of it at
+ * once. Pure: the same input in any order gives the same decision.
+ * @param observed - Limits resolved by `resolveLimits`, and every replica that still holds
+ *   resources. For a deletion, pass limits resolved for 0.
+ * @returns Steps that create replicas only up to the maximum of the strategy plus one for each
+ *   draining replica, and stop an available replica only while more than `minAvailable` are
+ *   available. Unready replicas may always stop; replicas that are not yet available may stop while
+ *   the available ones alone satisfy `minAvailable`. Replicas on lost nodes take no room. Under
+ *   blue/green only replicas of the active version count as available.
  */
 export function nextSteps(observed: RolloutObserved): RolloutDecision {
   const { strategy = ROLLING_UPDATE } = observed;
-  // Nothing but replacements of what is being drained comes beside what a recreate has.
+  // RECREATE creates replicas beside existing ones only to replace draining ones.
   if (strategy.kind === 'recreate') return decideRecreate(withMoves({ ...observed, maxSurge: 0 }));
   const world = withMoves(observed);
   if (strategy.kind === 'rollingUpdate') return decideRollingUpdate(world, strategy.updated);
@@ -29,5 +30,5 @@ export function nextSteps(observed: RolloutObserved): RolloutDecision {
   return decideBlueGreen(world, strategy);
 }
 
-/** What is done unless something else is asked for. */
+/** The default strategy. */
 const ROLLING_UPDATE: RolloutStrategy = { kind: 'rollingUpdate' };

@@ -2,83 +2,86 @@ import type { ReplicaId } from '@cloudless/base';
 import type { RolloutLimits } from './limits.js';
 
 /**
- * One replica as the planner sees it. Failed, succeeded and stopped ones hold nothing and are not
- * passed.
+ * One replica, as input of the planner. Failed, succeeded and stopped replicas hold no resources
+ * and are not passed.
  */
 export interface RolloutReplica {
   readonly id: ReplicaId;
-  /** Which template it was made from. */
+  /** Version of the template that the replica was created from. */
   readonly version: number;
-  /** Freshly ready: ready for min_ready_duration, not stale, its node's session alive. */
+  /** Available: ready for at least min_ready_duration, on a node with a live session. */
   readonly ready: boolean;
-  /** `stopped` once a stop has been committed, until it is confirmed. */
+  /** `stopped` from the commit of the stop until its confirmation. */
   readonly desired: 'running' | 'stopped';
-  /** Its node is lost: it takes no room and counts for nothing. */
+  /** True when the node is lost: the replica takes no room and does not count. */
   readonly lost: boolean;
-  /** Its node is being drained: it has to be replaced elsewhere. */
+  /** True when the node is being drained: the replica has to be replaced on another node. */
   readonly draining: boolean;
   /**
-   * It may well serve, though it does not count as ready: its node is silent but not lost yet, or
-   * it has been ready for less than min_ready_duration. So it is not free to go like an unready
-   * one. Time ends this state. Default false; means nothing when `ready`.
+   * True when the replica may serve although it is not available: its node is silent but not lost,
+   * or it has been ready for less than min_ready_duration. It must not be stopped like an unready
+   * replica. The state ends by time. Default false; ignored when `available`.
    */
   readonly unproven?: boolean;
-  /** Grows with each replica of the workload; the newest has the highest. */
+  /** Creation order within the workload; the newest replica has the highest number. */
   readonly createdSequence: number;
   /**
-   * It has to go whatever the floor: the drain of its node is forced. Then it counts like an
-   * unready one. Default false.
+   * True when the replica stops whatever `minAvailable` says: the drain of its node is forced. It
+   * then counts as unready. Default false.
    */
   readonly forced?: boolean;
-  /** The node it is on or bound to; only {@link RolloutObserved.seats} need it. */
+  /**
+   * The node that the replica is on or may run on; required with {@link
+   * RolloutObserved.globalTargets} only.
+   */
   readonly nodeId?: string;
-  /** Why no node takes it. Absent: it has one, or nobody has looked yet. */
+  /** Why no node fits the replica. Absent when it has a node, or no placement was tried yet. */
   readonly unplaced?: string;
 }
 
-/** How a new version takes the place of another. */
+/** How a new version replaces another. */
 export type RolloutStrategy =
   /**
-   * @property updated - A canary step: at most so many of `version`, the others keep `baseVersion`.
-   * Absent: all.
+   * @property updated - The canary step: at most this many replicas run `version`, the others keep
+   *   `baseVersion`. Absent: all.
    */
   | { readonly kind: 'rollingUpdate'; readonly updated?: number }
-  /** Stops all of other versions, then starts all. */
+  /** Stops all replicas of other versions, then creates all new ones. */
   | { readonly kind: 'recreate' }
   | {
-      /** Makes the whole new set beside the active one, then switches. */
+      /** Creates the whole new set beside the active one, then switches. */
       readonly kind: 'blueGreen';
       /**
-       * The version that serves: only its replicas count for the floor. `version` itself when
-       * nothing served before.
+       * The serving version: only its replicas count for `minAvailable`. Equal to `version` in a
+       * first deployment.
        */
       readonly activeVersion: number;
-      /** Whether a complete new set may be switched to; false waits for a promotion. */
+      /** Whether a complete new set may become active; false waits for a promotion. */
       readonly maySwitch: boolean;
-      /** Replicas of this version, no longer active, stay for a quick way back. */
+      /** Replicas of this former version are kept for a quick rollback. */
       readonly keepVersion?: number;
     };
 
-/** Everything a decision depends on. The order of `replicas` does not matter. */
+/** The input of a decision. The order of `replicas` does not matter. */
 export interface RolloutObserved extends RolloutLimits {
-  /** The version every replica shall have in the end. */
+  /** The wanted version of every replica. */
   readonly version: number;
   /**
-   * Nothing is rolled: replicas of every version may stay. Scaling, draining and replacing go on;
-   * replacements get `version`, so the caller of a paused rollout chooses there what they run.
-   * Default false.
+   * Whether the rollout is paused: replicas of every version may stay. Scaling, draining and
+   * replacing continue. Default false.
    */
   readonly paused?: boolean;
   readonly replicas: readonly RolloutReplica[];
-  /** Default: a rolling update. */
+  /** Default: a rolling update of all replicas. */
   readonly strategy?: RolloutStrategy;
   /**
-   * What replacements run that `version` may not: while paused, and beyond a canary step. Default
-   * `version`.
+   * The version of replacements that may not run `version`: while paused, and beyond a canary step.
+   * Default `version`.
    */
   readonly baseVersion?: number;
   /**
-   * One replica on each of these nodes (mode GLOBAL); `want` is their number. Absent: any nodes.
+   * The target nodes of mode GLOBAL, one replica on each; `want` is their number. Absent: any
+   * nodes.
    */
   readonly seats?: readonly string[];
 }

@@ -9,7 +9,7 @@ import {
   type RolloutStrategy,
 } from './index.js';
 
-/** What stands between the marks below is the example of the README, word for word. */
+/** The code between the marks below is the example of the README, word for word. */
 function example(console: { readonly log: (line: string) => void }): void {
   // README begin
   const replica = (sequence: number, version: number, ready = true): RolloutReplica => ({
@@ -28,24 +28,24 @@ function example(console: { readonly log: (line: string) => void }): void {
     else console.log(decision.kind === 'waiting' ? decision.reason.text : 'done');
   };
 
-  // Three of version 1, version 2 is wanted, and all three must stay ready: so one more comes
-  // first.
-  // want 3, minAvailable 3, maxSurge 1, batch 1
+  // Three replicas of version 1; version 2 is wanted; all three must stay available.
+  // Limits: want 3, minAvailable 3, maxSurge 1, batch 1. So one replica is created first.
   const limits = resolveLimits({ desired: 3, minAvailable: 3 });
   const three = [replica(1, 1), replica(2, 1), replica(3, 1)];
-  decide({ ...limits, version: 2, replicas: three }); // {"kind":"createReplica","version":2}
-  // 3 of 3 replicas are ready, 1 not yet
+  decide({ ...limits, version: 2, replicas: three });
+  // prints: {"kind":"createReplica","version":2}
   decide({ ...limits, version: 2, replicas: [...three, replica(4, 2, false)] });
-  // {"kind":"stopReplica","replicaId":"web-3"}
+  // prints: 3 of 3 replicas are ready, 1 not yet
   decide({ ...limits, version: 2, replicas: [...three, replica(4, 2)] });
+  // prints: {"kind":"stopReplica","replicaId":"web-3"}
 
-  // The same as a canary: one of version 2, and no further.
+  // A canary step: one replica of version 2.
   const canary: RolloutStrategy = { kind: 'rollingUpdate', updated: 1 };
   const mixed = [replica(1, 1), replica(2, 1), replica(4, 2)];
-  // 1 of 3 replicas run version 2, as this step asks for
   decide({ ...limits, version: 2, baseVersion: 1, strategy: canary, replicas: mixed });
+  // prints: 1 of 3 replicas run version 2, as the canary step requires
 
-  // And as blue/green, all the way.
+  // A prediction of the whole rollout as blue/green.
   const blueGreen: RolloutStrategy = { kind: 'blueGreen', activeVersion: 1, maySwitch: true };
   const { steps, verdict, lowestReady, highestLive } = layOut({
     ...limits,
@@ -53,10 +53,10 @@ function example(console: { readonly log: (line: string) => void }): void {
     strategy: blueGreen,
     replicas: three,
   });
-  // create create create switch stop stop stop
   console.log(steps.map(({ step }) => step.kind.replace(/[A-Z].*/, '')).join(' '));
-  // completes: at least 3 ready, at most 6 live
-  console.log(`${verdict.kind}: at least ${lowestReady} ready, at most ${highestLive} live`);
+  // prints: create create create switch stop stop stop
+  console.log(`${verdict.kind}: at least ${lowestReady} available, at most ${highestLive} live`);
+  // prints: completes: at least 3 available, at most 6 live
   // README end
 }
 
@@ -67,7 +67,7 @@ function codeHere(): string {
   return code.replace(/^ {2}/gm, '');
 }
 
-describe('the example of the README', () => {
+describe('example of the README', () => {
   const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
   const block = /```ts\n(?<code>.*?)```/s.exec(readme)?.groups?.['code'] ?? '';
   const body = block.replace(/^import .*\n/gm, '').trimStart();
@@ -80,7 +80,7 @@ describe('the example of the README', () => {
   it('prints what its comments say', () => {
     const printed: string[] = [];
     example({ log: (line) => void printed.push(line) });
-    const said = [...body.matchAll(/^(?:decide|console\.log)\(.*\); \/\/ (?<said>.*)$/gm)].map(
+    const said = [...body.matchAll(/^\/\/ prints: (?<said>.*)$/gm)].map(
       (match) => match.groups?.['said'],
     );
     expect(printed).toEqual(said);

@@ -5,9 +5,9 @@ import { actsOf, byDisruptionOrder, countOf, isStaying, tallyOf, toSteps } from 
 import { replicas, waitFor } from './waiting.js';
 
 /**
- * Stops all of other versions, whatever the floor, and makes new ones when none of those is live
- * any more. Replicas on lost nodes are not waited for. What one version needs by itself, as scaling
- * and draining, keeps the floor.
+ * Decides the next steps of RECREATE: stops all replicas of other versions, whatever `minAvailable`
+ * says, and creates new ones when none of those is live any more. Replicas on lost nodes do not
+ * delay it. Scaling and draining within one version keep `minAvailable`.
  */
 export function decideRecreate(observed: RolloutObserved): RolloutDecision {
   const { version, baseVersion = version } = observed;

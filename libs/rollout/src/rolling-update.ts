@@ -20,8 +20,9 @@ import {
 import { pausedWith, waitFor, whySetWaits } from './waiting.js';
 
 /**
- * Replaces one version by another within floor and ceiling.
- * @param updated - The canary step: at most so many of the new version. Undefined: all.
+ * Decides the next steps of a rolling update within `minAvailable` and the maximum of live
+ * replicas.
+ * @param updated - The canary step: at most this many replicas of the new version. Undefined: all.
  */
 export function decideRollingUpdate(observed: RolloutObserved, updated?: number): RolloutDecision {
   const tally = tallyOf(observed.replicas, chooserOf(observed, updated));
@@ -30,7 +31,7 @@ export function decideRollingUpdate(observed: RolloutObserved, updated?: number)
   return whyWaiting(observed, tally, updated) ?? { kind: 'converged' };
 }
 
-/** Which replicas a rolling update keeps. */
+/** Returns the function that chooses which replicas a rolling update keeps. */
 export function chooserOf(observed: RolloutObserved, updated = observed.want): Choose {
   const { want, version, baseVersion = version, paused, seats } = observed;
   if (seats !== undefined) {
@@ -47,7 +48,7 @@ export function chooserOf(observed: RolloutObserved, updated = observed.want): C
       ]);
 }
 
-/** All of one version. */
+/** Keeps `want` replicas of one version. */
 export function chooseVersion(version: number, want: number): Choose {
   return (candidates) => {
     const current = candidates.filter((replica) => replica.version === version);
@@ -63,7 +64,10 @@ export function chooseVersion(version: number, want: number): Choose {
   };
 }
 
-/** So many of each. What is more than that goes like other versions: in batches. */
+/**
+ * Keeps a number of replicas of each version. Replicas above that are outdated and are stopped in
+ * batches.
+ */
 function chooseCanary(
   shares: readonly { readonly version: number; readonly count: number }[],
 ): Choose {
@@ -82,9 +86,9 @@ function chooseCanary(
 }
 
 /**
- * Everything stays as it is, also a surplus of several versions within the ceiling, so that a new
- * replica that failed can be looked at. As such a one may never be ready, it does not keep a
- * draining replica from being replaced.
+ * Keeps every replica while the rollout is paused, also a surplus of several versions up to `want +
+ * maxSurge`, so that a failed new replica can be examined. As such a replica may never be ready, it
+ * does not prevent the replacement of a draining one.
  */
 function choosePaused({ want, maxSurge }: RolloutObserved, baseVersion: number): Choose {
   return (candidates, drainingReady) => {
@@ -118,14 +122,13 @@ function whyWaiting(
     tally.leaving === 0 &&
     tally.readyVictims.length + tally.unprovenVictims.length === 0
   ) {
-    // Whether replicas of the version before are ready has no part in it: an update may be what
-    // mends them.
+    // Replicas of the previous version need not be ready: the update may be the repair.
     const fresh = countOf(staying, (replica) => isReady(replica) && replica.version === version);
     if (fresh >= updated)
       return waitFor(
         'stepReached',
         'permission',
-        `${fresh} of ${want} replicas run version ${version}, as this step asks for`,
+        `${fresh} of ${want} replicas run version ${version}, as the canary step requires`,
       );
   }
   const why = whySetWaits(observed, tally);

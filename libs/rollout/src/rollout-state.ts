@@ -2,70 +2,71 @@ import type { RolloutDecision } from './decision.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
 
 /**
- * Where a rollout is. A settled one (`completed`, `rolledBack`) goes on being kept at its count.
+ * Phase of a rollout. In a settled phase (`completed`, `rolledBack`) the planner only keeps the
+ * replica count.
  */
 export type RolloutPhase =
   'starting' | 'inProgress' | 'paused' | 'failed' | 'completed' | 'rolledBack';
 
-/** One canary step: bring so many replicas to the new version, then wait. */
+/** One canary step: update a number of replicas, then wait. */
 export interface RolloutStage {
-  /** A number of replicas, or a share of the wanted number, rounded up. */
+  /** A number of replicas, or a percentage of the wanted number, rounded up. */
   readonly size: { readonly replicas: number } | { readonly percent: number };
-  /** For so long, milliseconds, or until somebody promotes. */
+  /** A time in milliseconds, or until a promotion. */
   readonly wait: { readonly ms: number } | 'promotion';
 }
 
-/** What a user asks of a rollout beside its limits. Times in milliseconds. */
+/** Rollout settings other than the limits. Times in milliseconds. */
 export interface RolloutSettings {
   readonly strategy: RolloutStrategy['kind'];
   /** Canary steps of a rolling update, in order. */
   readonly stages: readonly RolloutStage[];
-  /** Whether a blue/green switch waits for a promotion. */
   readonly manualSwitch: boolean;
-  /** How long the former version is kept after a blue/green switch. */
+  /** How long the previous version is kept after a blue/green switch. */
   readonly pauseMs: number;
   readonly progressDeadlineMs: number;
-  /** Failures of new replicas after which the rollout has failed; 0 means the first one. */
+  /** Number of failures of new replicas at which the rollout fails; 0 means the first failure. */
   readonly maxFailedNew: number;
   readonly onFailure: 'pause' | 'rollback';
 }
 
-/** What is remembered of a rollout between two decisions. Times are milliseconds of one clock. */
+/** The state of a rollout between two decisions. Times are milliseconds of one clock. */
 export interface RolloutState {
   readonly phase: RolloutPhase;
-  /** What it waits for, or why it failed; for people. */
+  /** What the rollout waits for, or why it failed; text for users. */
   readonly reason: string;
-  /** The version it brings about; 0 before the first. */
+  /** The version being rolled out; 0 before the first. */
   readonly version: number;
-  /** What was active when it began; 0: nothing. */
+  /** The active version at the start of the rollout; 0 when there was none. */
   readonly fromVersion: number;
-  /** The version that was rolled out last, and under blue/green the one that serves; 0: none. */
+  /**
+   * The version that was rolled out last; under blue/green the serving one; 0 when there is none.
+   */
   readonly activeVersion: number;
   readonly strategy: RolloutStrategy['kind'];
   readonly startedAtMs: number;
-  /** Canary steps that are done. */
+  /** Number of completed canary steps. */
   readonly stagesDone: number;
-  /** Since when the present step has all its replicas ready. */
+  /** Since when all replicas of the current canary step have been available. */
   readonly stageReachedAtMs?: number;
   readonly waitsForPromotion: boolean;
-  /** Somebody has let it go on from where it waits. */
+  /** A user promoted the rollout past its current wait. */
   readonly promoted: boolean;
-  /** Somebody wants a failed one to try again. */
+  /** A user asked to retry a failed rollout. */
   readonly retry: boolean;
-  /** Failures of new replicas that a retry forgave. */
+  /** Number of failures before the last retry, which no longer count. */
   readonly forgiven: number;
-  /** The best that was seen, and when: the deadline counts from there. */
+  /** The best progress so far, and its time: the progress deadline counts from there. */
   readonly progress: number;
   readonly progressAtMs: number;
-  /** When a blue/green rollout switched. */
   readonly switchedAtMs?: number;
-  /** It goes back from this version, which failed; 0: it does not. */
+  /** The failed version that this rollout rolls back from; 0 when it is no rollback. */
   readonly rollsBack: number;
-  /** When what it waits for by time has passed. */
+  /** When the current wait ends by time. */
   readonly untilMs?: number;
 }
 
-/** The state of a workload that has never been rolled out. */
+/** State of a workload without any rollout. */
 export const NO_ROLLOUT: RolloutState = {
   phase: 'starting',
   reason: '',
@@ -84,27 +85,27 @@ export const NO_ROLLOUT: RolloutState = {
   rollsBack: 0,
 };
 
-/** Everything a rollout's next move depends on. */
+/** Everything that the next decision of a rollout depends on. */
 export interface RolloutSituation {
   readonly settings: RolloutSettings;
-  /** The version that is wanted, as the history counts. */
+  /** The wanted version, as numbered in the history. */
   readonly version: number;
   /**
-   * The oldest version with the same template: replicas of the one are as good as those of the
-   * other.
+   * Returns the oldest version with the same template. Replicas of both versions are
+   * interchangeable.
    */
   readonly canonical: (version: number) => number;
-  /** Limits and replicas, whose versions are canonical ones. */
+  /** Limits and replicas; replica versions are canonical. */
   readonly observed: Omit<RolloutObserved, 'version' | 'strategy' | 'baseVersion' | 'paused'>;
   readonly pausedByUser: boolean;
-  /** Restarts and failures of the replicas that this rollout has made. */
+  /** Number of restarts and failures of the replicas that this rollout created. */
   readonly failures: number;
-  /** The spec changed since the last decision: what is wanted now may take its own time. */
+  /** Whether the spec changed since the last decision, which restarts the progress deadline. */
   readonly changed: boolean;
   readonly nowMs: number;
 }
 
-/** Something that people are told of. */
+/** An event of a rollout, for users. */
 export interface RolloutNews {
   readonly kind:
     | 'started'
@@ -119,30 +120,30 @@ export interface RolloutNews {
   readonly message: string;
 }
 
-/** What is to be done, and what is to be remembered. */
+/** The result of a decision: the next state and the next steps. */
 export interface RolloutAdvance {
   readonly state: RolloutState;
-  /** What the planner was asked, for explanations. */
+  /** The input of the planner, for explanations. */
   readonly observed: RolloutObserved;
   readonly decision: RolloutDecision;
-  /** Make this version's template the newest one, instead of taking the steps. */
+  /** Instead of applying steps, write this version's template as the newest version. */
   readonly rollBackTo?: number;
   readonly news: readonly RolloutNews[];
-  /** When time alone changes the answer. */
+  /** When the answer changes by time alone. */
   readonly wakeAtMs?: number;
 }
 
-/** Whether a rollout has ended well: its version is only kept at its count. */
+/** Tells whether a rollout has ended successfully; its version is only kept at its count. */
 export const isSettled = ({ phase }: RolloutState): boolean =>
   phase === 'completed' || phase === 'rolledBack';
 
 /**
- * A first deployment has nothing to go back to, and nothing to protect: when it fails it goes on
- * trying.
+ * Tells whether a rollout is the first deployment. It has no previous version to roll back to, so
+ * after a failure it continues trying.
  */
 export const isFirst = ({ fromVersion }: RolloutState): boolean => fromVersion === 0;
 
-/** Freshly ready replicas of the wanted version. */
+/** The number of available replicas of the wanted version. */
 export function readyOf({ observed, version, canonical }: RolloutSituation): number {
   const wanted = canonical(version);
   return observed.replicas.filter(
@@ -152,7 +153,7 @@ export function readyOf({ observed, version, canonical }: RolloutSituation): num
 
 const isStaying = ({ lost, desired }: RolloutReplica): boolean => !lost && desired === 'running';
 
-/** The state without some of its times. */
+/** Copies the state without some of its times. */
 export function without(
   state: RolloutState,
   ...keys: readonly ('untilMs' | 'stageReachedAtMs' | 'switchedAtMs')[]

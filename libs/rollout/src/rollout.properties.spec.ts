@@ -1,21 +1,28 @@
 import { assert } from '@cloudless/base';
 import fc from 'fast-check';
-import { layOut, nextSteps, resolveLimits, type LaidOut, type RolloutObserved } from './index.js';
+import {
+  layOut,
+  nextSteps,
+  resolveLimits,
+  type LaidOut,
+  type RolloutObserved,
+  type RolloutReplica,
+} from './index.js';
 import { anObserved, someReplicas } from './testing/builders.js';
 import { ceilingOf, readyCount } from './testing/promises.js';
 import { arbEvent, arbObserved, arbSpec, happen, KINDS } from './testing/arbitraries.js';
 import { World } from './testing/world.js';
 
 /**
- * The most decisions a world of this size may need: each stops or adds at least one, with waits
- * between.
+ * Most decisions that a workload of this size may need: each stops or creates at least one replica,
+ * with waits in between.
  */
 const MOST_DECISIONS = 200;
 
-/** All steps that were taken and checked. */
+/** Number of applied and checked steps. */
 let steps = 0;
 
-/** Lets time pass without failures, and permits what asks for it. @returns How it ends. */
+/** Lets time pass without failures and grants every permission. @returns The final decision. */
 function runUntilSettled(world: World): string {
   for (let round = 0; round < MOST_DECISIONS; round += 1) {
     const decision = world.take();
@@ -27,13 +34,13 @@ function runUntilSettled(world: World): string {
   return 'no end';
 }
 
-/** Converged means: exactly what was asked for, and nothing else. */
+/** Checks that a converged workload has exactly the wanted replicas. */
 function checkEnd(world: World, end: string): void {
   const { want, minAvailable, maxSurge, version, strategy, seats } = world.view();
   if (end === 'impossibleLimits') {
     assert(
       maxSurge === 0 && minAvailable === want && strategy?.kind === 'rollingUpdate',
-      'limits that leave a move',
+      'limits that allow a step',
     );
     return;
   }
@@ -43,7 +50,7 @@ function checkEnd(world: World, end: string): void {
     world.live.every(
       (one) => one.ready && one.version === version && !one.draining && one.forced !== true,
     ),
-    'something is left that shall not be',
+    'an unwanted replica is left',
   );
   const places = world.live.map(({ nodeId }) => nodeId ?? '').sort();
   assert(
@@ -56,8 +63,8 @@ function checkEnd(world: World, end: string): void {
   );
 }
 
-describe.each(KINDS)('nextSteps, %s, in any world', (kind) => {
-  it('keeps floor, ceiling, what shall stay and the rules of its strategy, whatever happens between and within decisions', () => {
+describe.each(KINDS)('decideNextSteps, %s, with random input', (kind) => {
+  it('keeps minAvailable, the maximum, wanted replicas and the rules of the strategy', () => {
     fc.assert(
       fc.property(
         arbObserved(kind),
@@ -72,7 +79,7 @@ describe.each(KINDS)('nextSteps, %s, in any world', (kind) => {
     );
   });
 
-  it('ends at exactly the wanted count of the wanted version once failures stop, or says that the limits leave no move', () => {
+  it('reaches the wanted count of the wanted version once failures stop, or reports impossible limits', () => {
     fc.assert(
       fc.property(arbObserved(kind), fc.array(arbEvent, { maxLength: 30 }), (observed, events) => {
         const world = new World(observed);
@@ -85,7 +92,7 @@ describe.each(KINDS)('nextSteps, %s, in any world', (kind) => {
     );
   });
 
-  it('paused, ends at the wanted count and stops nothing for its version', () => {
+  it('reaches the wanted count while paused and stops no replica for its version', () => {
     fc.assert(
       fc.property(arbObserved(kind), (observed) => {
         const world = new World({ ...observed, paused: true });
@@ -102,7 +109,7 @@ describe.each(KINDS)('nextSteps, %s, in any world', (kind) => {
     );
   });
 
-  it('makes progress with replicas becoming ready and stopping one at a time, in any order', () => {
+  it('makes progress while replicas become available and stop one at a time, in any order', () => {
     fc.assert(
       fc.property(arbObserved(kind), fc.infiniteStream(fc.nat(100)), (observed, choices) => {
         const world = new World({ ...observed, paused: false });
@@ -136,7 +143,7 @@ describe.each(KINDS)('nextSteps, %s, in any world', (kind) => {
     );
   });
 
-  it('is laid out with exactly the decisions of nextSteps, and promises nothing below the floor or above the ceiling', () => {
+  it('is predicted with the decisions of decideNextSteps, within minAvailable and the maximum', () => {
     fc.assert(
       fc.property(arbObserved(kind), (observed) => {
         const laidOut = layOut(observed, {});
@@ -165,7 +172,7 @@ describe.each(KINDS)('nextSteps, %s, in any world', (kind) => {
   });
 });
 
-/** One replica becomes ready, or has stopped. */
+/** Makes one replica available, or confirms one stop. */
 function letOneGoOn(world: World, choice: number): void {
   const { replicas } = world.view();
   const open = replicas.flatMap((one, index) =>
@@ -177,15 +184,15 @@ function letOneGoOn(world: World, choice: number): void {
   else world.change(chosen, { ready: true, unproven: false });
 }
 
-/** Layouts begin with silent nodes being heard. */
+/** Predictions assume that silent nodes reconnect. */
 const withAllHeard = (observed: RolloutObserved): RolloutObserved => ({
   ...observed,
-  replicas: observed.replicas.map((one) =>
+  replicas: observed.replicas.map((one): RolloutReplica =>
     one.unproven === true ? { ...one, ready: true, unproven: false } : one,
   ),
 });
 
-/** Takes every decision of `nextSteps` literally, as `layOut` promises to. */
+/** Applies every decision of `decideNextSteps`, as `predictRollout` promises to. */
 function drive(observed: RolloutObserved) {
   const world = new World(withAllHeard(observed));
   const taken: string[] = [];
@@ -209,7 +216,8 @@ function drive(observed: RolloutObserved) {
 }
 
 /**
- * The ready replicas that users can reach: in a recreate also those that the floor is not about.
+ * The available replicas that users can reach: under RECREATE also those that do not count for
+ * `minAvailable`.
  */
 const availableCount = (observed: RolloutObserved): number =>
   readyCount(
@@ -218,7 +226,7 @@ const availableCount = (observed: RolloutObserved): number =>
       : observed,
   );
 
-/** The steps of a layout, its made-up ids as those of {@link World}. */
+/** The steps of a prediction, with the replica ids of {@link SimulatedWorkload}. */
 function toldApart({ steps: laid }: LaidOut): readonly string[] {
   const ids = new Map<string, string>();
   return laid.flatMap(({ step }, index) => {
@@ -232,14 +240,14 @@ function toldApart({ steps: laid }: LaidOut): readonly string[] {
   });
 }
 
-/** Which of the empty seats is filled first may differ. */
+/** Sorts the steps of a GLOBAL workload: the order of its empty target nodes may differ. */
 const inAnyOrderOfSeats = (
   { seats }: RolloutObserved,
   all: readonly string[],
 ): readonly string[] => (seats === undefined ? all : [...all].sort());
 
-describe('nextSteps, a rolling update', () => {
-  it('always has a move when the limits allow one, also with everything old, and keeps the floor on the whole way', () => {
+describe('decideNextSteps, rolling update', () => {
+  it('always has a step when the limits allow one, and keeps minAvailable until the end', () => {
     fc.assert(
       fc.property(arbSpec, fc.nat(9), (spec, count) => {
         const limits = resolveLimits(spec);
@@ -252,11 +260,15 @@ describe('nextSteps, a rolling update', () => {
     );
   });
 
-  it('adds nothing and stops nothing when all wanted replicas of the version are there, ready or not', () => {
+  it('takes no step when all wanted replicas of the version exist, ready or not', () => {
     fc.assert(
       fc.property(
         fc.array(
-          fc.constantFrom({ ready: true }, { ready: false }, { ready: false, unproven: true }),
+          fc.constantFrom<Partial<RolloutReplica>>(
+            { ready: true },
+            { ready: false },
+            { ready: false, unproven: true },
+          ),
           { maxLength: 9 },
         ),
         (states) => {
@@ -271,6 +283,6 @@ describe('nextSteps, a rolling update', () => {
   });
 });
 
-it('has taken and checked at least 200 000 steps in these worlds', () => {
+it('the tests above have checked at least 200 000 steps', () => {
   expect(steps).toBeGreaterThanOrEqual(200_000);
 });

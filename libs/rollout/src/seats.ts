@@ -2,9 +2,10 @@ import type { RolloutObserved, RolloutReplica } from './observed.js';
 import { byDisruptionOrder, excessOf, isReady, isUnready, type Choose } from './tally.js';
 
 /**
- * One replica of `version` on each seat. Where an old one sits, the new one comes beside it if the
- * ceiling allows, else after it; the old ones that a new one already sits beside go first, so that
- * seats are not left empty.
+ * Keeps one replica of `version` on each target node (mode GLOBAL). A replacement is created beside
+ * the outdated replica when the maximum of live replicas allows it, else after its stop. Outdated
+ * replicas that already have a replacement on their node stop first, so that no node is without a
+ * replica.
  */
 export function chooseSeats(seats: readonly string[], version: number): Choose {
   return (candidates) => {
@@ -20,7 +21,7 @@ export function chooseSeats(seats: readonly string[], version: number): Choose {
       ({ standing, since }) => standing === NOBODY_NEW && since > NOBODY,
     );
     const isServed = new Set(served.map(({ nodeId }) => nodeId));
-    // Empty seats first: they need no surge.
+    // Nodes without a replica come first: they need no surge.
     const empty = open.map(({ nodeId }) => nodeId).filter((nodeId) => !isServed.has(nodeId));
     return {
       surplus: [],
@@ -30,13 +31,13 @@ export function chooseSeats(seats: readonly string[], version: number): Choose {
   };
 }
 
-/** A seat with replicas to be replaced. */
+/** A target node with replicas to replace. */
 interface OutdatedSeat {
   readonly nodeId: string;
   readonly old: readonly RolloutReplica[];
-  /** Who stands by: 0 a ready new one, 1 one that is not ready, else {@link NOBODY_NEW}. */
+  /** State of the replacement: 0 available, 1 not available, else {@link NO_SUCCESSOR}. */
   readonly standing: number;
-  /** When the one that serves longest was made; {@link NOBODY} when none does. */
+  /** Sequence of the oldest outdated replica that serves; {@link NONE_SERVING} when none does. */
   readonly since: number;
 }
 const NOBODY_NEW = 2;
@@ -61,7 +62,7 @@ function toOutdatedSeat({ nodeId, sitting }: Seat, version: number): OutdatedSea
 const byDeparture = (a: OutdatedSeat, b: OutdatedSeat): number =>
   a.standing - b.standing || b.since - a.since || (a.nodeId < b.nodeId ? -1 : 1);
 
-/** A replica of any version on each seat. */
+/** Keeps one replica of any version on each target node. */
 export function choosePausedSeats(seats: readonly string[], baseVersion: number): Choose {
   return (candidates) => {
     const empty = seatsOf(seats, candidates).flatMap(({ nodeId, sitting }) =>
@@ -76,9 +77,9 @@ export function choosePausedSeats(seats: readonly string[], baseVersion: number)
 }
 
 /**
- * Replicas that have to leave as another one sits on the same seat: of the same version, or, while
+ * Replicas that have to leave because their node has another one: of the same version, or, while
  * paused, of another version beyond the surge.
- * @param candidates - Only replicas that sit on a seat and could stay there.
+ * @param candidates - Only replicas that are on a target node and could stay there.
  */
 export function crowdedOut(
   { paused, maxSurge, version }: RolloutObserved,
@@ -102,15 +103,18 @@ export function crowdedOut(
 
 interface Seat {
   readonly nodeId: string;
-  /** Cheapest to lose first. */
+  /** In disruption order. */
   readonly sitting: readonly RolloutReplica[];
 }
 
-/** Every seat with who sits there. @param candidates - Only replicas that sit on one. */
+/**
+ * Every target node with its replicas.
+ * @param candidates - Only replicas on target nodes.
+ */
 function seatsOf(seats: readonly string[], candidates: readonly RolloutReplica[]): Seat[] {
   const sitting = new Map<string, RolloutReplica[]>(seats.map((nodeId) => [nodeId, []]));
   for (const replica of candidates) sitting.get(replica.nodeId ?? '')?.push(replica);
-  return [...sitting].map(([nodeId, replicas]) => ({
+  return [...sitting].map(([nodeId, replicas]): Seat => ({
     nodeId,
     sitting: replicas.length > 1 ? byDisruptionOrder(replicas) : replicas,
   }));

@@ -2,8 +2,8 @@ import { isFirst, isSettled, readyOf, textOfMs, without } from './rollout-state.
 import type { RolloutNews, RolloutSituation, RolloutStage, RolloutState } from './rollout-state.js';
 
 /**
- * Passes the canary steps that are done. @returns How many replicas may run the new version;
- * undefined: all.
+ * Passes completed canary steps.
+ * @returns How many replicas may run the new version; undefined: all.
  */
 export function passStages(
   state: RolloutState,
@@ -38,7 +38,7 @@ export function passStages(
       stage.wait === 'promotion'
         ? next.promoted
         : nowMs - (next.stageReachedAtMs ?? nowMs) >= stage.wait.ms;
-    // Said anew each time: a stop that is not confirmed hides it for a while.
+    // Set at every decision: an unconfirmed stop may have cleared it.
     if (!over)
       return { state: { ...next, waitsForPromotion: stage.wait === 'promotion' }, updated };
     next = { ...leftStage(next, nowMs), stagesDone: index + 1, promoted: false };
@@ -46,13 +46,13 @@ export function passStages(
   return { state: leftStage(next, nowMs) };
 }
 
-/** Whether canary steps are still to be taken. */
+/** Tells whether canary steps are left. */
 export const hasOpenStage = (state: RolloutState, situation: RolloutSituation): boolean =>
   hasStages(state, situation) && state.stagesDone < situation.settings.stages.length;
 
 /**
- * What was there before is not tried out step by step: neither a first version, nor one that the
- * rollout goes back to.
+ * Tells whether canary steps apply. They do not for a first deployment or a rollback, whose
+ * template is known.
  */
 function hasStages(state: RolloutState, { observed, canonical }: RolloutSituation): boolean {
   if (
@@ -65,15 +65,15 @@ function hasStages(state: RolloutState, { observed, canonical }: RolloutSituatio
   return state.rollsBack === 0 && canonical(state.fromVersion) !== canonical(state.version);
 }
 
-/** At no step any more, also when the steps were taken out of the spec while it waited. */
+/** Leaves the current canary step, also when the step was removed from the spec during its wait. */
 function leftStage(state: RolloutState, nowMs: number): RolloutState {
   if (state.stageReachedAtMs === undefined) return state;
   return { ...without(state, 'stageReachedAtMs'), waitsForPromotion: false, progressAtMs: nowMs };
 }
 
 /**
- * How many replicas the step of an index brings to the new version: never fewer than one before it,
- * whatever they are counted in.
+ * The number of updated replicas at a canary step: never fewer than at an earlier step, in whatever
+ * unit the steps are given.
  */
 export function sizeOf(stages: readonly RolloutStage[], index: number, want: number): number {
   const sizes = stages
@@ -84,7 +84,10 @@ export function sizeOf(stages: readonly RolloutStage[], index: number, want: num
   return Math.min(want, Math.max(...sizes));
 }
 
-/** What a rollout at a canary step waits for. @param text - What the planner waits for. */
+/**
+ * The wait reason of a rollout at a canary step.
+ * @param text - The wait reason of the planner.
+ */
 export function reasonOf(state: RolloutState, situation: RolloutSituation, text: string): string {
   const { settings, observed } = situation;
   const stage = settings.stages[state.stagesDone];

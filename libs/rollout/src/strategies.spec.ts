@@ -1,67 +1,68 @@
-import type { RolloutStrategy } from './index.js';
+import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './index.js';
 import { aReplica, someReplicas } from './testing/builders.js';
 import { shapeFor } from './testing/shape.js';
 
-const old = (count: number, changes = {}) => someReplicas(count, { version: 1, ...changes }, 1);
-const current = (count: number, changes = {}) =>
+const old = (count: number, changes: Partial<RolloutReplica> = {}) =>
+  someReplicas(count, { version: 1, ...changes }, 1);
+const current = (count: number, changes: Partial<RolloutReplica> = {}) =>
   someReplicas(count, { version: 2, ...changes }, 101);
 const leaving = { desired: 'stopped' as const };
-const unready = { ready: false };
+const unready: Partial<RolloutReplica> = { ready: false };
 
-describe('nextSteps: canary', () => {
-  const canary = (updated: number, changes: object) =>
+describe('decideNextSteps: canary', () => {
+  const canary = (updated: number, changes: Partial<RolloutObserved>) =>
     shapeFor({ baseVersion: 1, want: 4, strategy: { kind: 'rollingUpdate', updated }, ...changes });
   it.each([
     {
-      name: 'makes as many as the step allows',
+      name: 'creates as many replicas as the step allows',
       updated: 1,
       changes: { replicas: old(4) },
       gives: '+2 -4',
     },
     {
-      name: 'waits until they are ready',
+      name: 'waits until the new replicas are ready',
       updated: 1,
       changes: { replicas: [...old(3), ...current(1, unready)] },
       gives: 'notReady',
     },
     {
-      name: 'then waits at the step',
+      name: 'waits at the step when the new replicas are available',
       updated: 1,
       changes: { replicas: [...old(3), ...current(1)] },
       gives: 'stepReached',
     },
     {
-      name: 'waits at the step though one of the version before is not ready',
+      name: 'waits at the step although a replica of the previous version is not ready',
       updated: 1,
       changes: { replicas: [...old(2), aReplica(9, unready), ...current(1)] },
       gives: 'stepReached',
     },
     {
-      name: 'goes on with the next step',
+      name: 'continues with the next step',
       updated: 2,
       changes: { replicas: [...old(3), ...current(1)] },
       gives: '+2 -3',
     },
     {
-      name: 'replaces what is missing by the version it is of',
+      name: 'replaces a missing replica with its own version',
       updated: 1,
       changes: { replicas: [...old(2), ...current(1)] },
       gives: '+1',
     },
     {
-      name: 'goes back when the step shrinks',
+      name: 'stops new replicas when the step shrinks',
       updated: 1,
       changes: { replicas: [...old(2), ...current(2)] },
       gives: '+1 -102',
     },
     {
-      name: 'replaces third versions by the version before',
+      name: 'replaces replicas of a third version with the previous version',
       updated: 0,
       changes: { replicas: [...old(3), aReplica(9, { version: 3 })] },
       gives: '+1 -9',
     },
     {
-      name: 'has no shares when the step is all',
+      name: 'updates all replicas when the step covers all',
       updated: 4,
       changes: { replicas: current(4) },
       gives: 'converged',
@@ -75,59 +76,59 @@ describe('nextSteps: canary', () => {
   ])('$name', ({ updated, changes, gives }) => expect(canary(updated, changes)).toBe(gives));
 });
 
-describe('nextSteps: recreate', () => {
-  const recreate = (changes: object) =>
+describe('decideNextSteps: recreate', () => {
+  const recreate = (changes: Partial<RolloutObserved>) =>
     shapeFor({ baseVersion: 1, strategy: { kind: 'recreate' }, ...changes });
   it.each([
     {
-      name: 'stops all of other versions',
+      name: 'stops all replicas of other versions',
       changes: { minAvailable: 3, replicas: old(3) },
       gives: '-3 -2 -1',
     },
     {
-      name: 'makes none while one is live',
+      name: 'creates none while an old replica is live',
       changes: { replicas: [aReplica(1, leaving)] },
       gives: 'stopping',
     },
     {
-      name: 'waits for no lost one',
+      name: 'does not wait for a lost replica',
       changes: { replicas: [aReplica(1, { lost: true })] },
       gives: '+2 +2 +2',
     },
     {
-      name: 'keeps what has the version already',
+      name: 'keeps replicas that already have the version',
       changes: { replicas: [...old(1), ...current(2)] },
       gives: '-1',
     },
     {
-      name: 'adds nothing beside what it has',
+      name: 'creates nothing beside existing replicas',
       changes: { replicas: [...current(2), aReplica(9, { version: 2, ...leaving })] },
       gives: 'stopping',
     },
     {
-      name: 'drains one version within the floor: replacement first',
+      name: 'replaces a draining replica of one version before its stop',
       changes: { want: 1, minAvailable: 1, replicas: current(1, { draining: true }) },
       gives: '+2',
     },
     {
-      name: 'scales down by what is beyond the wanted count',
+      name: 'stops the surplus at a scale-down',
       changes: { want: 1, replicas: current(3) },
       gives: '-103 -102',
     },
     {
-      name: 'paused, replaces by the version before while one of it is live',
+      name: 'replaces with the previous version while paused and one of it is live',
       changes: { paused: true, replicas: old(2) },
       gives: '+1',
     },
     {
-      name: 'paused, makes the new one when none is',
+      name: 'creates the new version while paused when no old replica is live',
       changes: { paused: true, replicas: current(2) },
       gives: '+2',
     },
   ])('$name', ({ changes, gives }) => expect(recreate(changes)).toBe(gives));
 });
 
-describe('nextSteps: blue/green', () => {
+describe('decideNextSteps: blue/green', () => {
   const blueGreen = (
     changes: object,
     strategy: Partial<Extract<RolloutStrategy, { kind: 'blueGreen' }>> = {},
@@ -137,24 +138,24 @@ describe('nextSteps: blue/green', () => {
       ...changes,
     });
   it.each([
-    { name: 'makes the whole new set', changes: { replicas: old(3) }, gives: '+2 +2 +2' },
+    { name: 'creates the whole new set', changes: { replicas: old(3) }, gives: '+2 +2 +2' },
     {
-      name: 'makes nothing of it while there is no room for all',
+      name: 'creates nothing while there is no room for the whole set',
       changes: { replicas: [...old(3), aReplica(9, { version: 3, ...leaving })] },
       gives: 'stopping',
     },
     {
-      name: 'stops third versions freely, and counts them until they have gone',
+      name: 'stops replicas of a third version at once, and counts them until they are gone',
       changes: { minAvailable: 3, replicas: [...old(3), aReplica(9, { version: 3 })] },
       gives: '-9',
     },
     {
-      name: 'waits until it is ready',
+      name: 'waits until the new set is ready',
       changes: { replicas: [...old(3), ...current(3, unready)] },
       gives: 'notReady',
     },
     {
-      name: 'waits until it has been ready for long enough',
+      name: 'waits until the new set is available',
       changes: {
         replicas: [
           ...old(3),
@@ -165,12 +166,12 @@ describe('nextSteps: blue/green', () => {
       gives: 'unproven',
     },
     {
-      name: 'replaces a member that failed',
+      name: 'replaces a failed replica of the new set',
       changes: { replicas: [...old(3), ...current(2)] },
       gives: '+2',
     },
     {
-      name: 'moves a member that drains, with no floor',
+      name: 'replaces a draining replica of the new set without minAvailable',
       changes: {
         minAvailable: 3,
         replicas: [...old(3), ...current(2), aReplica(9, { version: 2, draining: true })],
@@ -178,22 +179,22 @@ describe('nextSteps: blue/green', () => {
       gives: '+2 -9',
     },
     {
-      name: 'switches when it is complete',
+      name: 'switches when the new set is complete',
       changes: { replicas: [...old(3), ...current(3)] },
       gives: '=2',
     },
     {
-      name: 'switches also while the active set is being mended',
+      name: 'switches while a replica of the active set is being replaced',
       changes: { replicas: [...old(1), ...current(3)] },
       gives: '=2',
     },
     {
-      name: 'keeps the active set whole',
+      name: 'replaces a missing replica of the active set',
       changes: { replicas: [...old(2), ...current(3, unready)] },
       gives: '+1',
     },
     {
-      name: 'drains the active set within its floor',
+      name: 'replaces draining replicas of the active set within minAvailable',
       changes: {
         minAvailable: 3,
         replicas: [...old(2), aReplica(9, { draining: true }), ...current(3, unready)],
@@ -201,7 +202,7 @@ describe('nextSteps: blue/green', () => {
       gives: '+1',
     },
     {
-      name: 'a ready new set holds no floor',
+      name: 'does not count the new set for minAvailable',
       changes: {
         minAvailable: 2,
         batch: 3,
@@ -220,16 +221,20 @@ describe('nextSteps: blue/green', () => {
       gives: '-3 -103',
     },
     {
-      name: 'a newer version takes the place of the new set',
+      name: 'replaces the new set by that of a newer version',
       changes: { version: 3, replicas: [...old(3), ...current(2)] },
       gives: '-102 -101',
     },
     {
-      name: 'scaled to 0, stops all, then switches',
+      name: 'stops all replicas before the switch when scaled to 0',
       changes: { want: 0, replicas: [...old(1), ...current(1)] },
       gives: '-1 -101',
     },
-    { name: 'and switches when nothing is left', changes: { want: 0, replicas: [] }, gives: '=2' },
+    {
+      name: 'switches when no replica is left after a scale to 0',
+      changes: { want: 0, replicas: [] },
+      gives: '=2',
+    },
   ])('$name', ({ changes, gives }) => expect(blueGreen(changes)).toBe(gives));
 
   it.each([
@@ -240,49 +245,49 @@ describe('nextSteps: blue/green', () => {
       gives: 'promotion',
     },
     {
-      name: 'mends the active set while it waits for a promotion',
+      name: 'replaces replicas of the active set during the wait for a promotion',
       changes: { replicas: [...old(2), ...current(3)] },
       strategy: { maySwitch: false },
       gives: '+1',
     },
     {
-      name: 'after the switch the former set stops',
+      name: 'stops the previous set after the switch',
       changes: { minAvailable: 3, replicas: [...old(3), ...current(3)] },
       strategy: { activeVersion: 2 },
       gives: '-3 -2 -1',
     },
     {
-      name: 'or is kept',
+      name: 'keeps the previous set while keepVersion names it',
       changes: { replicas: [...old(3), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
       gives: 'kept',
     },
     {
-      name: 'kept ones on draining nodes go, and are not replaced',
+      name: 'stops kept replicas on draining nodes without a replacement',
       changes: { replicas: [...old(2), aReplica(9, { draining: true }), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
       gives: '-9',
     },
     {
-      name: 'kept ones make room for another new set',
+      name: 'stops kept replicas for another new set',
       changes: { version: 3, replicas: [...old(3), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
       gives: '-3 -2 -1',
     },
     {
-      name: 'a first deployment makes its own set',
+      name: 'creates one set in a first deployment',
       changes: { replicas: [] },
       strategy: { activeVersion: 2 },
       gives: '+2 +2 +2',
     },
     {
-      name: 'paused, leaves the new set as it is and mends the active one',
+      name: 'keeps the new set and repairs the active one while paused',
       changes: { paused: true, replicas: [...old(2), ...current(2, unready)] },
       strategy: {},
       gives: '+1',
     },
     {
-      name: 'paused, does not switch',
+      name: 'does not switch while paused',
       changes: { paused: true, replicas: [...old(3), ...current(3)] },
       strategy: {},
       gives: 'paused',
@@ -290,22 +295,32 @@ describe('nextSteps: blue/green', () => {
   ])('$name', ({ changes, strategy, gives }) => expect(blueGreen(changes, strategy)).toBe(gives));
 });
 
-describe('nextSteps: one replica per node', () => {
-  const on = (nodeId: string, sequence: number, changes = {}) =>
+describe('decideNextSteps: one replica per node', () => {
+  const on = (nodeId: string, sequence: number, changes: Partial<RolloutReplica> = {}) =>
     aReplica(sequence, { nodeId, ...changes });
-  const global = (seats: readonly string[], changes: object) =>
+  const global = (seats: readonly string[], changes: Partial<RolloutObserved>) =>
     shapeFor({ seats, want: seats.length, ...changes });
   const [n1, n2] = [on('n1', 1), on('n2', 2)];
-  it.each([
-    { name: 'fills every seat', seats: ['n2', 'n1'], changes: {}, gives: '+2@n1 +2@n2' },
+  it.each<{
+    name: string;
+    seats: readonly string[];
+    changes: Partial<RolloutObserved>;
+    gives: string;
+  }>([
     {
-      name: 'puts the new one beside the old one',
+      name: 'creates a replica on every target node',
+      seats: ['n2', 'n1'],
+      changes: {},
+      gives: '+2@n1 +2@n2',
+    },
+    {
+      name: 'creates the new replica beside the old one',
       seats: ['n1', 'n2'],
       changes: { minAvailable: 2, replicas: [n1, n2] },
       gives: '+2@n2',
     },
     {
-      name: 'and stops the old one that a ready new one sits beside',
+      name: 'stops the old replica beside an available new one',
       seats: ['n1', 'n2'],
       changes: { minAvailable: 2, replicas: [n1, n2, on('n1', 9, { version: 2 })] },
       gives: '-1',
@@ -317,37 +332,37 @@ describe('nextSteps: one replica per node', () => {
       gives: '-2',
     },
     {
-      name: 'an empty seat comes before a surge',
+      name: 'fills an empty target node before a surge',
       seats: ['n1', 'n2', 'n3'],
       changes: { minAvailable: 3, replicas: [n1, n2], maxSurge: 0 },
       gives: '+2@n3',
     },
     {
-      name: 'a node that is no seat any more is left',
+      name: 'stops the replica on a node that is no target any more',
       seats: ['n1'],
       changes: { version: 1, minAvailable: 1, replicas: [n1, n2] },
       gives: '-2',
     },
     {
-      name: 'but not while its replica holds the floor',
+      name: 'keeps that replica while minAvailable needs it',
       seats: ['n1', 'n3'],
       changes: { version: 1, minAvailable: 2, replicas: [n1, n2, on('n3', 3, { ready: false })] },
       gives: 'notReady',
     },
     {
-      name: 'a second one of the version on a seat goes',
+      name: 'stops a duplicate on a target node',
       seats: ['n1', 'n2'],
       changes: { version: 1, replicas: [n1, n2, on('n2', 9)] },
       gives: '-9',
     },
     {
-      name: 'recreate stops all, then fills every seat',
+      name: 'stops all replicas before it creates new ones under RECREATE',
       seats: ['n1', 'n2'],
       changes: { strategy: { kind: 'recreate' }, replicas: [n1, n2] },
       gives: '-2 -1',
     },
     {
-      name: 'paused, fills an empty seat with the version before, and leaves a pair alone',
+      name: 'fills an empty target node with the previous version while paused, and keeps a pair',
       seats: ['n1', 'n2'],
       changes: {
         paused: true,
@@ -357,14 +372,14 @@ describe('nextSteps: one replica per node', () => {
       gives: '+1@n2',
     },
     {
-      name: 'scaled to nothing, all go',
+      name: 'stops all replicas without target nodes',
       seats: ['n1', 'n2'],
       changes: { want: 0, minAvailable: 0, replicas: [n1, n2] },
       gives: '-2 -1',
     },
   ])('$name', ({ seats, changes, gives }) => expect(global(seats, changes)).toBe(gives));
 
-  it('takes no blue/green and no canary steps', () => {
+  it('refuses blue/green and canary steps', () => {
     expect(() =>
       global(['n1'], { strategy: { kind: 'blueGreen', activeVersion: 1, maySwitch: true } }),
     ).toThrow('blue/green is not for one replica per node');
@@ -374,21 +389,21 @@ describe('nextSteps: one replica per node', () => {
   });
 });
 
-describe('nextSteps: a forced drain', () => {
+describe('decideNextSteps: a forced drain', () => {
   const forced = { draining: true, forced: true };
   it.each([
     {
-      name: 'stops also the last ready one',
+      name: 'stops the last available replica',
       changes: { want: 1, version: 1, minAvailable: 1, replicas: old(1, forced) },
       gives: '+1 -1',
     },
     {
-      name: 'and those left hold the floor alone',
+      name: 'requires minAvailable of the other replicas only',
       changes: { minAvailable: 2, replicas: [...old(2), aReplica(9, forced)] },
       gives: '+2 +2 -9',
     },
     {
-      name: 'counts when its replica is lost too: nothing is there to stop',
+      name: 'does not stop a lost replica',
       changes: { want: 1, version: 1, replicas: [aReplica(1, { ...forced, lost: true })] },
       gives: '+1',
     },

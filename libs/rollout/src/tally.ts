@@ -2,60 +2,64 @@ import type { RolloutStep } from './decision.js';
 import type { RolloutLimits } from './limits.js';
 import type { RolloutReplica } from './observed.js';
 
-/** A replica that is wanted and not there. */
+/** A replica to create. */
 export interface Missing {
   readonly version: number;
   readonly nodeId?: string;
 }
 
-/** Which of the replicas that could stay do not, and which others there should be. */
+/** Which candidates stop, and which replicas to create. */
 export interface Choice {
-  /** More than are wanted. */
+  /** Replicas above the wanted count. */
   readonly surplus: readonly RolloutReplica[];
-  /** Those that others shall take the place of, the first to go first. */
+  /** Replicas to replace, the first to stop first. */
   readonly outdated: readonly RolloutReplica[];
-  /** The first to be made first. */
+  /** In order of creation. */
   readonly missing: readonly Missing[];
 }
 
 /**
- * Makes a {@link Choice}.
- * @param candidates - Replicas that run and may go on doing so where they are.
- * @param drainingReady - How many ready ones wait for a place elsewhere.
+ * Chooses which replicas stay.
+ * @param candidates - Running replicas that may stay on their nodes.
+ * @param drainingAvailable - Number of available replicas that are being replaced on another node.
  */
 export type Choose = (candidates: readonly RolloutReplica[], drainingReady: number) => Choice;
 
-/** A world sorted into who stays and who goes. */
+/** The replicas of a workload, counted and sorted into groups. */
 export interface Tally {
-  /** Replicas that hold resources: all but those on lost nodes. */
+  /** Number of replicas that hold resources: all but those on lost nodes. */
   readonly live: number;
-  /** Freshly ready and not on the way out: what the floor is about. */
+  /** Number of available replicas that are not stopping; `minAvailable` is about these. */
   readonly ready: number;
-  /** Neither ready nor unproven, and not on the way out. */
+  /** Number of replicas that are neither available nor `notYetAvailable`, and not stopping. */
   readonly unready: number;
   readonly unproven: number;
-  /** Why no node takes the oldest of those that have none; undefined when all have one. */
+  /** Why no node fits the oldest replica without a node; undefined when every replica has one. */
   readonly unplaced: string | undefined;
-  /** Stops that are committed but not confirmed. */
+  /** Number of stops that are committed but not confirmed. */
   readonly leaving: number;
-  /** Those of `leaving` that were ready and may still serve. */
+  /** Number of stopping replicas that were available and may still serve. */
   readonly leavingReady: number;
-  /** Live replicas on draining nodes, leaving or not; each allows one more live replica. */
+  /**
+   * Number of live replicas on draining nodes, stopping or not. Each allows one more live replica.
+   */
   readonly draining: number;
   readonly missing: readonly Missing[];
-  /** May always go. */
+  /** Replicas that may always stop. */
   readonly unreadyVictims: readonly RolloutReplica[];
-  /** May go while the ready ones alone hold the floor. */
+  /** Replicas that may stop while the available ones alone satisfy `minAvailable`. */
   readonly unprovenVictims: readonly RolloutReplica[];
-  /** Go as the floor allows: surplus, then draining, then outdated ones. */
+  /**
+   * Replicas that may stop as `minAvailable` allows: surplus, then draining, then outdated ones.
+   */
   readonly readyVictims: readonly RolloutReplica[];
-  /** How many of `readyVictims` are surplus. */
+  /** Number of `availableVictims` that are surplus. */
   readonly surplusReady: number;
-  /** How many of `readyVictims` are on draining nodes. */
+  /** Number of `availableVictims` on draining nodes. */
   readonly drainingReady: number;
 }
 
-/** Sorts the replicas of a world: one pass, and ordering only among those that may go. */
+/** Counts and groups replicas in one pass; only replicas that may stop are sorted. */
 export function tallyOf(replicas: readonly RolloutReplica[], choose: Choose): Tally {
   const counts = {
     live: 0,
@@ -101,35 +105,39 @@ export function tallyOf(replicas: readonly RolloutReplica[], choose: Choose): Ta
   };
 }
 
-/** The counts that a decision turns on. */
-export interface Counts extends Pick<
-  Tally,
-  'live' | 'ready' | 'leaving' | 'leavingReady' | 'draining' | 'surplusReady' | 'drainingReady'
-> {
-  /** Replicas that are wanted and not there. */
+/** The counts that decide the next steps. */
+export interface Counts {
+  readonly live: number;
+  readonly ready: number;
+  readonly leaving: number;
+  readonly leavingReady: number;
+  readonly draining: number;
+  readonly surplusReady: number;
+  readonly drainingReady: number;
+  /** Number of replicas to create. */
   readonly missing: number;
-  /** Replicas that others take the place of, ready, on nodes that stay. */
+  /** Number of available replicas to replace, on nodes that are not draining. */
   readonly outdatedReady: number;
-  /** Stops of this decision that need no permission. */
+  /** Number of stops of this decision that need no permission. */
   readonly unreadyStops: number;
 }
 
-/** How many replicas to add, and how many of the ready victims to stop. */
+/** How many replicas to create, and how many available victims to stop. */
 export interface Moves {
   readonly creates: number;
   readonly readyStops: number;
 }
 
 /**
- * The arithmetic of a rolling update.
+ * Computes the numbers of a rolling update.
  *
- * Adding: up to the ceiling of `want + maxSurge`, and one more for each replica being drained.
- * Stopping ready replicas, in two shares:
- * - *free*: what is ready beyond `want` and is there only because of a scale-down or a drain; no
- *   batch, as availability does not suffer;
- * - *batch*: at most `batch` at once, those still leaving included, and only while more than
- *   `minAvailable` and no fewer than `want − batch` are ready. The second bound makes a batch wait
- *   until the one before it has been replaced by ready replicas.
+ * Creations: up to `want + maxSurge` live replicas, and one more for each draining replica. Stops
+ * of available replicas, in two shares:
+ * - *free*: available replicas beyond `want` that exist because of a scale-down or a drain; without
+ *   a batch limit, as availability does not suffer;
+ * - *batch*: at most `batch` at once, unconfirmed stops included, and only while more than
+ *   `minAvailable` and no fewer than `want − batch` are available. The second limit makes a batch
+ *   wait until available replicas have replaced the previous one.
  */
 export function movesOf(limits: RolloutLimits, counts: Counts): Moves {
   const { want, minAvailable, maxSurge, batch } = limits;
@@ -152,13 +160,13 @@ export function movesOf(limits: RolloutLimits, counts: Counts): Moves {
   return { creates, readyStops: free + batched };
 }
 
-/** What a decision adds and stops. */
+/** The replicas that a decision creates and stops. */
 export interface Acts {
   readonly creates: readonly Missing[];
   readonly stops: readonly RolloutReplica[];
 }
 
-/** The moves that the limits allow now. */
+/** The creations and stops that the limits allow now. */
 export function actsOf(limits: RolloutLimits, tally: Tally): Acts {
   const { unreadyVictims, readyVictims, missing } = tally;
   const unprovenVictims = tally.ready >= limits.minAvailable ? tally.unprovenVictims : [];
@@ -174,13 +182,11 @@ export function actsOf(limits: RolloutLimits, tally: Tally): Acts {
   };
 }
 
-/** Makes what is missing. */
 export const toCreate = ({ version, nodeId }: Missing): RolloutStep =>
   nodeId === undefined
     ? { kind: 'createReplica', version }
     : { kind: 'createReplica', version, nodeId };
 
-/** As the caller gets them. */
 export function toSteps({ creates, stops }: Acts): readonly RolloutStep[] {
   return [
     ...creates.map(toCreate),
@@ -196,22 +202,21 @@ export const isUnproven = (replica: RolloutReplica): boolean =>
   !replica.ready && replica.unproven === true;
 export const isUnready = (replica: RolloutReplica): boolean =>
   !replica.ready && replica.unproven !== true;
-/** Holds resources and has not been asked to stop. */
+/** Tells whether a replica holds resources and is not stopping. */
 export const isStaying = (replica: RolloutReplica): boolean =>
   !replica.lost && replica.desired === 'running';
 
-/** How many are so. */
 export function countOf<T>(all: readonly T[], isSo: (one: T) => boolean): number {
   let count = 0;
   for (const one of all) if (isSo(one)) count += 1;
   return count;
 }
 
-/** `count` times the same; none when negative. */
+/** `count` times the same; empty when negative. */
 export const times = (count: number, missing: Missing): readonly Missing[] =>
   new Array<Missing>(Math.max(0, count)).fill(missing);
 
-/** Those of a group that are more than `count`, cheapest to lose first. */
+/** The replicas of a group beyond `count`, in disruption order. */
 export function excessOf(
   group: readonly RolloutReplica[],
   count: number,
@@ -219,7 +224,7 @@ export function excessOf(
   return group.length > count ? byDisruptionOrder(group).slice(0, group.length - count) : [];
 }
 
-/** Cheapest to lose first: unready, then unproven, then the newest. */
+/** In disruption order: unready, then not yet available, then the newest. */
 export function byDisruptionOrder(replicas: readonly RolloutReplica[]): readonly RolloutReplica[] {
   return [...replicas].sort(
     (a, b) =>

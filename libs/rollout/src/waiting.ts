@@ -3,7 +3,6 @@ import type { RolloutDecision, WaitReason, WakeOn } from './decision.js';
 import { describeImpossible, type RolloutLimits } from './limits.js';
 import type { Tally } from './tally.js';
 
-/** A decision to wait. */
 export function waitFor(
   kind: WaitReason['kind'],
   wakeOn: WakeOn['kind'],
@@ -13,8 +12,8 @@ export function waitFor(
 }
 
 /**
- * What a set of replicas waits for; what holds longest is named first, as stops end by themselves.
- * Undefined when it is as it shall be.
+ * Why a set of replicas waits; the longest wait is named first, as stops end by themselves.
+ * Undefined when the set is in its wanted state.
  */
 export function whySetWaits(limits: RolloutLimits, tally: Tally): RolloutDecision | undefined {
   const { want } = limits;
@@ -29,19 +28,20 @@ export function whySetWaits(limits: RolloutLimits, tally: Tally): RolloutDecisio
     return waitFor(
       'unproven',
       'replicas',
-      `${ready} of ${want} replicas count as ready; ${unproven} not for long enough, or on silent nodes`,
+      `${ready} of ${want} replicas are available; ${unproven} not yet: ready for less than min_ready_duration, or on silent nodes`,
     );
   if (leaving > 0) return waitFor('stopping', 'replicas', `${replicas(leaving)} still stopping`);
   if (tally.readyVictims.length === 0 && tally.missing.length === 0) return undefined;
-  // Nothing leaving, all ready, and nothing to do: only limits without a move bring that about.
+  // No replica is stopping, all are available, and no step is possible: only impossible limits lead
+  // here.
   const text = describeImpossible(limits);
-  assert(text !== undefined, 'a rollout that can move is never without steps');
+  assert(text !== undefined, 'limits that allow a step always lead to one');
   return waitFor('impossibleLimits', 'spec', text);
 }
 
 /**
- * What has to happen when a new replica finds no node, and those whose place it could take may not
- * go first: time alone brings nothing then. Empty while something else may make room.
+ * What a user has to do when no node fits a new replica and `minAvailable` prevents stopping
+ * another one first; empty while something else may free resources.
  */
 function whyNoRoom(
   { minAvailable }: RolloutLimits,
@@ -50,12 +50,11 @@ function whyNoRoom(
   if (unplaced === undefined || leaving > 0 || readyVictims.length === 0 || ready > minAvailable)
     return '';
   return (
-    `: ${unplaced}; min_available ${minAvailable} lets no other go first: make room, ` +
-    'or allow fewer ready ones meanwhile by min_available or max_unavailable'
+    `: ${unplaced}; min_available ${minAvailable} allows no stop before the new replica is ready: ` +
+    'free resources, or lower min_available, or raise max_unavailable'
   );
 }
 
-/** A paused rollout with something left to roll. */
 export const pausedWith = (others: number): RolloutDecision =>
   waitFor('paused', 'spec', `paused with ${replicas(others)} of other versions`);
 

@@ -108,7 +108,7 @@ describe('events name what led to them', () => {
     await cluster.advance(2_000);
     expect(lastOf(cluster, 'ReplicasCreated').decision).toMatchObject({
       id: expect.stringMatching(/^rollout\/[0-9a-f]+@\d+$/),
-      why: '3 of version 1 are wanted and 0 are there',
+      why: 'version 1: 3 wanted, 0 present',
     });
     expect(lastOf(cluster, 'ReplicasPlaced').decision?.why).toMatch(
       /^each went to the best node that fitted it, with scores from 0\.\d+/,

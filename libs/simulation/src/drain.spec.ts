@@ -203,7 +203,7 @@ describe('the drain of a node', () => {
     });
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 1 });
     expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([
-      '1 replica is asked to stop: the drain of their node is forced; 1 ready one stays, whatever the minimum of 2',
+      '1 replica ordered to stop: the drain of the node is forced; 1 ready replica remains, min_available 2 is not enforced',
     ]);
   });
 
@@ -341,7 +341,7 @@ describe('the drain of a node', () => {
     await cluster.addNode('node-4');
     await cluster.advance(1_000);
     expect(watch.seen.at(-1)).toContain(
-      'default/web: 1 replica: 2 of 2 replicas count as ready; 1 not for long enough',
+      'default/web: 1 replica: 2 of 2 replicas are available; 1 not yet: ready for less than min_ready_duration',
     );
     await cluster.advance(4_000);
     expect((await watch.end()).at(-1)).toBe('DRAINED 0/1');
@@ -454,7 +454,7 @@ describe('a NO_EXECUTE taint', () => {
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
     expect(await readNode(cluster, 'node-1')).toMatchObject({ cordoned: false, draining: false });
     expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([
-      '1 replica is asked to stop: they do not tolerate a taint of their node; 3 ready ones stay and at least 3 must',
+      '1 replica ordered to stop: a taint of the node is not tolerated; 3 ready replicas remain, min_available is 3',
     ]);
     const stopping = cluster.state
       .view()

@@ -193,7 +193,7 @@ describe('a workload in mode GLOBAL', () => {
     });
     const explained = await cluster.until(() => cluster.client.explainWorkload({ name: 'web' }));
     expect(explained.summary).toContain(
-      '1 of 2 replicas are ready; 1 of 2 nodes have their one or would take it',
+      '1 of 2 replicas are ready; 1 of 2 nodes run their replica or would take it',
     );
     const verdicts = Object.fromEntries(
       explained.nodes.map(({ nodeId, fits, reason }) => [nodeId, fits ? 'fits' : reason]),

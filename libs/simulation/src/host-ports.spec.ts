@@ -200,8 +200,8 @@ describe('an update of replicas that take a host port on every node', () => {
         `1 replica would find no node: ${refused.slice('no node fits: '.length)}`,
       ]);
       const why =
-        `${replicas} of ${replicas} replicas are ready, 1 not yet: ${refused}; min_available ${replicas} lets no other go first: ` +
-        'make room, or allow fewer ready ones meanwhile by min_available or max_unavailable';
+        `${replicas} of ${replicas} replicas are ready, 1 not yet: ${refused}; min_available ${replicas} allows no stop before the new replica is ready: ` +
+        'free resources, or lower min_available, or raise max_unavailable';
       expect(await lowestReady(cluster, 5_000, () => update(cluster))).toBe(replicas);
       expect(await rolloutOf(cluster)).toMatchObject({ phase: 'IN_PROGRESS', reason: why });
       expect(await lowestReady(cluster, 20_000, () => addNode(cluster, nodes + 1))).toBe(replicas);
@@ -235,7 +235,7 @@ describe('an update of replicas that take a host port on every node', () => {
     expect(phase).toBe('FAILED');
     expect(reason).toBe(
       'no progress for 1m: 1 of 1 replicas are ready, 1 not yet: no node fits: host port 8080 is taken: 1 of 1 nodes; min_available 1 ' +
-        'lets no other go first: make room, or allow fewer ready ones meanwhile by min_available or max_unavailable',
+        'allows no stop before the new replica is ready: free resources, or lower min_available, or raise max_unavailable',
     );
     const rollout = { progressDeadline, maxUnavailable: 1 };
     await cluster.until(() =>

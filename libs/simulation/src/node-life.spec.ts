@@ -50,7 +50,7 @@ describe('the life of a node', () => {
       .events()
       .filter(({ reason }) => reason === 'ReplacementHeld');
     expect(held.map(({ message }) => message)).toEqual([
-      'replacement is held back: 5 of 5 nodes fell silent together',
+      'replacement is paused: 5 of 5 nodes fell silent together',
     ]);
   });
 

@@ -82,7 +82,7 @@ describe('a store that went back in time', () => {
       { severity: Severity.ERROR, reason: 'StoreWentBackInTime' },
     ]);
     expect((await systemEvents(cluster))[0]!.message).toMatch(
-      /^the store went back in time: node "node-\d" has taken orders that it has never given, .*order revision \d+ \(here: \d+\).*run: cloudlessctl admin accept-restored-state$/,
+      /^the store went back in time: node "node-\d" holds orders that this store has never issued, .*order revision \d+ \(here: \d+\).*run: cloudlessctl admin accept-restored-state$/,
     );
     await expect(scale(cluster, 4)).rejects.toMatchObject({
       code: Code.FailedPrecondition,

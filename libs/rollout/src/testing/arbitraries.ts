@@ -3,12 +3,13 @@ import {
   resolveLimits,
   type RolloutLimitsSpec,
   type RolloutObserved,
+  type RolloutReplica,
   type RolloutStrategy,
 } from '../index.js';
 import { aReplica } from './builders.js';
 import type { World } from './world.js';
 
-/** Ways to roll out that worlds are made for. */
+/** Kinds of rollouts that random workloads are generated for. */
 export const KINDS = [
   'rolling update',
   'canary',
@@ -36,7 +37,7 @@ const arbReplica = fc
     homeless: seldom,
     nodeId: fc.constantFrom(...NODES),
   })
-  .map(({ ready, stopped, silent, forced, homeless, ...rest }) => ({
+  .map(({ ready, stopped, silent, forced, homeless, ...rest }): Partial<RolloutReplica> => ({
     ...rest,
     ...(homeless ? { unplaced: `no node fits: ${rest.nodeId}` } : {}),
     ready: ready && !silent && !homeless,
@@ -45,7 +46,7 @@ const arbReplica = fc
     forced: forced && rest.draining,
   }));
 
-/** What a user may ask for, sensible or not. */
+/** Random limits, reasonable or not. */
 export const arbSpec: fc.Arbitrary<RolloutLimitsSpec & { readonly desired: number }> = fc
   .record({
     desired: fc.nat(7),
@@ -85,8 +86,8 @@ function strategyOf(
 }
 
 /**
- * Any world: replicas of three versions, unready, lost, draining, forced, silent and leaving in any
- * combination.
+ * Random input: replicas of three versions, each unready, lost, draining, forced, silent or
+ * stopping in any combination.
  */
 export function arbObserved(kind: Kind): fc.Arbitrary<RolloutObserved> {
   return fc
@@ -111,7 +112,7 @@ export function arbObserved(kind: Kind): fc.Arbitrary<RolloutObserved> {
     });
 }
 
-/** One thing that happens: what, to which replica, and how a decision is taken apart. */
+/** A random event: its kind, the affected replica, and how many steps of a decision are applied. */
 export const arbEvent = fc.record({
   what: fc.nat(24),
   who: fc.nat(20),
@@ -123,7 +124,6 @@ export const arbEvent = fc.record({
 });
 type Event = typeof arbEvent extends fc.Arbitrary<infer T> ? T : never;
 
-/** Lets it happen. */
 export function happen(world: World, event: Event): void {
   const { what, who, turn, count, spec, seats } = event;
   if (what === 0) world.change(who, { ready: false, unproven: false });
@@ -140,7 +140,7 @@ export function happen(world: World, event: Event): void {
   else world.take(turn, count === 0 ? Infinity : count);
 }
 
-/** The user, or the time of a step or pause, asks for something else. */
+/** A change of the input by a user, or by the end of a canary step or pause. */
 function ask(world: World, { count, version }: Event): void {
   const { strategy, paused } = world.view();
   if (count < 2) world.wants({ version });

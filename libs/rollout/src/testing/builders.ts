@@ -2,7 +2,7 @@ import { toReplicaId } from '@cloudless/base';
 import type { RolloutObserved, RolloutReplica } from '../index.js';
 import { resolveLimits } from '../index.js';
 
-/** A running, ready replica of version 1; override what the test is about. */
+/** A running, available replica of version 1; override what the test is about. */
 export function aReplica(sequence: number, changes: Partial<RolloutReplica> = {}): RolloutReplica {
   return {
     id: toReplicaId(`w-${sequence}`),
@@ -16,7 +16,7 @@ export function aReplica(sequence: number, changes: Partial<RolloutReplica> = {}
   };
 }
 
-/** `count` replicas alike but for their ids, which count up from `from` (default 1). */
+/** `count` equal replicas with ids that count up from `from` (default 1). */
 export function someReplicas(
   count: number,
   changes: Partial<RolloutReplica> = {},

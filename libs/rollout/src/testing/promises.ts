@@ -1,11 +1,11 @@
 import { assert } from '@cloudless/base';
 import type { RolloutObserved, RolloutReplica, RolloutStep } from '../index.js';
 
-/** What is promised of a rollout, written down apart from the code that decides. */
+/** The invariants of a rollout, written independently of the planner. */
 
 type Is = (replica: RolloutReplica) => boolean;
 
-/** Replicas that shall be there, and at most how many. */
+/** A group of wanted replicas, and its maximum size. */
 interface Group {
   readonly is: Is;
   readonly most: number;
@@ -17,7 +17,8 @@ const isLive: Is = ({ lost }) => !lost;
 const isStaying: Is = ({ lost, desired }) => !lost && desired === 'running';
 
 /**
- * Whether a replica has to leave its node: also when that is no seat, or the seat of a better one.
+ * Tells which replicas have to leave their nodes, also because the node is no target or has a
+ * better replica.
  */
 export function isMoving(observed: RolloutObserved): Is {
   const { seats, want, paused, version } = observed;
@@ -36,11 +37,11 @@ export function isMoving(observed: RolloutObserved): Is {
   return (replica) => hasToGo(replica) || !seated(replica) || isCrowd(replica);
 }
 
-/** Ready is worth more than unproven, that more than unready, and among alike the oldest most. */
+/** Available before not yet available, before unready; among equals the oldest first. */
 const worth = ({ ready, unproven, createdSequence }: RolloutReplica): number =>
   (ready ? 2 : unproven === true ? 1 : 0) * 1_000_000 - createdSequence;
 
-/** Whether the floor is about a replica, if it is ready. */
+/** Tells which available replicas count for `minAvailable`. */
 function isServing({ strategy, paused, version }: RolloutObserved): Is {
   if (strategy?.kind === 'blueGreen')
     return (replica) => replica.version === strategy.activeVersion;
@@ -49,7 +50,7 @@ function isServing({ strategy, paused, version }: RolloutObserved): Is {
     : () => true;
 }
 
-/** The freshly ready replicas that the floor is about. */
+/** The number of available replicas that count for `minAvailable`. */
 export function readyCount(observed: RolloutObserved): number {
   const serves = isServing(observed);
   return count(
@@ -58,7 +59,7 @@ export function readyCount(observed: RolloutObserved): number {
   );
 }
 
-/** The most live replicas, as far as no more are there already. */
+/** The maximum of live replicas, unless more are live already. */
 export function ceilingOf(observed: RolloutObserved): number {
   const { want, maxSurge, strategy } = observed;
   const moving = isMoving(observed);
@@ -67,7 +68,6 @@ export function ceilingOf(observed: RolloutObserved): number {
   return want + beside + count(observed, (replica) => isLive(replica) && moving(replica));
 }
 
-/** Checks one step, whatever came before it in its decision. */
 export function checkStep(
   before: RolloutObserved,
   step: RolloutStep,
@@ -79,23 +79,29 @@ export function checkStep(
 
 function checkStop(before: RolloutObserved, replicaId: string, after: RolloutObserved): void {
   const replica = before.replicas.find(({ id }) => id === replicaId);
-  assert(replica !== undefined && isStaying(replica), 'only a live replica that runs is stopped');
+  assert(replica !== undefined && isStaying(replica), 'only a running replica is stopped');
   const mayServe =
     (replica.ready || replica.unproven === true) &&
     replica.forced !== true &&
     isServing(before)(replica);
   const ready = readyCount(after);
-  assert(!mayServe || ready >= before.minAvailable, `${ready} ready, floor ${before.minAvailable}`);
+  assert(
+    !mayServe || ready >= before.minAvailable,
+    `${ready} available, minAvailable ${before.minAvailable}`,
+  );
 }
 
 function checkCreate(before: RolloutObserved, version: number, nodeId: string | undefined): void {
   const { strategy, paused, seats } = before;
-  assert((nodeId === undefined) === (seats === undefined), 'a node is named for seats only');
-  assert(nodeId === undefined || seats?.includes(nodeId) === true, 'only a seat gets a replica');
+  assert((nodeId === undefined) === (seats === undefined), 'only a GLOBAL workload names nodes');
+  assert(
+    nodeId === undefined || seats?.includes(nodeId) === true,
+    'only a target node gets a replica',
+  );
   if (strategy?.kind !== 'recreate') return;
   const others = count(before, (replica) => isLive(replica) && replica.version !== before.version);
   if (paused !== true)
-    assert(version === before.version && others === 0, 'versions of a recreate meet');
+    assert(version === before.version && others === 0, 'RECREATE runs two versions');
   else
     assert(
       version === (others > 0 ? (before.baseVersion ?? before.version) : before.version),
@@ -104,8 +110,8 @@ function checkCreate(before: RolloutObserved, version: number, nodeId: string | 
 }
 
 /**
- * Checks what some steps of one decision have led to. @param whole - Whether these are all of its
- * steps.
+ * Checks the result of some steps of one decision.
+ * @param whole - Whether these are all of its steps.
  */
 export function checkDecision(
   before: RolloutObserved,
@@ -117,23 +123,23 @@ export function checkDecision(
   if (first?.kind === 'switchVersion') return checkSwitch(before, steps);
   assert(
     steps.every(({ kind }) => kind !== 'switchVersion'),
-    'a switch comes alone',
+    'a switch is the only step of its decision',
   );
   const live = count(after, isLive);
   const most = Math.max(count(before, isLive), ceilingOf(before));
-  assert(live <= most, `${live} live, ceiling ${most}`);
+  assert(live <= most, `${live} live, maximum ${most}`);
   checkGroups(before, after);
   if (whole && before.strategy?.kind === 'blueGreen') checkNewSet(before, steps);
 }
 
 function checkSwitch(before: RolloutObserved, steps: readonly RolloutStep[]): void {
   const { strategy, version, want, paused, minAvailable } = before;
-  assert(steps.length === 1, 'a switch comes alone');
+  assert(steps.length === 1, 'a switch is the only step of its decision');
   assert(
     strategy?.kind === 'blueGreen' && strategy.maySwitch && paused !== true,
-    'a switch nobody has allowed',
+    'a switch without permission',
   );
-  assert(strategy.activeVersion !== version, 'a switch to what is active');
+  assert(strategy.activeVersion !== version, 'a switch to the active version');
   const moving = isMoving(before);
   const fresh = count(
     before,
@@ -142,7 +148,7 @@ function checkSwitch(before: RolloutObserved, steps: readonly RolloutStep[]): vo
   assert(fresh >= want && fresh >= minAvailable, `a switch to ${fresh} of ${want}`);
 }
 
-/** The new set is made all at once, whatever else happens. */
+/** Checks that the new set is created all at once. */
 function checkNewSet(before: RolloutObserved, steps: readonly RolloutStep[]): void {
   const { strategy, version, want } = before;
   if (strategy?.kind !== 'blueGreen' || strategy.activeVersion === version) return;
@@ -154,7 +160,7 @@ function checkNewSet(before: RolloutObserved, steps: readonly RolloutStep[]): vo
   assert(made === 0 || had + made === want, `${made} added to a new set of ${had}`);
 }
 
-/** Nothing needless: what shall stay stays, and no more is made than is missing. */
+/** Checks that wanted replicas stay, and that no more are created than are missing. */
 function checkGroups(before: RolloutObserved, after: RolloutObserved): void {
   const moving = isMoving(before);
   const stays = (replica: RolloutReplica): boolean => isStaying(replica) && !moving(replica);
@@ -164,19 +170,19 @@ function checkGroups(before: RolloutObserved, after: RolloutObserved): void {
   for (const { is, most } of groups) {
     const had = count(before, (replica) => stays(replica) && is(replica));
     const kept = count(after, (replica) => stays(replica) && is(replica) && known.has(replica.id));
-    assert(kept >= Math.min(most, had), `${had - kept} of ${had} that shall stay were stopped`);
+    assert(kept >= Math.min(most, had), `${had - kept} of ${had} wanted replicas were stopped`);
     assert(
       made.filter(is).length <= Math.max(0, most + roomWhilePaused(before) - had),
-      'more is made than is missing',
+      'more is created than is missing',
     );
   }
   assert(
     made.every((replica) => groups.some(({ is }) => is(replica))),
-    'something is made that nobody wants',
+    'an unwanted replica is created',
   );
 }
 
-/** One that is not ready while paused may have to be worked around. */
+/** While paused, an unready replica may have to be worked around. */
 const roomWhilePaused = ({ paused, strategy, seats, maxSurge, want }: RolloutObserved): number =>
   paused === true && want > 0 && seats === undefined && strategy?.kind === 'rollingUpdate'
     ? maxSurge

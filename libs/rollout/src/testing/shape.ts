@@ -2,8 +2,8 @@ import { nextSteps, type RolloutDecision, type RolloutObserved } from '../index.
 import { anObserved } from './builders.js';
 
 /**
- * A decision in short: `+2` makes a replica of version 2 (`+2@n1` on node n1), `-3` stops replica
- * w-3, `=2` switches to version 2; otherwise what it waits for, or `converged`.
+ * Formats a decision: `+2` creates a replica of version 2 (`+2@n1` on node n1), `-3` stops replica
+ * w-3, `=2` switches to version 2; otherwise the wait reason, or `converged`.
  */
 export function shapeOf(decision: RolloutDecision): string {
   if (decision.kind === 'converged') return decision.kind;
@@ -16,6 +16,6 @@ export function shapeOf(decision: RolloutDecision): string {
   return signs.join(' ');
 }
 
-/** Decides about a workload that rolls to version 2. */
+/** Formats the decision for a workload that rolls to version 2. */
 export const shapeFor = (changes: Partial<RolloutObserved>): string =>
   shapeOf(nextSteps(anObserved(changes)));

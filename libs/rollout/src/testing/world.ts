@@ -12,8 +12,8 @@ import { aReplica } from './builders.js';
 import { checkDecision, checkStep } from './promises.js';
 
 /**
- * A workload whose replicas live, fail and come back as a test wants; every step taken is checked
- * against the promises.
+ * A simulated workload whose replicas fail and recover as a test demands. Every applied step is
+ * checked against the invariants.
  */
 export class World {
   steps = 0;
@@ -36,13 +36,12 @@ export class World {
     if (this.observed.seats === undefined) this.wants(resolveLimits(spec));
   }
 
-  /** Other nodes become the seats. */
   seat(seats: readonly string[], spec: RolloutLimitsSpec): void {
     if (this.observed.seats !== undefined)
       this.wants({ seats, ...resolveLimits({ ...spec, desired: seats.length }) });
   }
 
-  /** The user or the caller asks for something else. */
+  /** Changes the input of the planner. */
   wants(changes: Partial<RolloutObserved>): void {
     this.observed = { ...this.observed, ...changes };
   }
@@ -54,25 +53,23 @@ export class World {
     );
   }
 
-  /** The replica fails for good, or its stop is confirmed. */
+  /** Removes a replica: it failed, or its stop is confirmed. */
   remove(index: number): void {
     const at = index % Math.max(1, this.replicas.length);
     this.replicas = this.replicas.filter((_, each) => each !== at);
   }
 
   /**
-   * Time without failures: what stays becomes ready, what leaves is gone, who is silent is heard
-   * again.
+   * Lets time pass without failures: remaining replicas become available, stops are confirmed, and
+   * silent nodes reconnect.
    */
   settle(): void {
     this.replicas = this.replicas
       .filter((replica) => replica.lost || replica.desired === 'running')
-      .map((replica) => ({ ...replica, ready: true, unproven: false }));
+      .map((replica): RolloutReplica => ({ ...replica, ready: true, unproven: false }));
   }
 
-  /**
-   * Whatever waits for a permission has it: the last canary step, the switch, the end of a pause.
-   */
+  /** Grants every permission: the last canary step, the switch, the end of a pause. */
   permit(): void {
     const { strategy } = this.observed;
     if (strategy?.kind === 'rollingUpdate') this.wants({ strategy: { kind: 'rollingUpdate' } });
@@ -82,7 +79,7 @@ export class World {
     }
   }
 
-  /** Takes the first `count` steps of the next decision, rotated by `turn`; checks each. */
+  /** Applies the first `count` steps of the next decision, rotated by `turn`, and checks each. */
   take(turn = 0, count = Infinity): RolloutDecision {
     const before = this.view();
     const decision = nextSteps(before);
@@ -100,12 +97,16 @@ export class World {
     return decision;
   }
 
-  /** Takes one step, whatever it is. */
+  /** Applies one step without a check. */
   apply(step: RolloutStep): void {
     this.steps += 1;
     if (step.kind === 'createReplica') {
       const { version, nodeId } = step;
-      const made = { version, ready: false, ...(nodeId === undefined ? {} : { nodeId }) };
+      const made: Partial<RolloutReplica> = {
+        version,
+        ready: false,
+        ...(nodeId === undefined ? {} : { nodeId }),
+      };
       this.replicas = [...this.replicas, aReplica((this.sequence += 1), made)];
     } else if (step.kind === 'stopReplica') {
       this.change(
