@@ -12,20 +12,25 @@ describe('backoffDelayMs', () => {
     { failures: 6, delayMs: 3_200 },
     { failures: 7, delayMs: 5_000 },
     { failures: 1e9, delayMs: 5_000 },
-  ])('$failures failures: $delayMs ms', ({ failures, delayMs }) => {
+  ])('returns $delayMs ms after $failures failures', ({ failures, delayMs }) => {
     expect(backoffDelayMs(policy, failures)).toBe(delayMs);
   });
 
   it.each([
-    { name: 'another factor', policy: { ...policy, factor: 1.5 }, failures: 3, delayMs: 225 },
     {
-      name: 'a factor of one never grows',
+      name: 'multiplies by a given factor',
+      policy: { ...policy, factor: 1.5 },
+      failures: 3,
+      delayMs: 225,
+    },
+    {
+      name: 'never grows with a factor of one',
       policy: { ...policy, factor: 1 },
       failures: 50,
       delayMs: 100,
     },
     {
-      name: 'a first delay over the bound is bounded',
+      name: 'bounds a first delay above the maximum',
       policy: { firstMs: 9_000, maxMs: 5_000 },
       failures: 1,
       delayMs: 5_000,
@@ -34,7 +39,7 @@ describe('backoffDelayMs', () => {
     expect(backoffDelayMs(given, failures)).toBe(delayMs);
   });
 
-  it('never shrinks with more failures and never passes its bound', () => {
+  it('never shrinks with more failures and never exceeds the maximum', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 200 }),
@@ -50,7 +55,7 @@ describe('backoffDelayMs', () => {
     );
   });
 
-  it('takes at most the share of its jitter off, and spreads over it', () => {
+  it('subtracts at most the jitter share, spread over the whole range', () => {
     const random = createSeededRandom(3);
     const delays = Array.from({ length: 1_000 }, () =>
       backoffDelayMs({ ...policy, jitter: 0.5 }, 1, random),

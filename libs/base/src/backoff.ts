@@ -1,25 +1,29 @@
 import type { Random } from './random.js';
 
-/** Growing, bounded delays. */
+/** Policy for growing, bounded retry delays. */
 export interface BackoffPolicy {
   /** Delay after the first failure, milliseconds. */
   readonly firstMs: number;
-  /** Never longer than this, milliseconds. */
+  /** Upper bound of every delay, milliseconds. */
   readonly maxMs: number;
-  /** How much longer after each failure. Default 2. */
+  /** Multiplier for each further failure. Default: 2. */
   readonly factor?: number;
   /**
-   * Share of each delay that is random, 0 to 1, so that many clients do not come back together.
-   * Default 0.
+   * Share of each delay that is random, 0 to 1, so that many clients do not retry at the same
+   * moment. Default: 0.
    */
   readonly jitter?: number;
 }
 
 /**
- * The delay before the next attempt.
- * @param failures - How many attempts failed in a row, 1 or more; 0 gives 0.
- * @param random - Needed only when the policy has a jitter.
+ * Returns the delay before the next attempt.
+ * @param failures - Number of consecutive failures; 0 gives 0.
+ * @param random - Required only when the policy has a jitter.
  * @returns Milliseconds; with jitter j uniform in ((1 − j)·delay, delay].
+ * @example
+ * ```ts
+ * backoffDelayMs({ firstMs: 100, maxMs: 1_000 }, 3); // 400
+ * ```
  */
 export function backoffDelayMs(policy: BackoffPolicy, failures: number, random?: Random): number {
   if (failures <= 0) return 0;
@@ -28,5 +32,5 @@ export function backoffDelayMs(policy: BackoffPolicy, failures: number, random?:
   return random === undefined ? delay : delay * (1 - (policy.jitter ?? 0) * random.next());
 }
 
-/** Beyond this the power only risks becoming Infinity; `maxMs` has long been reached. */
+/** Largest exponent. A larger one could give Infinity, and `maxMs` is reached long before. */
 const MAX_EXPONENT = 60;

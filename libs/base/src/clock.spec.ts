@@ -11,7 +11,7 @@ function watched(promise: Promise<void>) {
 }
 
 describe('sleep', () => {
-  it('resolves after its delay, not before', async () => {
+  it('resolves after its delay and not earlier', async () => {
     const clock = new ManualClock();
     const nap = watched(sleep(clock, 100));
     await clock.advance(99);
@@ -20,7 +20,7 @@ describe('sleep', () => {
     expect(nap.outcome).toBe('done');
   });
 
-  it('ends at once when its signal is aborted, with the reason as cause, and leaves no timer', async () => {
+  it('rejects at once when the signal is aborted, with the reason as cause, and leaves no timer', async () => {
     const clock = new ManualClock();
     const stop = new AbortController();
     const nap = watched(sleep(clock, 100, stop.signal));
@@ -36,7 +36,7 @@ describe('sleep', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('does not begin when its signal was aborted before', async () => {
+  it('rejects without a timer when the signal was already aborted', async () => {
     const clock = new ManualClock();
     await expect(sleep(clock, 100, AbortSignal.abort(new Error('why')))).rejects.toMatchObject({
       cause: { message: 'why' },
@@ -44,7 +44,7 @@ describe('sleep', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('lets go of its signal: neither after the sleep nor after an abort does a listener remain', async () => {
+  it('leaves no listener on the signal after the sleep or after an abort', async () => {
     const clock = new ManualClock();
     let listeners = 0;
     const signal = {
@@ -61,7 +61,7 @@ describe('sleep', () => {
     }
   });
 
-  it('has no cause when the signal gives no reason', () => {
+  it('has no cause when the signal has no reason', () => {
     expect(new StoppedError()).not.toHaveProperty('cause');
   });
 });

@@ -1,6 +1,6 @@
 /**
- * The part of an `AbortSignal` that base and the cores use, so that they compile without a platform
- * library. Every `AbortSignal` satisfies it.
+ * The part of `AbortSignal` that base and the cores use. The cores compile without a platform
+ * library, and every `AbortSignal` satisfies this interface.
  */
 export interface StopSignal {
   readonly aborted: boolean;
@@ -9,30 +9,32 @@ export interface StopSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
-/** A timer that has been set. Cancelling twice, or after it fired, does nothing. */
+/** A pending timer. Cancelling it again, or after it has fired, does nothing. */
 export interface Timer {
   cancel(): void;
 }
 
 /**
- * Time as everything but adapters and apps sees it. Passed in, so that a whole cluster runs on
- * virtual time. Two clocks in one: `now` for durations, `wallTime` for what people read.
+ * Source of time for all libraries except adapters and apps. Passed as an argument, so that a whole
+ * cluster can run on virtual time. Use `now` for durations and `wallTime` for times that people
+ * read.
  */
 export interface Clock {
-  /** Monotonic milliseconds since an arbitrary origin; may have a fraction; never goes back. */
+  /** Monotonic milliseconds since an arbitrary origin; may have a fraction and never decreases. */
   now(): number;
   /**
-   * Milliseconds since the Unix epoch; may jump in either direction. Never compare two to measure a
-   * duration.
+   * Milliseconds since the Unix epoch. May jump in either direction, so never use differences as
+   * durations.
    */
   wallTime(): number;
   /**
-   * Runs `action` once, `delayMs` (0 or more) from now. Does not keep the process alive on its own.
+   * Runs `action` once, `delayMs` (at least 0) from now. A pending timer does not keep the process
+   * alive.
    */
   setTimer(delayMs: number, action: () => void): Timer;
 }
 
-/** Says that a wait ended because its signal was aborted; the signal's reason is the `cause`. */
+/** A wait ended because its signal was aborted. The signal's reason is the `cause`. */
 export class StoppedError extends Error {
   override readonly name = 'StoppedError';
   constructor(reason?: unknown) {
@@ -42,7 +44,7 @@ export class StoppedError extends Error {
 
 /**
  * Resolves `delayMs` milliseconds from now.
- * @throws {@link StoppedError} as soon as `signal` is aborted, also when it was before the call.
+ * @throws {@link StoppedError} when `signal` is aborted before or during the sleep.
  */
 export function sleep(clock: Clock, delayMs: number, signal?: StopSignal): Promise<void> {
   return new Promise((resolve, reject) => {

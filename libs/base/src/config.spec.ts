@@ -49,12 +49,12 @@ function violationsOf(action: () => unknown): unknown {
 }
 
 describe('parseConfig', () => {
-  it('gives the defaults when nobody says anything', () => {
+  it('returns the defaults when no layer sets a value', () => {
     expect(read()).toEqual(defaults);
     expect(read({ source: 'file', values: {} })).toEqual(defaults);
   });
 
-  it('lets later layers win, setting by setting; undefined says nothing', () => {
+  it('lets later layers override earlier ones field by field; undefined sets nothing', () => {
     expect(
       read(
         { source: 'file', values: { name: 'file', port: 1, verbose: true } },
@@ -64,7 +64,7 @@ describe('parseConfig', () => {
     ).toEqual({ ...defaults, name: 'file', port: 2, verbose: true, mode: 'secure' });
   });
 
-  it('reports all problems of all layers at once, each with its place and the name used there', () => {
+  it('reports all problems of all layers at once, each with its source and the name used there', () => {
     const layers: ConfigLayer[] = [
       { source: 'cloudless.yaml', values: { prot: 1, port: 0, zone: null } },
       {
@@ -76,7 +76,7 @@ describe('parseConfig', () => {
     expect(violationsOf(() => read(...layers))).toEqual([
       {
         field: 'cloudless.yaml: prot',
-        message: 'is no setting; there are name, zone, port, mode, verbose, leaseMs',
+        message: 'is not a setting; the settings are name, zone, port, mode, verbose, leaseMs',
       },
       { field: 'cloudless.yaml: port', message: '"0" must be a whole number from 1 to 65535' },
       { field: 'cloudless.yaml: zone', message: 'must be text' },
@@ -87,7 +87,7 @@ describe('parseConfig', () => {
     ]);
   });
 
-  it('reports a wrong value also where a later layer overrides it', () => {
+  it('reports an invalid value even when a later layer overrides it', () => {
     expect(
       violationsOf(() =>
         read({ source: 'file', values: { port: 'x' } }, { source: 'flags', values: { port: 5 } }),
@@ -95,7 +95,7 @@ describe('parseConfig', () => {
     ).toHaveLength(1);
   });
 
-  it('knows only settings that were declared, not what every object has', () => {
+  it('accepts only declared settings, not inherited object keys', () => {
     const values = JSON.parse('{"__proto__": 1, "constructor": 2, "toString": 3}') as Record<
       string,
       unknown
@@ -104,7 +104,7 @@ describe('parseConfig', () => {
   });
 });
 
-describe('fields', () => {
+describe('config fields', () => {
   const text = textField('x');
   const pattern = textField('x', { pattern: /^a+$/g, expected: 'only a' });
   const number = wholeNumberField(1, -5, 65535);
@@ -121,14 +121,14 @@ describe('fields', () => {
   }>([
     { name: 'text', field: text, raw: '', value: '' },
     { name: 'text', field: text, raw: 7, problem: 'must be text' },
-    { name: 'text of a form', field: pattern, raw: 'aa', value: 'aa' },
+    { name: 'text with a pattern', field: pattern, raw: 'aa', value: 'aa' },
     {
-      name: 'text of a form, asked twice of a pattern that remembers',
+      name: 'text with a stateful pattern, parsed twice',
       field: pattern,
       raw: 'aa',
       value: 'aa',
     },
-    { name: 'text of a form', field: pattern, raw: 'b', problem: '"b" must be only a' },
+    { name: 'text with a pattern', field: pattern, raw: 'b', problem: '"b" must be only a' },
     { name: 'number', field: number, raw: 7, value: 7 },
     { name: 'number', field: number, raw: ' 7 ', value: 7 },
     { name: 'number', field: number, raw: '-5', value: -5 },
@@ -223,11 +223,11 @@ describe('fields', () => {
       raw: '3h',
       problem: '"3h" must be a duration such as 250ms, 3s or 1m30s, from 0 ms to 7200000 ms',
     },
-  ])('$name: $raw', ({ field, raw, value, problem }) => {
+  ])('$name field parses $raw', ({ field, raw, value, problem }) => {
     expect(field.parse(raw)).toEqual(problem === undefined ? { value } : { problem });
   });
 
-  it('read anything or say what is wrong, and never throw', () => {
+  it('return a value or a problem for any input and never throw', () => {
     const all = [text, pattern, number, word, flag, duration];
     fc.assert(
       fc.property(
@@ -245,7 +245,7 @@ describe('fields', () => {
     );
   });
 
-  it('read every duration back that is written in their units', () => {
+  it('parse every duration that is written in their units', () => {
     const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
     const part = fc.tuple(fc.nat(20), fc.constantFrom('ms', 's', 'm', 'h'));
     fc.assert(

@@ -1,29 +1,29 @@
 import { InvalidInputError, showValue, type Violation } from './errors.js';
 
-/** A value that could be read, or what is wrong with it, for people. */
+/** A parsed value, or a description of the problem for people. */
 export type Parsed<Value> = { readonly value: Value } | { readonly problem: string };
 
-/** One setting: how its text or JSON value is read, and what it is when nobody sets it. */
+/** Parser and default value of one setting. */
 export interface ConfigField<Value> {
   readonly parse: (raw: unknown) => Parsed<Value>;
   readonly fallback: Value;
 }
 
-/** Settings from one place. Later layers win over earlier ones. */
+/** Settings from one source. Later layers override earlier ones. */
 export interface ConfigLayer {
-  /** What messages call the place: `cloudless.yaml`, `environment`, `command line`. */
+  /** Name of the source in messages: `cloudless.yaml`, `environment`, `command line`. */
   readonly source: string;
   readonly values: Readonly<Record<string, unknown>>;
-  /** What this place calls a setting, for messages. Default: the key itself. */
+  /** Returns the name of a setting in this source, for messages. Default: the key itself. */
   readonly nameOf?: (key: string) => string;
 }
 
-/** A setting per key of the result. */
+/** One field for each key of the result. */
 export type ConfigFields<Config> = { readonly [Key in keyof Config]: ConfigField<Config[Key]> };
 
 /**
- * Reads settings once, at the start of a program: defaults, then each layer over them.
- * @throws {@link InvalidInputError} listing every unknown key and unreadable value with its place.
+ * Reads settings once, when a program starts: defaults first, then each layer.
+ * @throws {@link InvalidInputError} listing every unknown key and invalid value with its source.
  */
 export function parseConfig<Config extends object>(
   fields: ConfigFields<Config>,
@@ -39,7 +39,7 @@ export function parseConfig<Config extends object>(
       if (known === undefined) {
         problems.push({
           field: `${source}: ${nameOf(key)}`,
-          message: `is no setting; there are ${keys.join(', ')}`,
+          message: `is not a setting; the settings are ${keys.join(', ')}`,
         });
         continue;
       }
@@ -53,7 +53,10 @@ export function parseConfig<Config extends object>(
   return config;
 }
 
-/** Any text, or text of a form that `expected` describes. */
+/**
+ * Accepts any text, or text that matches the pattern `form`; `expected` describes the pattern in
+ * messages.
+ */
 export function textField<Fallback extends string | undefined>(
   fallback: Fallback,
   form?: { readonly pattern: RegExp; readonly expected: string },
@@ -69,7 +72,7 @@ export function textField<Fallback extends string | undefined>(
   };
 }
 
-/** A whole number from `min` to `max`, as a number or as digits. */
+/** Accepts a whole number from `min` to `max`, as a number or as digits. */
 export function wholeNumberField(fallback: number, min: number, max: number): ConfigField<number> {
   return {
     fallback,
@@ -83,7 +86,7 @@ export function wholeNumberField(fallback: number, min: number, max: number): Co
   };
 }
 
-/** One of several words. */
+/** Accepts one of several words. */
 export function oneOfField<Word extends string>(
   fallback: Word,
   words: readonly Word[],
@@ -99,7 +102,7 @@ export function oneOfField<Word extends string>(
   };
 }
 
-/** `true` or `false`, also as text. */
+/** Accepts `true` or `false`, also as text. */
 export function switchField(fallback: boolean): ConfigField<boolean> {
   return {
     fallback,
@@ -118,7 +121,7 @@ const DURATION_UNITS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-/** A duration such as `250ms`, `3s` or `1m30s`, in milliseconds. */
+/** Accepts a duration such as `250ms`, `3s` or `1m30s`; the value is in milliseconds. */
 export function durationField(
   fallbackMs: number,
   minMs: number,
@@ -152,7 +155,7 @@ const SIZE_UNITS: Readonly<Record<string, number>> = {
   Gi: 1_024 ** 3,
 };
 
-/** A size such as `65536`, `512Ki` or `64Mi`, in bytes. */
+/** Accepts a size such as `65536`, `512Ki` or `64Mi`; the value is in bytes. */
 export function sizeField(
   fallbackBytes: number,
   minBytes: number,

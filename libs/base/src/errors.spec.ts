@@ -16,7 +16,7 @@ class DiskFullError extends CloudlessError {
 }
 
 describe('CloudlessError', () => {
-  it('carries its kind, its cause and the name of its class', () => {
+  it('has its kind, its cause and the name of its class', () => {
     const cause = new Error('ENOSPC');
     expect(new DiskFullError({ cause })).toMatchObject({
       kind: 'exhausted',
@@ -33,7 +33,7 @@ describe('CloudlessError', () => {
 });
 
 describe('InvalidInputError', () => {
-  it('lists every violation with its field, and the whole input without one', () => {
+  it('lists every violation with its field; a violation of the whole input has no field', () => {
     const error = new InvalidInputError([
       { field: 'spec.replicas', message: 'must be 0 or more' },
       { field: '', message: 'must be an object' },
@@ -54,31 +54,31 @@ describe('errorKindOf and errorMessageOf', () => {
     });
   it.each([
     {
-      name: 'one of ours',
+      name: 'a CloudlessError',
       reason: new DiskFullError(),
       kind: 'exhausted',
       message: 'the disk is full',
     },
-    { name: 'any error', reason: new TypeError('bad'), kind: 'internal', message: 'bad' },
-    { name: 'text', reason: 'gone', kind: 'internal', message: 'gone' },
-    { name: 'nothing', reason: undefined, kind: 'internal', message: 'undefined' },
+    { name: 'any other error', reason: new TypeError('bad'), kind: 'internal', message: 'bad' },
+    { name: 'a thrown string', reason: 'gone', kind: 'internal', message: 'gone' },
+    { name: 'undefined', reason: undefined, kind: 'internal', message: 'undefined' },
     { name: 'null', reason: null, kind: 'internal', message: 'null' },
-    { name: 'an object', reason: { code: 7 }, kind: 'internal', message: '{"code":7}' },
+    { name: 'a plain object', reason: { code: 7 }, kind: 'internal', message: '{"code":7}' },
     {
-      name: 'an object that String cannot take',
+      name: 'an object without a prototype',
       reason: Object.create(null) as unknown,
       kind: 'internal',
       message: '{}',
     },
     {
-      name: 'an object that JSON cannot take',
+      name: 'an object that JSON cannot serialise',
       reason: { size: 1n },
       kind: 'internal',
       message: 'an object',
     },
     { name: 'a function', reason: () => 1, kind: 'internal', message: 'a function' },
     {
-      name: 'an error that gathers others',
+      name: 'an AggregateError without a message',
       reason: refused(),
       kind: 'internal',
       message: 'Error: connect ECONNREFUSED ::1:80; odd',
@@ -95,7 +95,7 @@ describe('errorKindOf and errorMessageOf', () => {
       kind: 'internal',
       message: 'RangeError',
     },
-  ])('$name', ({ reason, kind, message }) => {
+  ])('return kind and message of $name', ({ reason, kind, message }) => {
     expect({ kind: errorKindOf(reason), message: errorMessageOf(reason) }).toEqual({
       kind,
       message,
@@ -114,12 +114,12 @@ describe('errorFields', () => {
 
   it.each([
     {
-      name: 'no cause',
+      name: 'an error without a cause',
       reason: new RangeError('r'),
       fields: { error: 'r', errorName: 'RangeError' },
     },
     {
-      name: 'a chain, the nearest cause first',
+      name: 'a cause chain, the nearest cause first',
       reason: new DiskFullError({ cause: new Error('write', { cause: 'ENOSPC' }) }),
       fields: {
         error: 'the disk is full',
@@ -132,9 +132,9 @@ describe('errorFields', () => {
       reason: new Error('e', { cause: null }),
       fields: { error: 'e', errorName: 'Error', causes: ['null'] },
     },
-    { name: 'text', reason: 'gone', fields: { error: 'gone' } },
+    { name: 'a thrown string', reason: 'gone', fields: { error: 'gone' } },
     {
-      name: 'gathered errors with the causes of each',
+      name: 'an AggregateError with the causes of each error',
       reason: new AggregateError(
         [new Error('one', { cause: new Error('deep') }), new Error('two')],
         'all failed',
@@ -145,11 +145,11 @@ describe('errorFields', () => {
         causes: ['Error: one', 'Error: two', 'Error: deep'],
       },
     },
-  ])('$name', ({ reason, fields }) => {
+  ])('returns the fields of $name', ({ reason, fields }) => {
     expect(errorFields(reason)).toEqual(fields);
   });
 
-  it('ends in a cycle and in a long chain, and bounds what it gathers', () => {
+  it('stops at cycles, and bounds long chains and aggregated errors', () => {
     expect(errorFields(cycle).causes).toEqual([
       'Error: b',
       'Error: a',
@@ -168,7 +168,7 @@ describe('errorFields', () => {
 });
 
 describe('assert and assertNever', () => {
-  it('say what was assumed, as a mistake of ours', () => {
+  it('throw an internal error with the failed assumption', () => {
     expect(() => assert(true, 'fine')).not.toThrow();
     expect(() => assert(false, 'two is even')).toThrow(
       expect.objectContaining({ kind: 'internal', message: 'assertion failed: two is even' }),
@@ -179,7 +179,7 @@ describe('assert and assertNever', () => {
     { value: { kind: 'odd' }, shown: '{"kind":"odd"}' },
     { value: 7n, shown: '7' },
     { value: undefined, shown: 'undefined' },
-  ])('names $shown', ({ value, shown }) => {
+  ])('assertNever names the value $shown', ({ value, shown }) => {
     expect(() => assertNever(value as never)).toThrow(
       expect.objectContaining({ kind: 'internal', message: `unexpected value ${shown}` }),
     );

@@ -1,23 +1,24 @@
 /**
- * What sort of failure it is, alike in code, on the wire and in the exit codes of the command line.
+ * Category of a failure. The same in code, on the wire and in the exit codes of the command line.
  */
 export type ErrorKind =
-  | 'invalid' // the input is wrong and will stay wrong
+  | 'invalid' // the input is invalid and stays invalid
   | 'notFound'
   | 'exists'
   | 'denied'
-  | 'precondition' // right input, wrong moment
-  | 'conflict' // something changed meanwhile: read again, plan again
+  | 'precondition' // valid input, but not in the current state
+  | 'conflict' // something changed meanwhile: read again and retry
   | 'exhausted'
-  | 'unavailable' // try again later
+  | 'unavailable' // retry later
   | 'unauthenticated'
   | 'unimplemented'
   | 'deadline'
-  | 'compacted' // the history asked for is gone: take a snapshot
+  | 'compacted' // the requested history no longer exists: take a snapshot
   | 'internal';
 
 /**
- * A failure with a kind. The message says what failed and what to do; it does not repeat its cause.
+ * An error with a kind. The message states what failed and what to do; it does not repeat the
+ * cause.
  */
 export class CloudlessError extends Error {
   constructor(
@@ -30,14 +31,14 @@ export class CloudlessError extends Error {
   }
 }
 
-/** One thing wrong with an input: where, and what to do about it. */
+/** One problem of an input: the field, and what to change. */
 export interface Violation {
-  /** Path of the field, as in `spec.ports[0].port`; empty for the whole input. */
+  /** Path of the field, for example `spec.ports[0].port`; empty for the whole input. */
   readonly field: string;
   readonly message: string;
 }
 
-/** The input is wrong. All problems found are listed, each with its field. */
+/** The input is invalid. Lists all problems, each with its field. */
 export class InvalidInputError extends CloudlessError {
   constructor(readonly violations: readonly Violation[]) {
     super(
@@ -49,15 +50,15 @@ export class InvalidInputError extends CloudlessError {
   }
 }
 
-/** The kind of any thrown value; what is not ours is `internal`. */
+/** Returns the kind of any thrown value; `internal` unless it is a {@link CloudlessError}. */
 export function errorKindOf(reason: unknown): ErrorKind {
   return reason instanceof CloudlessError ? reason.kind : 'internal';
 }
 
 /**
- * The message of any thrown value. An error without one gives those of the errors it gathers
- * (Node's refused connection to a name with several addresses is such an `AggregateError`), or its
- * name.
+ * Returns the message of any thrown value. For an error without a message: the messages of its
+ * aggregated errors (Node.js throws such an `AggregateError` when a name with several addresses
+ * refuses the connection), or the name of the error.
  */
 export function errorMessageOf(reason: unknown): string {
   if (!isError(reason)) return showValue(reason);
@@ -66,8 +67,8 @@ export function errorMessageOf(reason: unknown): string {
 }
 
 /**
- * A thrown value and its whole cause chain as log fields. The errors of an `AggregateError` count
- * as causes.
+ * Returns a thrown value with its whole cause chain as log fields. The errors of an
+ * `AggregateError` count as causes.
  */
 export function errorFields(reason: unknown): {
   readonly error: string;
@@ -103,13 +104,17 @@ function nameAndMessage(reason: unknown): string {
   return isError(reason) ? `${reason.name}: ${reason.message}` : showValue(reason);
 }
 
-/** Also an error of another realm, as those that Node's own modules throw into a sandbox. */
+/**
+ * Also true for errors of another realm, such as those that Node.js modules throw into a Jest
+ * sandbox.
+ */
 function isError(reason: unknown): reason is Error {
   return reason instanceof Error || Object.prototype.toString.call(reason) === '[object Error]';
 }
 
 /**
- * Any value as text for people; never throws, as `String` does for an object without a prototype.
+ * Formats any value for people. Unlike `String`, never throws, for example for an object without a
+ * prototype.
  */
 export function showValue(value: unknown): string {
   if (typeof value === 'function') return 'a function';
@@ -117,21 +122,21 @@ export function showValue(value: unknown): string {
   try {
     return JSON.stringify(value) ?? UNSHOWABLE;
   } catch {
-    return UNSHOWABLE; // a cycle, a bigint, a toJSON that throws
+    return UNSHOWABLE; // a cycle, a bigint, or a toJSON that throws
   }
 }
 
 const UNSHOWABLE = 'an object';
 
-/** A cause chain may be a cycle; nobody reads more than this many links. */
+/** Largest number of causes in the fields of one error; a cause chain may be a cycle. */
 const MAX_CAUSES = 8;
 
-/** For our own mistakes, not for input: throws when `condition` does not hold. */
+/** Throws an `internal` error when `condition` is false. For programming errors, not for input. */
 export function assert(condition: boolean, message: string): asserts condition {
   if (!condition) throw new CloudlessError('internal', `assertion failed: ${message}`);
 }
 
-/** Closes a union: a case that was forgotten does not compile. */
+/** Marks an unreachable case: a union member without a case does not compile. */
 export function assertNever(value: never): never {
   throw new CloudlessError('internal', `unexpected value ${showValue(value)}`);
 }

@@ -1,12 +1,12 @@
 import type { Random } from './random.js';
 
 declare const brand: unique symbol;
-/** A string that carries its meaning in its type: a `NodeId` is not a `ReplicaId`. */
+/** A string with a distinct type: a `NodeId` is not a `ReplicaId`. */
 export type Branded<Text extends string, Name extends string> = Text & { readonly [brand]: Name };
 
-/** Name of a machine in the cluster, a DNS label; unique as long as the node exists. */
+/** Name of a node, a DNS label. Unique while the node exists. */
 export type NodeId = Branded<string, 'NodeId'>;
-/** The workload's uid: 16 hex digits made once at creation, never reused. */
+/** Uid of a workload: 16 hex digits, generated at creation and never reused. */
 export type WorkloadId = Branded<string, 'WorkloadId'>;
 /** `<workload uid>-<sequence number>`, never reused. */
 export type ReplicaId = Branded<string, 'ReplicaId'>;
@@ -18,12 +18,12 @@ export const toWorkloadId = (text: string): WorkloadId => text as WorkloadId;
 export const toReplicaId = (text: string): ReplicaId => text as ReplicaId;
 export const toContainerId = (text: string): ContainerId => text as ContainerId;
 
-/** The id of the replica that took sequence number `sequence` of a workload. */
+/** Returns the id of the replica with number `sequence` of a workload. */
 export function replicaIdOf(workloadId: WorkloadId, sequence: number): ReplicaId {
   return `${workloadId}-${sequence}` as ReplicaId;
 }
 
-/** `byteCount` random bytes as lower-case hex digits. */
+/** Returns `byteCount` random bytes as lower-case hex digits. */
 export function randomHex(random: Random, byteCount: number): string {
   return Array.from(random.bytes(byteCount), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

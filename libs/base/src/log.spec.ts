@@ -1,6 +1,6 @@
 import { CloudlessError, logFailure, silentLog, type Log } from './index.js';
 
-it('silentLog takes everything, says nothing, and its children are silent too', () => {
+it('silentLog drops all lines, also through child logs', () => {
   const child = silentLog.child({ component: 'x' });
   expect([child.error('a'), child.warn('b', { n: 1 }), child.info('c'), child.debug('d')]).toEqual([
     undefined,
@@ -10,7 +10,7 @@ it('silentLog takes everything, says nothing, and its children are silent too', 
   ]);
 });
 
-it('logFailure is an error, and nothing for operators while the disk is full', () => {
+it('logFailure logs an error, or a debug line while the disk is full', () => {
   const lines: unknown[] = [];
   const at = (level: string) => (message: string, fields: unknown) =>
     void lines.push([level, message, fields]);

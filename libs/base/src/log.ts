@@ -1,28 +1,28 @@
 import { errorFields, errorKindOf } from './errors.js';
 
 /**
- * Values of a log line; messages are constant phrases. Never a secret, never a field called
- * `message`.
+ * Values of a log line. Messages are constant phrases. Never put a secret into a field, and never
+ * name a field `message`.
  */
 export type LogFields = Readonly<Record<string, unknown>>;
 
-/** Structured log, passed in. */
+/** Structured log. */
 export interface Log {
-  /** Someone must act. */
+  /** An operator must act. */
   error(message: string, fields?: LogFields): void;
-  /** Degraded, handled. */
+  /** Degraded, but handled. */
   warn(message: string, fields?: LogFields): void;
-  /** What an operator wants on a timeline. */
+  /** Events that an operator expects on a timeline. */
   info(message: string, fields?: LogFields): void;
-  /** Each decision. */
+  /** Single decisions. */
   debug(message: string, fields?: LogFields): void;
-  /** A log whose lines all carry `fields`. */
+  /** Returns a log that adds `fields` to every line. */
   child(fields: LogFields): Log;
 }
 
 const nothing = (): void => undefined;
 
-/** Drops everything: for tests and for libraries used without a log. */
+/** Drops all lines. For tests, and for libraries that are used without a log. */
 export const silentLog: Log = {
   error: nothing,
   warn: nothing,
@@ -32,8 +32,9 @@ export const silentLog: Log = {
 };
 
 /**
- * Logs the failure of what is tried again by itself: an error. While the disk is full everything
- * that writes fails again and again, and the store has said why: then it is for debugging only.
+ * Logs the failure of an operation that is retried automatically: as an error, or as a debug line
+ * while the disk is full. A full disk makes every write fail again and again, and the store already
+ * reports it.
  */
 export function logFailure(
   log: Log,

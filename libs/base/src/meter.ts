@@ -1,37 +1,36 @@
-/** Label values of one sample, by label name. */
+/** Label values of one time series, by label name. */
 export type Labels = Readonly<Record<string, string>>;
 
-/** What a metric is called and says. */
+/** Name and description of a metric. */
 export interface MetricSpec {
   /**
-   * Prometheus name, base unit last: `cloudless_state_commit_duration_seconds`; a counter ends in
-   * `_total`.
+   * Prometheus name with the base unit last: `cloudless_state_commit_duration_seconds`. The name of
+   * a counter ends in `_total`.
    */
   readonly name: string;
-  /** One sentence for who reads the graph. */
+  /** One sentence for people who read the graph. */
   readonly help: string;
-  /** Names of its labels; their values must come from a small set, never from users. */
+  /** Label names. Label values must come from a small set, never from users. */
   readonly labels?: readonly string[];
 }
 
-/** As {@link MetricSpec}, of a histogram. */
 export interface HistogramSpec extends MetricSpec {
   /** Upper bounds, ascending. */
   readonly buckets: readonly number[];
 }
 
-/** Only grows. */
+/** A value that only grows. */
 export interface Counter {
-  /** @param amount - 0 or more; default 1. */
+  /** @param amount - At least 0; default: 1. */
   add(amount?: number, labels?: Labels): void;
-  /** Forgets one label set: what it spoke of is gone. */
+  /** Removes one time series whose object no longer exists. */
   remove(labels: Labels): void;
 }
 
 /** A value that goes up and down. */
 export interface Gauge {
   set(value: number, labels?: Labels): void;
-  /** Forgets one label set: what it spoke of is gone. */
+  /** Removes one time series whose object no longer exists. */
   remove(labels: Labels): void;
 }
 
@@ -41,15 +40,16 @@ export interface Histogram {
 }
 
 /**
- * Where a library reports what it measures. Asking twice for the same name gives the same metric.
+ * Registry in which libraries create their metrics. A second request for the same name returns the
+ * same metric.
  */
 export interface Meter {
   counter(spec: MetricSpec): Counter;
   gauge(spec: MetricSpec): Gauge;
   histogram(spec: HistogramSpec): Histogram;
   /**
-   * Calls `collect` each time the metrics are read, for what is only worth knowing then.
-   * @returns Ends that.
+   * Calls `collect` before each read of the metrics, for values that are computed only then.
+   * @returns A function that removes `collect`.
    */
   onExpose(collect: () => void | Promise<void>): () => void;
 }
@@ -57,7 +57,7 @@ export interface Meter {
 const nothing = (): void => undefined;
 const ignoring = { add: nothing, set: nothing, remove: nothing, observe: nothing };
 
-/** Measures nothing: for tests and for libraries used without metrics. */
+/** Records nothing. For tests, and for libraries that are used without metrics. */
 export const noMeter: Meter = {
   counter: () => ignoring,
   gauge: () => ignoring,
@@ -65,7 +65,7 @@ export const noMeter: Meter = {
   onExpose: () => nothing,
 };
 
-/** Upper bounds for what takes from a tenth of a millisecond to ten seconds, in seconds. */
+/** Histogram bounds from 0.1 milliseconds to 10 seconds, in seconds. */
 export const DURATION_BUCKETS: readonly number[] = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];

@@ -9,7 +9,7 @@ import {
   toWorkloadId,
 } from './index.js';
 
-/** Of seed 1, by the C code of the paper. */
+/** Sequence for seed 1, computed with the C code of the paper. */
 const GOLDEN: readonly number[] = [393288148, 2174103013, 3814759091, 2092745082];
 
 const take = (seed: number, count: number): number[] => {
@@ -18,13 +18,13 @@ const take = (seed: number, count: number): number[] => {
 };
 
 describe('createSeededRandom', () => {
-  // A recorded seed must replay for ever: these numbers may not change.
-  it('gives the sequence it always gave', () => {
+  // A recorded seed must always replay: these numbers may not change.
+  it('returns the recorded sequence', () => {
     expect(take(1, 4).map((value) => value * 2 ** 32)).toEqual(GOLDEN);
     expect([...createSeededRandom(1).bytes(4)]).toEqual(GOLDEN.map((value) => value % 256));
   });
 
-  it('repeats itself for equal seeds and differs for different ones', () => {
+  it('returns equal sequences for equal seeds and different ones for different seeds', () => {
     fc.assert(
       fc.property(fc.integer(), fc.integer(), (one, other) => {
         expect(take(one, 8)).toEqual(take(one, 8));
@@ -33,7 +33,7 @@ describe('createSeededRandom', () => {
     );
   });
 
-  it('stays in [0, 1) and fills it evenly', () => {
+  it('stays in [0, 1) and is uniform', () => {
     const values = take(42, 20_000);
     expect(values.every((value) => value >= 0 && value < 1)).toBe(true);
     const tenths = Array.from(
@@ -43,7 +43,7 @@ describe('createSeededRandom', () => {
     for (const count of tenths) expect(Math.abs(count - 2_000)).toBeLessThan(200);
   });
 
-  it('gives as many bytes as asked for, of every value', () => {
+  it('returns the requested number of bytes, with all byte values', () => {
     const random = createSeededRandom(7);
     expect(random.bytes(0)).toEqual(new Uint8Array());
     expect(new Set(random.bytes(10_000)).size).toBe(256);
@@ -51,7 +51,7 @@ describe('createSeededRandom', () => {
 });
 
 describe('ids', () => {
-  it('are their text', () => {
+  it('convert to their text', () => {
     expect([toNodeId('n'), toWorkloadId('w'), toReplicaId('r'), toContainerId('c')]).toEqual([
       'n',
       'w',

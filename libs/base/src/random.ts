@@ -1,4 +1,4 @@
-/** Randomness, passed in. A seeded one makes a run repeatable. */
+/** Source of randomness. A seeded source makes a run repeatable. */
 export interface Random {
   /** Uniform in [0, 1). */
   next(): number;
@@ -7,8 +7,8 @@ export interface Random {
 }
 
 /**
- * A repeatable source for tests and simulation (xoshiro128**, state filled by splitmix32).
- * @param seed - Any whole number; equal seeds give equal sequences.
+ * Creates a repeatable source for tests and simulation (xoshiro128**, state filled by splitmix32).
+ * @param seed - Any whole number. Equal seeds give equal sequences.
  * @see Blackman and Vigna, "Scrambled Linear Pseudorandom Number Generators", 2021
  */
 export function createSeededRandom(seed: number): Random {

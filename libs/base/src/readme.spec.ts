@@ -11,46 +11,41 @@ import {
 } from './index.js';
 import { ManualClock, settle } from './testing/index.js';
 
-it('does what the README shows', async () => {
+it('runs the example of the README with the results it shows', async () => {
   // <example>
   interface Settings {
     readonly port: number;
     readonly firstMs: number;
   }
-  const fields = {
-    port: wholeNumberField(8080, 1, 65_535),
-    firstMs: durationField(100, 1, 60_000),
-  };
+  const port = wholeNumberField(8080, 1, 65_535);
+  const fields = { port, firstMs: durationField(100, 1, 60_000) };
   const settings = parseConfig<Settings>(fields, [
     { source: 'cloudless.yaml', values: { firstMs: '250ms' } },
     { source: 'command line', values: { port: '9090' } },
   ]);
   expect(settings).toEqual({ port: 9090, firstMs: 250 });
 
-  async function knock(clock: Clock, signal: StopSignal): Promise<void> {
+  async function retry(clock: Clock, signal: StopSignal): Promise<void> {
     for (let failures = 1; ; failures += 1) {
-      await sleep(
-        clock,
-        backoffDelayMs({ firstMs: settings.firstMs, maxMs: 1_000 }, failures),
-        signal,
-      );
-      knocks.push(clock.now());
+      const delayMs = backoffDelayMs({ firstMs: settings.firstMs, maxMs: 1_000 }, failures);
+      await sleep(clock, delayMs, signal);
+      attemptTimes.push(clock.now());
     }
   }
-  const knocks: number[] = [];
+  const attemptTimes: number[] = [];
   const stop = new AbortController();
-  const clock = new ManualClock(); // nothing happens until the test moves it
-  const knocking = knock(clock, stop.signal);
+  const clock = new ManualClock(); // time moves only when the test advances the clock
+  const retrying = retry(clock, stop.signal);
   await clock.advance(3_000);
-  expect(knocks).toEqual([250, 750, 1_750, 2_750]);
+  expect(attemptTimes).toEqual([250, 750, 1_750, 2_750]);
   stop.abort();
-  await expect(knocking).rejects.toBeInstanceOf(StoppedError);
+  await expect(retrying).rejects.toBeInstanceOf(StoppedError);
   // </example>
   await settle();
   expect(clock.pendingTimers).toBe(0);
 });
 
-it('is what the README shows', async () => {
+it('contains the example that the README shows', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

@@ -2,7 +2,7 @@ import { ManualClock } from './testing/index.js';
 import { Throttle } from './throttle.js';
 
 describe('Throttle', () => {
-  it('lets a burst pass, then one at a time, which stands for those that were left out', async () => {
+  it('lets a burst pass, then one per interval, and reports how many were suppressed', async () => {
     const clock = new ManualClock();
     const throttle = new Throttle({ clock, burst: 2, everyMs: 1_000 });
     expect(throttle.take('a')).toEqual({ passes: true, left: undefined });
@@ -17,7 +17,7 @@ describe('Throttle', () => {
     expect(throttle.take('a').passes).toBe(false);
   });
 
-  it('forgets the key that was used longest ago', () => {
+  it('forgets the least recently used key', () => {
     const throttle = new Throttle({
       clock: new ManualClock(),
       burst: 1,

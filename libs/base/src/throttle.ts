@@ -1,29 +1,31 @@
 import type { Clock } from './clock.js';
 
-/** Needs of a {@link Throttle}. */
 export interface ThrottleOptions {
   readonly clock: Clock;
-  /** How many of one key may come at once, 1 or more. */
+  /** Number of events per key that may pass at once, at least 1. */
   readonly burst: number;
-  /** After a burst one more of the key may come each so many milliseconds. */
+  /**
+   * After a burst, one further event per key may pass in each interval of this length,
+   * milliseconds.
+   */
   readonly everyMs: number;
   /**
-   * Keys that are remembered; the one unused longest is forgotten first, and then begins anew.
-   * Default 1 000.
+   * Number of keys to remember. The least recently used key is forgotten first and then starts with
+   * a full burst. Default: 1 000.
    */
   readonly maxKeys?: number;
 }
 
-/** Whether one may pass, and for how many others it stands. */
+/** Result of {@link Throttle.take}: pass or suppress. */
 export type Throttled =
   | { readonly passes: true; readonly left: LeftOut | undefined }
-  /** It was left out; `waitMs` until the next may pass. */
+  /** The event is suppressed; `waitMs` until the next event may pass. */
   | { readonly passes: false; readonly waitMs: number };
 
-/** What was left out since the last one that passed. */
+/** Events that were suppressed since the last one that passed. */
 export interface LeftOut {
   readonly count: number;
-  /** Wall-clock milliseconds of the first. */
+  /** Wall-clock milliseconds of the first suppressed event. */
   readonly sinceMs: number;
 }
 
@@ -34,15 +36,15 @@ interface Bucket {
 }
 
 /**
- * Lets a few of one kind pass, then one at a time, and counts what it leaves out: for what others
- * could make come without end.
+ * Token-bucket rate limiter per key that counts what it suppresses. For log lines and events that a
+ * client could trigger without end.
  */
 export class Throttle {
   private readonly buckets = new Map<string, Bucket>();
 
   constructor(private readonly options: ThrottleOptions) {}
 
-  /** One more of `key` has come. */
+  /** Records an event of `key` and returns whether the event passes. */
   take(key: string): Throttled {
     const { clock, everyMs } = this.options;
     const bucket = this.bucketOf(key);
@@ -68,7 +70,7 @@ export class Throttle {
     const bucket = known ?? { tokens: burst, atMs: now, left: undefined };
     bucket.tokens = Math.min(burst, bucket.tokens + (now - bucket.atMs) / everyMs);
     bucket.atMs = now;
-    this.buckets.delete(key); // to the end: used last
+    this.buckets.delete(key); // move to the end: most recently used
     this.buckets.set(key, bucket);
     const [oldest] = this.buckets.keys();
     if (this.buckets.size > maxKeys && oldest !== undefined) this.buckets.delete(oldest);

@@ -1,41 +1,47 @@
-/** Short values that say what a span is about. Never a secret. */
+/** Short values that describe a span. Never a secret. */
 export type SpanAttributes = Readonly<Record<string, string | number | boolean>>;
 
 /** A span that has begun. */
 export interface OpenSpan {
-  /** Ends it; a second time changes nothing. @param failure - What went wrong, if something did. */
+  /**
+   * Ends the span; a second call changes nothing.
+   * @param failure - The error, if the work failed.
+   */
   end(failure?: unknown): void;
 }
 
 /**
- * Where a library says what it does for whom. What a request sets off happens later and elsewhere,
- * so a trace is tied to the object it is about: a request {@link Tracer.mark}s it, and what is done
- * to the object soon after belongs to that trace.
+ * Tracing port. Work that a request causes runs later and in other places, so a trace is tied to an
+ * object: a request {@link Tracer.mark}s the object's key, and later work on the key continues the
+ * trace.
  */
 export interface Tracer {
-  /** Runs `work` as a part of the trace that runs now, if one does. */
+  /** Runs `work` as a span of the current trace, if there is one. */
   run<Result>(
     name: string,
     attributes: SpanAttributes,
     work: () => Promise<Result>,
   ): Promise<Result>;
   /**
-   * What is done to `key` from now on was set off by the trace that runs now. Without one nothing
-   * changes.
+   * Ties the current trace to `key`, so that later work on the key continues the trace. Does
+   * nothing without a current trace.
    */
   mark(key: string): void;
-  /** Runs `work` as a part of the trace that {@link Tracer.mark}ed the key lately, if one did. */
+  /**
+   * Runs `work` as a span of the trace that recently {@link Tracer.mark}ed the key, if there is
+   * one.
+   */
   follow<Result>(
     key: string,
     name: string,
     attributes: SpanAttributes,
     work: () => Promise<Result>,
   ): Promise<Result>;
-  /** Begins a span of the trace that marked the key lately; undefined when none did. */
+  /** Begins a span of the trace that recently marked the key; undefined when there is none. */
   begin(key: string, name: string, attributes: SpanAttributes): OpenSpan | undefined;
 }
 
-/** Traces nothing: for tests and for programs without a receiver of traces. */
+/** Records nothing. For tests, and for programs without a trace receiver. */
 export const noTracer: Tracer = {
   run: (_name, _attributes, work) => work(),
   mark: () => undefined,

@@ -28,7 +28,7 @@ describe('WorkQueue', () => {
     expect(queue.size).toBe(0);
   });
 
-  it('runs a key again when it was woken while it ran, and never twice at once', async () => {
+  it('runs a key again when it was woken while it ran, and never twice at the same time', async () => {
     const releases: (() => void)[] = [];
     let running = 0;
     let most = 0;
@@ -49,7 +49,7 @@ describe('WorkQueue', () => {
     expect({ passes: releases.length, most }).toEqual({ passes: 2, most: 1 });
   });
 
-  it('brings a failure back with growing, bounded delay, and forgets it after a success', async () => {
+  it('retries a failed key with growing, bounded delay, and resets the delay after a success', async () => {
     const at: number[] = [];
     let failures = 5;
     const { queue, clock, errors } = aQueue(async () => {
@@ -67,7 +67,7 @@ describe('WorkQueue', () => {
     expect(at.slice(6)).toEqual([10_000, 10_100]);
   });
 
-  it('brings a delayed key forward when it is woken', async () => {
+  it('runs a delayed key at once when it is woken', async () => {
     const at: number[] = [];
     const { queue, clock } = aQueue(async () => {
       at.push(clock.now());
@@ -80,7 +80,7 @@ describe('WorkQueue', () => {
     expect(at).toEqual([0, 10]);
   });
 
-  it('stop waits for what runs and takes nothing more', async () => {
+  it('stop waits for running keys and starts no others', async () => {
     let release = (): void => undefined;
     let passes = 0;
     const { queue } = aQueue(async () => {
@@ -97,7 +97,7 @@ describe('WorkQueue', () => {
     expect(passes).toBe(1);
   });
 
-  it('measures its passes, what waits and for how long, and what is tried again', async () => {
+  it('measures passes, queue length, waiting time and retries', async () => {
     const clock = new ManualClock();
     const meter = new RecordingMeter();
     let open: () => void = () => undefined;
@@ -117,7 +117,8 @@ describe('WorkQueue', () => {
     for (const key of ['works', 'retries', 'fails']) queue.wake(key);
     await clock.advance(3_000);
     const labels = { loop: 'test' };
-    expect(await meter.read('cloudless_loop_queue_depth', labels)).toBe(2); // one of the three runs
+    // one of three is running
+    expect(await meter.read('cloudless_loop_queue_depth', labels)).toBe(2);
     expect(await meter.read('cloudless_loop_oldest_wait_seconds', labels)).toBe(3);
     open();
     await clock.advance(10);

@@ -3,34 +3,32 @@ import type { Clock, Timer } from './clock.js';
 import { DURATION_BUCKETS, type Meter } from './meter.js';
 import type { Random } from './random.js';
 
-/** What a pass over one key found. */
+/** Result of one pass over a key. */
 export type WorkResult =
-  | { readonly kind: 'done' } // nothing more until an event wakes it
+  | { readonly kind: 'done' } // nothing to do until an event wakes the key
   | { readonly kind: 'again' } // run once more at once
-  | { readonly kind: 'after'; readonly delayMs: number } // run again then, unless woken before
+  | { readonly kind: 'after'; readonly delayMs: number } // run again after the delay, or earlier when woken
   | { readonly kind: 'retry' }; // something changed or is unavailable: back off
 
-/** Needs of a {@link WorkQueue}. */
 export interface WorkQueueOptions<Key> {
   readonly clock: Clock;
   readonly random: Random;
-  /** Handles one key. Its rejection counts as `retry` and is given to `onError`. */
+  /** Handles one key. A rejection counts as `retry` and is passed to `onError`. */
   readonly handle: (key: Key) => Promise<WorkResult>;
   readonly onError: (key: Key, reason: unknown) => void;
   readonly backoff: BackoffPolicy;
-  /** How many keys at once, 1 or more. Default 1. */
+  /** Number of keys that may run at the same time, at least 1. Default: 1. */
   readonly concurrency?: number;
-  /** Measures its passes under this name; default: it measures nothing. */
+  /** Records passes under this loop name. Default: no metrics. */
   readonly metrics?: { readonly meter: Meter; readonly loop: string };
 }
 
 /**
- * Runs a handler for keys that were woken: keeps each key once, never runs one key twice at the
- * same time, and brings failures back with growing, jittered, bounded delay. An event may wake a
- * key as often as it likes.
+ * Runs a handler for woken keys. Keeps each key once, never runs a key twice at the same time, and
+ * retries failures with growing, jittered, bounded delay. Wake a key as often as events arrive.
  */
 export class WorkQueue<Key extends string> {
-  /** Since when each waits, on the monotonic clock. */
+  /** Time at which each key began to wait, on the monotonic clock. */
   private readonly waiting = new Map<Key, number>();
   private readonly running = new Set<Key>();
   private readonly wokenWhileRunning = new Set<Key>();
@@ -45,7 +43,7 @@ export class WorkQueue<Key extends string> {
     const { metrics, clock } = options;
     if (metrics === undefined) return;
     this.metrics = measureLoop(metrics.meter, metrics.loop, () => {
-      const [oldest] = this.waiting.values(); // in the order in which they came
+      const [oldest] = this.waiting.values(); // in the order in which the keys were woken
       return {
         depth: this.waiting.size,
         retrying: this.failures.size,
@@ -54,12 +52,12 @@ export class WorkQueue<Key extends string> {
     });
   }
 
-  /** Number of keys waiting, running or delayed. */
+  /** Number of keys that are waiting, running or delayed. */
   get size(): number {
     return this.waiting.size + this.running.size + this.timers.size;
   }
 
-  /** Asks for a pass over `key` soon; a delayed one is brought forward. */
+  /** Requests a pass over `key` soon. A delayed key runs at once. */
   wake(key: Key): void {
     if (this.stopped) return;
     this.timers.get(key)?.cancel();
@@ -72,7 +70,7 @@ export class WorkQueue<Key extends string> {
     this.pump();
   }
 
-  /** Takes no more work; resolves when what runs has ended. */
+  /** Starts no more passes; resolves when running passes have ended. */
   async stop(): Promise<void> {
     this.stopped = true;
     this.metrics?.close();
@@ -140,7 +138,7 @@ interface LoopMetrics {
   close(): void;
 }
 
-/** Reports one loop under its name; all loops share their metrics. */
+/** Records the metrics of one loop. All loops share their metrics and differ by label. */
 function measureLoop(
   meter: Meter,
   loop: string,

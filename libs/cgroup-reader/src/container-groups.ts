@@ -10,10 +10,13 @@ import {
 } from '@cloudless/cgroup-stats';
 import { MAX_FILE_BYTES, MAX_MOUNTINFO_BYTES, type StatisticsFiles } from './file-system.js';
 
-/** Where the groups of a container are; a part without a group of its own is absent. */
+/**
+ * Directories of a container's groups. A controller without a group of the container's own is
+ * absent.
+ */
 export type ContainerGroups = Readonly<Partial<Record<GroupPart, GroupDirectory>>>;
 
-/** v1's name of the controller behind each part; `unified` is v2 by itself. */
+/** The v1 controller behind each part. `unified` is the v2 hierarchy. */
 const CONTROLLERS: Readonly<Record<GroupPart, string | undefined>> = {
   unified: undefined,
   cpuacct: 'cpuacct',
@@ -25,8 +28,8 @@ const CONTROLLERS: Readonly<Record<GroupPart, string | undefined>> = {
 const PARTS = Object.keys(CONTROLLERS) as readonly GroupPart[];
 
 /**
- * The hierarchies mounted where this process runs. @throws MalformedCgroupFileError, or errors of
- * the file system.
+ * Returns the cgroup hierarchies that are mounted in this process's mount namespace.
+ * @throws MalformedCgroupFileError, or errors of the file system.
  */
 export async function readMounts(files: StatisticsFiles): Promise<readonly CgroupMount[]> {
   return parseCgroupMounts(
@@ -34,7 +37,7 @@ export async function readMounts(files: StatisticsFiles): Promise<readonly Cgrou
   );
 }
 
-/** The groups at one path, the same in each hierarchy, as a runtime makes them. */
+/** Returns the groups at one path, which runtimes create alike in every hierarchy. */
 export function groupsAt(mounts: readonly CgroupMount[], cgroupPath: string): ContainerGroups {
   if (
     !cgroupPath.startsWith('/') ||
@@ -42,15 +45,15 @@ export function groupsAt(mounts: readonly CgroupMount[], cgroupPath: string): Co
     cgroupPath.split('/').includes('..') ||
     cgroupPath.includes('\0')
   ) {
-    const message = `${JSON.stringify(cgroupPath)} is no path of a group: it begins with "/", goes below it and has no ".."`;
+    const message = `${JSON.stringify(cgroupPath)} is not the path of a group; a path begins with "/", goes below the root and has no ".."`;
     throw new InvalidInputError([{ field: 'cgroupPath', message }]);
   }
   return eachPart((part) => groupDirectory(mounts, CONTROLLERS[part], () => cgroupPath));
 }
 
 /**
- * The groups a process is in. Where it shares one with this process (a runtime that makes none),
- * the figures would be those of all that run there: such a part is left out.
+ * Returns the groups of a process. Leaves out a part whose group this process shares (some runtimes
+ * create no groups), because its values would cover everything in that group.
  * @returns Undefined when there is no such process.
  */
 export async function groupsOf(

@@ -7,7 +7,7 @@ import { createContainerReader, type ContainerTarget, type StatisticsFiles } fro
 const { hybrid618, v1Kernel54, v2Kernel54, v2Kernel510, v2Kernel515, v2Kernel61, v2Kernel68 } =
   recordedGroups;
 
-/** Recorded files as a file system; `onRead` may change it between two reads. */
+/** Recorded files as a file system. `onRead` may change them between two reads. */
 function filesOf(
   files: Readonly<Record<string, string>>,
   onRead: (path: string) => void = () => undefined,
@@ -28,7 +28,7 @@ const read = (
 
 const MIB = 1_048_576;
 
-/** What the written files say, on every kernel. */
+/** Values that the recorded files contain on every kernel. */
 const IN_COMMON = {
   usageNsec: 7_340_000_000n,
   userNsec: 5_240_000_000n,
@@ -85,7 +85,7 @@ const V2 = {
 const WITH_PEAK = { ...V2, memory: { ...V2.memory, peakBytes: 190 * MIB } };
 const CPU_SOME_ONLY = { ...PRESSURE, cpu: { some: PRESSURE.cpu.some } };
 
-describe('ContainerReader on recorded files', () => {
+describe('ContainerReader with recorded files', () => {
   it.each<{ recorded: RecordedGroup; gives: Omit<ContainerSample, 'source' | 'origin' | 'atMs'> }>([
     { recorded: v2Kernel54, gives: { ...V2, pressure: CPU_SOME_ONLY } },
     {
@@ -156,7 +156,7 @@ describe('ContainerReader on recorded files', () => {
         },
       },
     },
-  ])('$recorded.name', async ({ recorded, gives }) => {
+  ])('reads $recorded.name', async ({ recorded, gives }) => {
     const result = await read(recorded.files, { pid: recorded.pid, ownNetwork: true });
     expect(result?.problems).toEqual([]);
     const [origin] = recorded.name.split(',');
@@ -169,7 +169,7 @@ describe('ContainerReader on recorded files', () => {
   });
 
   it.each(Object.values(recordedGroups))(
-    'finds the same by the path of the group: $name',
+    'finds the same values by the path of the group: $name',
     async ({ files, pid }) => {
       const [, path] = /^(?:0:|\d+:pids):(.*)$/m.exec(files[`/proc/${pid}/cgroup`] ?? '') ?? [];
       const byPid = await read(files, { pid, ownNetwork: false });
@@ -188,7 +188,7 @@ describe('ContainerReader', () => {
   const { files, pid } = v2Kernel68;
   const GROUP = '/sys/fs/cgroup/cloudless/3f1c9e0a';
 
-  it('tells nothing of a network that is not the container’s own', async () => {
+  it('omits network use when the container has no network namespace of its own', async () => {
     expect((await read(files, { pid, ownNetwork: false }))?.sample).not.toHaveProperty('network');
     expect(
       (await read(files, { cgroupPath: '/cloudless/3f1c9e0a', ownNetwork: true }))?.sample,
@@ -197,9 +197,9 @@ describe('ContainerReader', () => {
 
   it.each([
     { name: 'shared with this process', path: '/system.slice/cloudless-agent.service' },
-    { name: 'of everything', path: '/' },
-    { name: 'out of the namespace', path: '/../other' },
-  ])('does not pass off figures of a group $name as those of a container', async ({ path }) => {
+    { name: "of the hierarchy's root", path: '/' },
+    { name: 'outside of the cgroup namespace', path: '/../other' },
+  ])('omits values of a group $name', async ({ path }) => {
     const shared: Record<string, string> = {};
     for (const [file, text] of Object.entries(files))
       shared[file.replace(GROUP, `/sys/fs/cgroup${path}`)] = text;
@@ -208,7 +208,7 @@ describe('ContainerReader', () => {
     expect(Object.keys(result?.sample ?? {})).toEqual(['source', 'atMs', 'network']);
   });
 
-  it('says so when the container is gone', async () => {
+  it('returns undefined when the container is gone', async () => {
     expect(await read({}, { pid, ownNetwork: true })).toBeUndefined();
     expect(
       await read({ ...files, [`/proc/${pid}/stat`]: '' }, { pid: pid + 1, ownNetwork: true }),
@@ -219,10 +219,10 @@ describe('ContainerReader', () => {
   it.each([
     { name: 'ends', stat: undefined },
     {
-      name: 'gives its pid to another one',
+      name: 'is replaced by another process with the same pid',
       stat: (files[`/proc/${pid}/stat`] ?? '').replace(' 1661752 ', ' 1661753 '),
     },
-  ])('says so when its process $name while it is read', async ({ stat }) => {
+  ])('returns undefined when the process $name during the read', async ({ stat }) => {
     const changing: Record<string, string> = { ...files };
     const onRead = (path: string): void => {
       if (!path.endsWith('/memory.stat')) return;
@@ -236,7 +236,7 @@ describe('ContainerReader', () => {
     expect(await reader.read({ pid, ownNetwork: true })).toBeUndefined();
   });
 
-  it('tells two containers apart that have the same pid one after the other', async () => {
+  it('gives two containers with the same pid, one after the other, different sources', async () => {
     const later = {
       ...files,
       [`/proc/${pid}/stat`]: (files[`/proc/${pid}/stat`] ?? '').replace(' 1661752 ', ' 1661753 '),
@@ -248,7 +248,7 @@ describe('ContainerReader', () => {
     expect(first?.sample.source).not.toBe(second?.sample.source);
   });
 
-  it('is dated by the CPU counter, whatever time the rest takes', async () => {
+  it('uses the time at which the CPU counter was read', async () => {
     const clock = new ManualClock();
     let waited = Promise.resolve();
     const onRead = (path: string): void => {
@@ -270,7 +270,7 @@ describe('ContainerReader', () => {
     expect(clock.now()).toBe(1_010);
   });
 
-  it('finds a hierarchy that was mounted later, and reads mounts no more often than needed', async () => {
+  it('finds a hierarchy that was mounted later, and reads the mounts only when needed', async () => {
     const paths: string[] = [];
     const changing: Record<string, string> = { ...files, '/proc/self/mountinfo': '' };
     const reader = createContainerReader({
@@ -285,11 +285,11 @@ describe('ContainerReader', () => {
     expect(paths.slice(before)).not.toContain('/proc/self/mountinfo');
   });
 
-  it('keeps what can be read when one file cannot, and names it', async () => {
+  it('returns what is readable when one file is damaged, and names that file', async () => {
     const damaged = { ...files, [`${GROUP}/io.stat`]: 'sda rbytes=1\n' };
     const result = await read(damaged, { pid, ownNetwork: true });
     expect(result?.problems.map(({ message }) => message)).toEqual([
-      'io.stat:1: "sda" is not a device, as in 8:0',
+      'io.stat:1: "sda" is not a device number such as 8:0',
     ]);
     const { io: _, ...others } = WITH_PEAK;
     expect(result?.sample).toMatchObject(others);
@@ -297,21 +297,30 @@ describe('ContainerReader', () => {
   });
 
   it.each([
-    { target: {}, message: 'a container is named by a pid, the path of its group, or both' },
-    { target: { pid: 0 }, message: 'pid: 0 is no process: a whole number above 0' },
-    { target: { pid: 1.5 }, message: 'pid: 1.5 is no process: a whole number above 0' },
+    {
+      target: {},
+      message: 'name a container by the pid of a process in it, the path of its group, or both',
+    },
+    {
+      target: { pid: 0 },
+      message: 'pid: 0 is not a process id; process ids are whole numbers above 0',
+    },
+    {
+      target: { pid: 1.5 },
+      message: 'pid: 1.5 is not a process id; process ids are whole numbers above 0',
+    },
     ...['', 'a', '/', '//', '/a/../..', '/a\0b'].map((cgroupPath) => ({
       target: { cgroupPath },
-      message: `cgroupPath: ${JSON.stringify(cgroupPath)} is no path of a group: it begins with "/", goes below it and has no ".."`,
+      message: `cgroupPath: ${JSON.stringify(cgroupPath)} is not the path of a group; a path begins with "/", goes below the root and has no ".."`,
     })),
-  ])('refuses a target: $message', async ({ target, message }) => {
+  ])('rejects a target with the error: $message', async ({ target, message }) => {
     await expect(read(files, { ...target, ownNetwork: true })).rejects.toMatchObject({
       kind: 'invalid',
       message,
     });
   });
 
-  it('reads damaged files, or says what is wrong with them', async () => {
+  it('reads damaged files or reports what is malformed', async () => {
     const arbDamage = fc.record({
       file: fc.nat(),
       at: fc.double({ min: 0, max: 1, noNaN: true }),

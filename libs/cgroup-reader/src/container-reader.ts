@@ -12,7 +12,6 @@ import {
 import { groupsAt, groupsOf, readMounts, type ContainerGroups } from './container-groups.js';
 import { MAX_FILE_BYTES, hostFiles, type StatisticsFiles } from './file-system.js';
 
-/** Needs of a {@link ContainerReader}. */
 export interface ContainerReaderOptions {
   readonly clock: Clock;
   /** Default: the files of this machine. */
@@ -20,35 +19,35 @@ export interface ContainerReaderOptions {
 }
 
 /**
- * Which container: by a process in it, by the path of its group, or by both. A path tells all of
- * it, also when its first process has moved into a group below; a process tells its network, and
- * one container from the next at the same path.
+ * Identifies a container by a process in it, by the path of its group, or by both. The path covers
+ * the whole container even when its first process has moved into a group below. The process gives
+ * the network namespace and distinguishes successive containers at the same path.
  */
 export interface ContainerTarget {
   /**
-   * As this machine numbers it. Names the groups when there is no `cgroupPath`, and the network
+   * Process id on this machine. Locates the groups when there is no `cgroupPath`, and the network
    * namespace.
    */
   readonly pid?: number;
-  /** Path of the group from the root of every hierarchy, as the runtime was told it. */
+  /** Path of the group below the root of every hierarchy, as the runtime was configured. */
   readonly cgroupPath?: string;
   /**
-   * Whether its network namespace is its own. Of the machine's own network no container is told;
-   * nor without a `pid`.
+   * True when the container has its own network namespace. Otherwise, and without a `pid`, network
+   * use is absent.
    */
   readonly ownNetwork: boolean;
 }
 
-/** Reads what single containers use. */
+/** Reads resource use of single containers. */
 export interface ContainerReader {
   /**
-   * One sample, of one container: when the process has ended or another one has its pid by the end
-   * of it, it counts for nothing.
-   * @returns Undefined when the container is gone. Parts that the machine does not count for it
-   *   alone are absent.
-   * @throws InvalidInputError for a target that names nothing; MalformedCgroupFileError when what
-   *   names the groups (`mountinfo`, `cgroup`, `stat`) does not read as documented; errors of the
-   *   file system as they are. What is wrong with the files of one part is a problem of the result.
+   * Takes one sample of one container. The sample is dropped when the process has ended, or another
+   * process has its pid, by the end of the read.
+   * @returns Undefined when the container is gone. Parts that the machine does not count separately
+   *   for the container are absent. Malformed files of one part are problems of the result.
+   * @throws InvalidInputError for a target without pid and path; MalformedCgroupFileError when a
+   *   file that locates the groups (`mountinfo`, `cgroup`, `stat`) is malformed; errors of the file
+   *   system unchanged.
    */
   read(target: ContainerTarget): Promise<SampleResult | undefined>;
 }
@@ -57,8 +56,8 @@ export function createContainerReader({
   clock,
   files = hostFiles,
 }: ContainerReaderOptions): ContainerReader {
-  // Hierarchies are mounted when the machine starts; `mountinfo` of a machine with many containers
-  // is long.
+  // Cache the mounts: hierarchies are mounted when the machine starts, and `mountinfo` is long on a
+  // machine with many containers.
   let knownMounts: readonly CgroupMount[] | undefined;
 
   const locate = async ({
@@ -105,8 +104,8 @@ export function createContainerReader({
       const started = await startOf(pid);
       const groups = pid !== undefined && started === undefined ? undefined : await locate(target);
       if (groups === undefined) return undefined;
-      // The counter that rates are most exact about comes first, in the middle of the moment that
-      // stands for all.
+      // Read the CPU counter first, because rates depend on it most. The middle of that read is the
+      // time of the sample.
       const beforeMs = clock.now();
       const time = await readParts(groups, TIME_PARTS);
       const atMs = (beforeMs + clock.now()) / 2;
@@ -130,12 +129,18 @@ function check(target: ContainerTarget): ContainerTarget {
   const { pid, cgroupPath } = target;
   if (pid === undefined && cgroupPath === undefined) {
     throw new InvalidInputError([
-      { field: '', message: 'a container is named by a pid, the path of its group, or both' },
+      {
+        field: '',
+        message: 'name a container by the pid of a process in it, the path of its group, or both',
+      },
     ]);
   }
   if (pid !== undefined && !(Number.isSafeInteger(pid) && pid > 0)) {
     throw new InvalidInputError([
-      { field: 'pid', message: `${pid} is no process: a whole number above 0` },
+      {
+        field: 'pid',
+        message: `${pid} is not a process id; process ids are whole numbers above 0`,
+      },
     ]);
   }
   return target;
@@ -145,8 +150,8 @@ const isEmpty = (groups: Readonly<Record<string, GroupTexts>>): boolean =>
   Object.values(groups).every(({ texts }) => Object.keys(texts).length === 0);
 
 /**
- * A pid may come again, and a group be made anew at the same path; a process that started at
- * another time is another one.
+ * Identifies what was counted. A pid may be reused and a group created again at the same path; the
+ * start time of the process distinguishes them.
  */
 function sourceOf(
   groups: ContainerGroups,

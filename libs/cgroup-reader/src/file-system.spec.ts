@@ -20,31 +20,31 @@ describe('hostFiles', () => {
     { name: 'an empty file', text: '' },
     { name: 'a line', text: '7\n' },
     {
-      name: 'a file of several reads, with letters of several bytes across them',
+      name: 'a file that takes several reads and has multi-byte characters across their borders',
       text: `a${'ä€'.repeat(5_000)}`,
     },
   ])('reads $name', async ({ text }) => {
     expect(await hostFiles.readText(await write(text), Buffer.byteLength(text))).toBe(text);
   });
 
-  it('does not read on beyond the bound', async () => {
+  it('stops at the size limit', async () => {
     const path = await write('0123456789');
     await expect(hostFiles.readText(path, 9)).rejects.toMatchObject({
       kind: 'exhausted',
       message: `${path} is longer than 9 bytes`,
     });
-    // This one never ends.
+    // /dev/zero never ends.
     await expect(hostFiles.readText('/dev/zero', 100_000)).rejects.toMatchObject({
       kind: 'exhausted',
     });
   });
 
-  it('has nothing where there is no file', async () => {
+  it('returns undefined for a missing file', async () => {
     expect(await hostFiles.readText(join(directory, 'none'), 10)).toBeUndefined();
     expect(await hostFiles.readText(join(await write('x'), 'below'), 10)).toBeUndefined();
   });
 
-  it('does not hide other failures', async () => {
+  it('throws other failures', async () => {
     await expect(hostFiles.readText(directory, 10)).rejects.toMatchObject({ code: 'EISDIR' });
   });
 });

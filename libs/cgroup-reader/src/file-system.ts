@@ -3,26 +3,26 @@ import { readdir } from 'node:fs/promises';
 import { CloudlessError } from '@cloudless/base';
 import { isAbsent } from './host-machine.js';
 
-/** All that reading statistics asks of a file system; tests give it recorded files. */
+/** File access for reading statistics; tests pass recorded files. */
 export interface StatisticsFiles {
   /**
-   * The whole text of a file; undefined when it is not there or not for us, as kernels leave out
-   * what they do not support.
-   * @throws CloudlessError `exhausted` when it is longer than `maxBytes`; errors of the file system
-   *   as they are.
+   * Returns the whole text of a file; undefined when it does not exist or is not readable for this
+   * user (kernels leave out what they do not support).
+   * @throws CloudlessError `exhausted` when the file is longer than `maxBytes`; errors of the file
+   *   system unchanged.
    */
   readText(path: string, maxBytes: number): Promise<string | undefined>;
 }
 
-/** As {@link StatisticsFiles}, with the processes there are. */
+/** Adds the list of processes to {@link StatisticsFiles}. */
 export interface ProcessFiles extends StatisticsFiles {
-  /** Pids of all processes; undefined where `/proc` does not have them. */
+  /** Returns the pids of all processes; undefined when `/proc` is not available. */
   processIds(): Promise<readonly number[] | undefined>;
 }
 
 /**
- * Files of the kernel on this machine. They are in memory, and there are many of them: reading one
- * at once takes some 15 microseconds, a fifth of what it takes by way of other threads.
+ * Kernel files of this machine. Reads synchronously: kernel files are in memory and numerous, and a
+ * synchronous read takes about 15 microseconds, a fifth of an asynchronous one.
  */
 export const hostFiles: ProcessFiles = {
   async readText(path, maxBytes) {
@@ -44,7 +44,7 @@ export const hostFiles: ProcessFiles = {
   },
 };
 
-/** These files have no size that could be asked for: they are made while they are read. */
+/** Reads until the end: kernel files are generated during the read and report no size. */
 function readUpTo(file: number, path: string, maxBytes: number): string {
   const chunks: Buffer[] = [];
   for (let total = 0; ;) {
@@ -59,14 +59,12 @@ function readUpTo(file: number, path: string, maxBytes: number): string {
 }
 
 /**
- * One is enough, as nothing comes between a read and the copy. Most files are shorter; of many the
- * kernel gives a page at a time.
+ * One shared buffer is safe, because each read is synchronous. Most files are shorter; of many
+ * files the kernel returns one page per read.
  */
 const chunk = Buffer.allocUnsafe(16_384);
 
-/**
- * No file about one group comes near: the longest, `io.stat`, has some 100 bytes for each device.
- */
+/** Larger than any file of one group: the longest, `io.stat`, has about 100 bytes per device. */
 export const MAX_FILE_BYTES = 262_144;
-/** A line for each mount of the machine, which are several for each container. */
+/** `mountinfo` has a line for each mount of the machine, and each container has several mounts. */
 export const MAX_MOUNTINFO_BYTES = 4_194_304;

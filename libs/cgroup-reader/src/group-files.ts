@@ -19,7 +19,7 @@ import {
 } from '@cloudless/cgroup-stats';
 import { MAX_MOUNTINFO_BYTES, hostFiles } from './file-system.js';
 
-/** A limit, and the group that sets it: this process's own, or one above it. */
+/** A limit, and the group that sets it: this process's group or an ancestor. */
 export interface SetBy<Limit> {
   readonly limit: Limit;
   readonly version: 1 | 2;
@@ -27,22 +27,27 @@ export interface SetBy<Limit> {
 }
 
 /**
- * The files of the groups this process is in. What a kernel does not have is undefined; what it has
- * and cannot be read as documented throws.
+ * Limits and use of the groups of this process. Methods return undefined for what the kernel does
+ * not have, and throw for a malformed file.
  */
 export interface GroupFiles {
   readonly layout: CgroupLayout;
-  /** The lowest quota on the way up; undefined when there is none. */
+  /** Returns the lowest quota among the group and its ancestors; undefined when there is none. */
   cpuQuota(): Promise<SetBy<CpuQuota> | undefined>;
-  /** The lowest memory limit on the way up, bytes; undefined when there is none. */
+  /**
+   * Returns the lowest memory limit among the group and its ancestors in bytes; undefined when
+   * there is none.
+   */
   memoryLimit(): Promise<SetBy<number> | undefined>;
-  /** CPU time of the group that sets the quota, nanoseconds. */
+  /** Returns the CPU time of the group that sets the quota, nanoseconds. */
   cpuUsageNsec(quota: SetBy<CpuQuota>): Promise<bigint | undefined>;
-  /** Memory of the group that sets the limit, without page cache that can be dropped. */
+  /**
+   * Returns the memory use of the group that sets the limit without reclaimable page cache, bytes.
+   */
   memoryUsedBytes(limit: SetBy<number>): Promise<number | undefined>;
 }
 
-/** Finds the groups of this process anew; they are few small files. */
+/** Locates the groups of this process. Reads few small files, so call it for each survey. */
 export async function openGroupFiles(procRoot: string, sysRoot: string): Promise<GroupFiles> {
   const mounts = parseCgroupMounts((await textOf(join(procRoot, 'self/mountinfo'))) ?? '');
   const memberships = parseProcCgroup((await textOf(join(procRoot, 'self/cgroup'))) ?? '');
@@ -62,7 +67,7 @@ export async function openGroupFiles(procRoot: string, sysRoot: string): Promise
     async cpuUsageNsec({ version, directory }) {
       if (version === 2)
         return (await parsed(join(directory, 'cpu.stat'), parseCpuStat))?.usageNsec;
-      // Where cpuacct is not mounted together with cpu, the own group of this process has to do.
+      // Where cpuacct is not mounted together with cpu, use this process's own cpuacct group.
       const accounting = [directory, ...(locate('cpuacct')?.directories ?? [])];
       for (const candidate of accounting) {
         const usage = await parsed(join(candidate, 'cpuacct.usage'), parseCpuacctUsage);
@@ -109,15 +114,15 @@ function limitIn(directory: string, version: 1 | 2): Promise<number | undefined>
   return parsed(join(directory, file), (text) => parseLimit(file, text));
 }
 
-/** Mount points are as the kernel names them; `/sys` may be seen elsewhere. */
+/** Mount points are absolute; tests mount `/sys` elsewhere. */
 const underRoot = (path: string, sysRoot: string): string =>
   path.startsWith('/sys/') ? join(sysRoot, path.slice('/sys'.length)) : path;
 
-/** The content of a file; undefined when it is not there. */
+/** Returns the content of a file; undefined when it does not exist. */
 export const textOf = (path: string): Promise<string | undefined> =>
   hostFiles.readText(path, MAX_MOUNTINFO_BYTES);
 
-/** The parsed content of a file; undefined when it is not there. */
+/** Returns the parsed content of a file; undefined when it does not exist. */
 export async function parsed<Value>(
   path: string,
   parse: (text: string) => Value,

@@ -3,37 +3,31 @@ import { cpus, freemem, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 
 /**
- * How full a file system is, as `df` counts: what only root may use is neither used nor there.
- * Bytes.
+ * Use of a file system in bytes, as `df` counts: blocks reserved for root are neither used nor
+ * available.
  */
 export interface DiskUse {
   readonly usedBytes: number;
   readonly totalBytes: number;
 }
 
-/**
- * What the runtime says of the machine on any operating system; stands in for what `/proc` does not
- * say.
- */
+/** Values that Node.js reports on every operating system, for machines without `/proc`. */
 export interface HostMachine {
   cpuCount(): number;
-  /**
-   * CPU time spent on anything but idling since the machine started, all CPUs together,
-   * nanoseconds.
-   */
+  /** CPU time of all CPUs since the machine started, without idle time, nanoseconds. */
   cpuBusyNsec(): bigint;
   totalMemoryBytes(): number;
   freeMemoryBytes(): number;
   /**
-   * Of the file system that holds `path`, or would: for a path that is not there yet its nearest
-   * parent speaks.
+   * Use of the file system that holds `path`. For a path that does not exist yet, uses the nearest
+   * existing parent.
    */
   diskUseOf(path: string): Promise<DiskUse>;
 }
 
-/** The machine this process runs on. */
+/** The machine on which this process runs. */
 export const thisMachine: HostMachine = {
-  cpuCount: () => Math.max(1, cpus().length), // none where /proc is hidden
+  cpuCount: () => Math.max(1, cpus().length), // empty where /proc is hidden
   cpuBusyNsec() {
     const busyMs = cpus().reduce(
       (sum, { times }) => sum + times.user + times.nice + times.sys + times.irq,
@@ -59,8 +53,8 @@ export const thisMachine: HostMachine = {
 const NSEC_PER_MSEC = 1_000_000n;
 
 /**
- * Whether a file is not there, or not for us: the ways in which kernels leave out what they do not
- * support.
+ * Returns true when the error means that a file does not exist or is not readable for this user;
+ * kernels leave out what they do not support in these ways.
  */
 export function isAbsent(reason: unknown): boolean {
   if (typeof reason !== 'object' || reason === null || !('code' in reason)) return false;

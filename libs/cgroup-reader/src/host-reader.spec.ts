@@ -56,12 +56,12 @@ const HYBRID = {
   'sys/fs/cgroup/memory/agent/memory.limit_in_bytes': '9223372036854771712\n',
   'sys/fs/cgroup/unified/cpu.stat': 'usage_usec 1\n',
 };
-/** Quota on cpu, and cpuacct mounted apart. */
+/** Quota in cpu; cpuacct is mounted separately. */
 const SPLIT = {
   ...HYBRID,
   'sys/fs/cgroup/cpu/cpu.cfs_quota_us': '50000\n',
 };
-/** A container without a cgroup namespace sees paths that are not there. */
+/** A container without a cgroup namespace sees paths that are not mounted. */
 const FOREIGN = {
   ...V2,
   'proc/self/cgroup': '0::/elsewhere\n',
@@ -86,7 +86,7 @@ async function plant(files: Readonly<Record<string, string>>): Promise<void> {
   }
 }
 
-/** Four CPUs, 16 GiB, a disk of 100 bytes; a test sets the rest. */
+/** Four CPUs, 16 GiB memory, a disk of 100 bytes. A test sets the rest. */
 function aMachine() {
   const state = { busyNsec: 1_000_000_000n, diskUsedBytes: 10 };
   const machine: HostMachine = {
@@ -112,7 +112,7 @@ function aReader() {
   return { reader, state, clock };
 }
 
-describe('HostReader on recorded trees', () => {
+describe('HostReader with recorded trees', () => {
   it.each([
     {
       name: 'v1 with limits',
@@ -123,7 +123,7 @@ describe('HostReader on recorded trees', () => {
       layout: 'v1',
     },
     {
-      name: 'v2 with the limits of a group above',
+      name: 'v2 with the limits of an ancestor group',
       files: V2,
       cpuMillis: 2_500,
       memoryBytes: 3 * GIB,
@@ -155,7 +155,7 @@ describe('HostReader on recorded trees', () => {
       layout: 'none',
     },
     {
-      name: 'fewer CPUs allowed',
+      name: 'fewer CPUs allowed than present',
       files: { ...BASE, 'proc/self/status': 'Cpus_allowed_list:\t1\n' },
       cpuMillis: 1_000,
       memoryBytes: 8 * GIB,
@@ -163,7 +163,7 @@ describe('HostReader on recorded trees', () => {
       layout: 'none',
     },
     {
-      name: 'CPUs allowed that are not there',
+      name: 'CPUs allowed that are not present',
       files: { ...BASE, 'proc/self/status': 'Cpus_allowed_list:\t0-127\n' },
       cpuMillis: 4_000,
       memoryBytes: 8 * GIB,
@@ -178,7 +178,7 @@ describe('HostReader on recorded trees', () => {
       usedBytes: 6 * GIB,
       layout: 'none',
     },
-  ])('$name', async ({ files, cpuMillis, memoryBytes, usedBytes, layout }) => {
+  ])('reads capacity: $name', async ({ files, cpuMillis, memoryBytes, usedBytes, layout }) => {
     await plant(files);
     const { reader } = aReader();
     expect(await reader.readCapacity()).toEqual({
@@ -202,7 +202,7 @@ describe('HostReader on recorded trees', () => {
       files: SPLIT,
       later: { 'sys/fs/cgroup/cpuacct/cpuacct.usage': '1000000005\n' },
     },
-  ])('measures the CPU time of the group that sets the quota: $name', async ({ files, later }) => {
+  ])('measures CPU use in the group that sets the quota: $name', async ({ files, later }) => {
     await plant(files);
     const { reader, clock } = aReader();
     await reader.readUsage();
@@ -211,7 +211,7 @@ describe('HostReader on recorded trees', () => {
     expect(await reader.readUsage()).toMatchObject({ cpuMillis: 500 });
   });
 
-  it('measures the CPU time of the machine where no quota is lower', async () => {
+  it('measures CPU use of the machine when no quota is lower', async () => {
     await plant(HYBRID);
     const { reader, clock, state } = aReader();
     await reader.readUsage();
@@ -220,7 +220,7 @@ describe('HostReader on recorded trees', () => {
     expect(await reader.readUsage()).toMatchObject({ cpuMillis: 3_000 });
   });
 
-  it('does not compare counters of two groups', async () => {
+  it('omits CPU use when the group that sets the quota has changed', async () => {
     await plant(V2);
     const { reader, clock } = aReader();
     await reader.readUsage();
@@ -229,7 +229,7 @@ describe('HostReader on recorded trees', () => {
     expect(await reader.readUsage()).not.toHaveProperty('cpuMillis');
   });
 
-  it('tells pressure, and keeps it until it has clearly gone', async () => {
+  it('reports pressure above 85 % and until use falls below 80 %', async () => {
     await plant(V2);
     const { reader, state } = aReader();
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
@@ -244,7 +244,7 @@ describe('HostReader on recorded trees', () => {
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: true });
   });
 
-  it('does not judge memory by what other systems call free', async () => {
+  it('does not report memory pressure from the free memory of other systems', async () => {
     const { machine } = aMachine();
     const nothingFree = { ...machine, freeMemoryBytes: () => 0 };
     const empty = { procRoot: join(root, 'proc'), sysRoot: join(root, 'sys') };
@@ -257,7 +257,7 @@ describe('HostReader on recorded trees', () => {
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
   });
 
-  it('does not guess at a file that reads differently', async () => {
+  it('throws for a malformed file', async () => {
     await plant({ ...V2, 'sys/fs/cgroup/slice/cpu.max': 'plenty\n' });
     const { reader } = aReader();
     await expect(reader.readCapacity()).rejects.toThrow(MalformedCgroupFileError);
@@ -265,7 +265,7 @@ describe('HostReader on recorded trees', () => {
 });
 
 describe('HostReader on this machine', () => {
-  it('finds figures that can be true, for a directory that is not there yet too', async () => {
+  it('returns plausible values, also for a data directory that does not exist yet', async () => {
     const clock = new ManualClock();
     const reader = createHostReader({ clock, dataDirectory: join(root, 'not/there/yet') });
     const capacity = await reader.readCapacity();

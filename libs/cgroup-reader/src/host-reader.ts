@@ -13,39 +13,38 @@ import {
 import { openGroupFiles, parsed, type GroupFiles } from './group-files.js';
 import { thisMachine, type HostMachine } from './host-machine.js';
 
-/** Needs of a {@link HostReader}. */
 export interface HostReaderOptions {
   readonly clock: Clock;
-  /** Its file system is the node's storage. It need not exist yet. */
+  /** Directory whose file system is the node's storage. It need not exist yet. */
   readonly dataDirectory: string;
-  /** Where `proc` is mounted. Default `/proc`. */
+  /** Mount point of `proc`. Default: `/proc`. */
   readonly procRoot?: string;
-  /** Where `sysfs` is mounted. Default `/sys`. */
+  /** Mount point of `sysfs`. Default: `/sys`. */
   readonly sysRoot?: string;
-  /** Default: the machine this process runs on. */
+  /** Default: the machine on which this process runs. */
   readonly machine?: HostMachine;
 }
 
 /**
- * What this machine has for workloads: the lesser of the machine and of the limits this process is
- * under.
+ * Resources of this machine for workloads: the lesser of the machine's size and the limits of this
+ * process's groups.
  */
 export interface HostCapacity {
   readonly cpuMillis: number;
   readonly memoryBytes: number;
-  /** Of the data directory's file system, without what only root may use. */
+  /** Size of the data directory's file system without blocks reserved for root. */
   readonly storageBytes: number;
   readonly cgroupLayout: CgroupLayout;
 }
 
 /**
- * What is in use, measured against the same as {@link HostCapacity}: the machine, or the group
- * whose limit is lower.
+ * Resource use in the same scope as {@link HostCapacity}: the machine, or the group with the lower
+ * limit.
  */
 export interface HostUsage {
   /**
-   * Average since the call before, thousandths of a CPU; absent at the first call, and when the
-   * counter began anew.
+   * Average since the previous call, thousandths of a CPU. Absent at the first call and after a
+   * counter reset.
    */
   readonly cpuMillis?: number;
   readonly memoryBytes: number;
@@ -53,22 +52,21 @@ export interface HostUsage {
 }
 
 /**
- * Reads capacity, usage and pressure of this machine. Needs no privileges. Works with cgroup v1,
- * v2, both, and without (as on macOS, where the runtime's own figures stand in).
+ * Reads capacity, use and pressure of this machine. Needs no privileges. Works with cgroup v1, v2,
+ * both, and neither (for example on macOS, with the values of Node.js).
  */
 export interface HostReader {
   /**
-   * @throws MalformedCgroupFileError when a file is there and does not read as documented; file
-   * system errors as they are.
+   * @throws MalformedCgroupFileError when a file is malformed; errors of the file system unchanged.
    */
   readCapacity(): Promise<HostCapacity>;
-  /** @throws as {@link readCapacity}. */
+  /** @throws the same errors as {@link readCapacity}. */
   readUsage(): Promise<HostUsage>;
   /**
-   * Pressure begins above 85 % and ends below 80 %, so it depends on the call before. Where
-   * `/proc/meminfo` is missing and no limit applies, memory is never said to be short: what other
-   * systems call free leaves out what they would give up at once.
-   * @throws as {@link readCapacity}.
+   * Pressure begins above 85 % and ends below 80 %, so the result depends on the previous call.
+   * Without `/proc/meminfo` and without a limit, memory pressure is never reported: other systems
+   * do not count reclaimable memory as free.
+   * @throws the same errors as {@link readCapacity}.
    */
   readConditions(): Promise<PressureConditions>;
 }
@@ -91,7 +89,7 @@ export function createHostReader(options: HostReaderOptions): HostReader {
     const allowed = await parsed(join(procRoot, 'self/status'), parseCpusAllowed);
     const memoryTotalBytes = meminfo?.totalBytes ?? machine.totalMemoryBytes();
     const capacity = effectiveCapacity({
-      // the list may name CPUs that are not plugged in
+      // The list may contain CPUs that are not present.
       cpuCount: Math.min(machine.cpuCount(), allowed ?? Infinity),
       cpuQuota: quota?.limit,
       memoryTotalBytes,
@@ -132,7 +130,7 @@ export function createHostReader(options: HostReaderOptions): HostReader {
       const sample = await sampleCpu(now);
       const earlier = lastCpu;
       lastCpu = sample;
-      // Counters of two groups have nothing to do with each other.
+      // Counters of different groups are not comparable.
       const cpuMillis =
         earlier?.source === sample.source ? cpuMillisBetween(earlier, sample) : undefined;
       const usage = { memoryBytes: now.memoryUsedBytes, storageBytes: now.disk.usedBytes };
@@ -152,13 +150,13 @@ export function createHostReader(options: HostReaderOptions): HostReader {
   };
 }
 
-/** Everything one pass over the files has found. */
+/** Values of one pass over the files. */
 interface Survey {
   readonly groups: GroupFiles;
   readonly capacity: ReturnType<typeof effectiveCapacity>;
-  /** The group to measure CPU by; undefined for the whole machine. */
+  /** Group that sets the CPU quota; undefined for the whole machine. */
   readonly cpuGroup: Awaited<ReturnType<GroupFiles['cpuQuota']>>;
-  /** Whether `memoryUsedBytes` leaves out what can be dropped, as a judgement of pressure needs. */
+  /** True when `memoryUsedBytes` excludes reclaimable memory, as memory pressure requires. */
   readonly memoryIsJudged: boolean;
   readonly memoryUsedBytes: number;
   readonly disk: Awaited<ReturnType<HostMachine['diskUseOf']>>;
@@ -168,5 +166,5 @@ interface SourcedSample extends CpuSample {
   readonly source: string;
 }
 
-/** No directory has this name. */
+/** Source of machine counters; no directory has this name. */
 const MACHINE = '';

@@ -11,7 +11,7 @@ interface FakeProcess {
 }
 
 /**
- * A machine with these processes, by pid; each resident with 4 KiB. `onRead` may change them
+ * A machine with these processes, by pid, each with 4 KiB resident memory. `onRead` may change them
  * between two reads.
  */
 function machineOf(
@@ -38,7 +38,7 @@ function machineOf(
 const readerOf = (files: ProcessFiles) => createProcessReader({ clock: new ManualClock(), files });
 
 describe('ProcessReader', () => {
-  it('adds up each session alone, whatever else runs', async () => {
+  it('sums each session separately from other processes', async () => {
     const read = await readerOf(
       machineOf({
         1: { session: 1, ticks: 99 },
@@ -62,7 +62,7 @@ describe('ProcessReader', () => {
     expect(read.get(20)?.sample.pids).toEqual({ current: 1 });
   });
 
-  it('has nothing of a session whose leader is gone, also while it is read', async () => {
+  it('omits a session whose leader is gone, also during the read', async () => {
     expect((await readerOf(machineOf({ 11: { session: 10 } })).read([10])).size).toBe(0);
     const ending: Record<number, FakeProcess> = { 10: { session: 10 } };
     const files = machineOf(ending, (path) => {
@@ -71,7 +71,7 @@ describe('ProcessReader', () => {
     expect((await readerOf(files).read([10])).size).toBe(0);
   });
 
-  it('has nothing of a leader whose pid went to another process while it was read', async () => {
+  it("omits a session whose leader's pid was reused during the read", async () => {
     const changing: Record<number, FakeProcess> = { 10: { session: 10, start: 9 } };
     const files = machineOf(changing, (path) => {
       if (path === '/proc/10/io') changing[10] = { session: 10, start: 10 };
@@ -79,7 +79,7 @@ describe('ProcessReader', () => {
     expect((await readerOf(files).read([10])).size).toBe(0);
   });
 
-  it('leaves out a member whose pid has gone to a process of another session', async () => {
+  it('leaves out a member whose pid was reused by a process of another session', async () => {
     const changing: Record<number, FakeProcess> = {
       10: { session: 10, ticks: 1 },
       11: { session: 10, ticks: 2 },
@@ -94,7 +94,7 @@ describe('ProcessReader', () => {
     });
   });
 
-  it('names a damaged file, and tells the rest and the others', async () => {
+  it('names a damaged file and returns the other parts and sessions', async () => {
     const read = await readerOf(
       machineOf({ 10: { session: 10, damaged: true }, 20: { session: 20, ticks: 1 } }),
     ).read([10, 20]);
@@ -104,7 +104,7 @@ describe('ProcessReader', () => {
     expect(read.get(20)?.sample.cpu?.usageNsec).toBe(10_000_000n);
   });
 
-  it('looks at nothing when nobody is asked for, and says so where there is no /proc', async () => {
+  it('reads nothing for an empty list, and throws unimplemented without /proc', async () => {
     const nowhere: ProcessFiles = {
       readText: async () => undefined,
       processIds: async () => undefined,
@@ -129,7 +129,7 @@ describe('ProcessReader', () => {
       await once(leader.stdout, 'data');
       const pid = leader.pid ?? 0;
       const reader = createProcessReader({ clock: new ManualClock() });
-      // The shell has said that it is done before it has started its last child.
+      // The shell prints its line before it has started its last child.
       let sample = (await reader.read([pid])).get(pid)?.sample;
       while (sample?.pids?.current === 1) sample = (await reader.read([pid])).get(pid)?.sample;
       expect(sample?.pids).toEqual({ current: 2 });

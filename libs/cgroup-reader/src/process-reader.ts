@@ -10,20 +10,23 @@ import {
 } from '@cloudless/cgroup-stats';
 import { MAX_FILE_BYTES, hostFiles, type ProcessFiles } from './file-system.js';
 
-/** Needs of a {@link ProcessReader}. */
 export interface ProcessReaderOptions {
   readonly clock: Clock;
   /** Default: the files of this machine. */
   readonly files?: ProcessFiles;
 }
 
-/** Reads what processes use that have no cgroup of their own: each with all of its session. */
+/**
+ * Reads resource use of processes without a cgroup of their own, each with all processes of its
+ * session.
+ */
 export interface ProcessReader {
   /**
-   * One sample for each session. One look at all processes of the machine serves them all.
-   * @param leaders - Pids of the processes that lead the sessions.
-   * @returns By pid; of those that are gone, nothing.
-   * @throws kind `unimplemented` where there is no `/proc`; errors of the file system as they are.
+   * Takes one sample per session. Lists the processes of the machine once for all sessions.
+   * @param leaders - Pids of the session leaders.
+   * @returns Samples by pid of the leader, without sessions that are gone.
+   * @throws CloudlessError `unimplemented` when there is no `/proc`; errors of the file system
+   *   unchanged.
    */
   read(leaders: readonly number[]): Promise<ReadonlyMap<number, SampleResult>>;
 }
@@ -35,7 +38,7 @@ export function createProcessReader({
   const textOf = (pid: number, name: string) =>
     files.readText(`/proc/${pid}/${name}`, MAX_FILE_BYTES);
 
-  /** The members of each session, its leader first. */
+  /** Returns the members of each session, the leader first. */
   const findMembers = async (
     leaders: readonly number[],
   ): Promise<ReadonlyMap<number, readonly number[]>> => {
@@ -44,7 +47,7 @@ export function createProcessReader({
     if (pids === undefined)
       throw new CloudlessError(
         'unimplemented',
-        'statistics of processes: this machine has no /proc',
+        'statistics of processes need /proc, which this machine does not have',
       );
     for (const [index, pid] of pids.entries()) {
       if (index % TURN === TURN - 1) await nextTurn();
@@ -67,7 +70,7 @@ export function createProcessReader({
     if (own === undefined) return undefined;
     const processes = await Promise.all(
       stats.map(async ({ pid, stat }): Promise<readonly ProcessTexts[]> => {
-        // Another one may have got a pid since it was looked at.
+        // The pid may have been reused since the list was read.
         if (stat === undefined || (pid !== leader && parsed(stat)?.sessionPid !== leader))
           return [];
         const [status, io] = [await textOf(pid, 'status'), await textOf(pid, 'io')];
@@ -98,10 +101,10 @@ export function createProcessReader({
   };
 }
 
-/** Processes that are looked at before others get a turn: about a millisecond. */
+/** Number of processes to read before other work may run: about a millisecond. */
 const TURN = 64;
 
-/** Undefined for a stat that does not read as documented. */
+/** Returns undefined for a malformed stat. */
 function parsed(stat: string): ProcStat | undefined {
   try {
     return parseProcStat(stat);
@@ -112,8 +115,8 @@ function parsed(stat: string): ProcStat | undefined {
 }
 
 /**
- * A pid may come again; a process that started at another time is another one. Damage is a problem
- * of the sample.
+ * Identifies a session: a pid may be reused, and the start time distinguishes processes. A
+ * malformed stat is reported as a problem of the sample.
  */
 const sourceOf = (leader: number, stat: string): string =>
   `${leader}@${parsed(stat)?.startTicks ?? 'unknown'}`;

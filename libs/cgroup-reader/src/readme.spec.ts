@@ -4,28 +4,27 @@ import { ratesBetween } from '@cloudless/cgroup-stats';
 import { recordedGroups } from '@cloudless/cgroup-stats/testing';
 import { createContainerReader, createHostReader, type StatisticsFiles } from './index.js';
 
-/** What stands between the marks below is the example of the README, word for word. */
+/** The code between the two marks is the example of the README, word for word. */
 async function example(
   clock: ManualClock,
   files: StatisticsFiles,
   console: { readonly log: (line: unknown) => void },
 ): Promise<void> {
   // README begin
-  // The machine. CPU needs two readings.
+  // The machine. CPU use needs two readings.
   const host = createHostReader({ clock, dataDirectory: '/var/lib/cloudless' });
-  // cpuMillis memoryBytes storageBytes cgroupLayout
-  console.log(Object.keys(await host.readCapacity()).join(' '));
+  const capacity = await host.readCapacity();
+  console.log(Object.keys(capacity).join(' ')); // cpuMillis memoryBytes storageBytes cgroupLayout
   console.log(Object.keys(await host.readUsage()).join(' ')); // memoryBytes storageBytes
   await clock.advance(10_000);
   console.log(Object.keys(await host.readUsage()).join(' ')); // cpuMillis memoryBytes storageBytes
 
-  // One container on it, named by a process in it. `files` is left out where the machine's own are
-  // meant.
+  // One container, identified by a process. Omit `files` to read the files of this machine.
   const containers = createContainerReader({ clock, files });
   const before = await containers.read({ pid: 4268, ownNetwork: true });
   await clock.advance(10_000);
   const after = await containers.read({ pid: 4268, ownNetwork: true });
-  if (before === undefined || after === undefined) return; // it is gone
+  if (before === undefined || after === undefined) return; // the container is gone
   console.log(after.sample.memory?.limitBytes); // 268435456
   console.log(after.sample.cpu?.throttling?.throttledPeriods); // 300
   console.log(after.sample.pressure?.io?.some?.avg10Percent); // 1.25
@@ -34,24 +33,24 @@ async function example(
   // README end
 }
 
-/** The code between the marks of this file, without their indentation. */
+/** Returns the code between the marks of this file without its indentation. */
 function codeHere(): string {
   const source = readFileSync(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const code = source.split('  // README begin\n')[1]?.split('  // README end\n')[0] ?? '';
   return code.replace(/^ {2}/gm, '');
 }
 
-describe('the example of the README', () => {
+describe('README of cgroup-reader', () => {
   const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
   const block = /```ts\n(?<code>.*?)```/s.exec(readme)?.groups?.['code'] ?? '';
   const body = block.replace(/^import .*\n/gm, '').trimStart();
 
-  it('is the code of this spec', () => {
+  it('contains the code of this spec', () => {
     expect(body).not.toBe('');
     expect(body).toBe(codeHere());
   });
 
-  it('prints what its comments say', async () => {
+  it('shows the output that its code prints', async () => {
     const printed: string[] = [];
     const { files } = recordedGroups.v2Kernel68;
     const recorded: StatisticsFiles = { readText: (path) => Promise.resolve(files[path]) };

@@ -20,15 +20,15 @@ const makeGroup = () =>
     pids: 50,
   });
 
-/** Tried once, as whether a test is skipped has to be known before it runs. */
+/** Jest needs to know before the run whether tests are skipped, so create a group once on load. */
 const refusal = ((made) => (typeof made === 'string' ? made : made.remove()))(makeGroup());
 const why = refusal === undefined ? '' : ` (skipped: ${refusal})`;
 const onThisMachine = refusal === undefined ? it : it.skip;
 
-/** Waits for a word on stdin, then computes for ever, with a line after each piece of work. */
+/** Waits for a line on stdin, then computes forever and prints a line after each piece of work. */
 const BUSY = 'read go; i=0; while :; do i=$((i+1)); [ $((i % 20000)) -eq 0 ] && echo $i; done';
 
-/** As if this machine had no v1: the hierarchy beside it then counts the CPU time. */
+/** Hides v1, so that the v2 hierarchy counts CPU time. */
 const withoutV1: StatisticsFiles = {
   async readText(path, maxBytes) {
     const text = await hostFiles.readText(path, maxBytes);
@@ -37,9 +37,9 @@ const withoutV1: StatisticsFiles = {
 };
 
 describe('ContainerReader on this machine', () => {
-  // Time here is what the kernel itself counts by, its periods of 100 ms: how busy the machine is
-  // has no part in it. Within each period in which the quota was used up it has been used, and in
-  // none can there be more.
+  // Time is measured in the kernel's bandwidth periods of 100 ms, so the load of the machine does
+  // not matter. In each throttled period the quota was used up, and no period can use more than the
+  // quota.
   onThisMachine(
     `measures 200 m of a busy loop, by v1 and by v2${why}`,
     async () => {
@@ -91,10 +91,10 @@ describe('ContainerReader on this machine', () => {
         group.remove();
       }
     },
-    120_000, // it takes 4 s on a machine that has 200 m to give
+    120_000, // takes 4 s on a machine that has 200 m to give
   );
 
-  it('reads its own process without failing, and does not take the group it is in for its own', async () => {
+  it('reads its own process without errors and without attributing its shared group to it', async () => {
     const result = await createContainerReader({ clock: new ManualClock() }).read({
       pid: process.pid,
       ownNetwork: false,

@@ -1,10 +1,10 @@
 import { parseSingle, parseWhole } from './lines.js';
 
 /**
- * Parses a file that holds one amount as it is now: `memory.current`, `memory.peak`,
- * `memory.swap.current` (v2), `memory.usage_in_bytes`, `memory.max_usage_in_bytes`,
- * `memory.memsw.usage_in_bytes` (v1), `pids.current`.
- * @param file - Its name, for the message of an error.
+ * Parses a file with one current amount: `memory.current`, `memory.peak`, `memory.swap.current`
+ * (v2), `memory.usage_in_bytes`, `memory.max_usage_in_bytes`, `memory.memsw.usage_in_bytes` (v1),
+ * `pids.current`.
+ * @param file - File name for error messages.
  * @throws {@link MalformedCgroupFileError}
  */
 export function parseAmount(file: string, text: string): number {
@@ -12,11 +12,11 @@ export function parseAmount(file: string, text: string): number {
 }
 
 /**
- * Parses a file that holds one limit: `memory.max`, `memory.swap.max`, `pids.max` (`max`: none),
+ * Parses a file with one limit: `memory.max`, `memory.swap.max`, `pids.max` (`max`: none),
  * `memory.limit_in_bytes`, `memory.memsw.limit_in_bytes` (v1).
- * @returns Undefined when there is no limit. In v1 the kernel then gives the most whole pages that
- *   63 bits hold, which depends on the page size; no machine has that much, so anything from 2^62
- *   on counts as none.
+ * @returns Undefined when there is no limit. Without a limit v1 reports the largest number of whole
+ *   pages in 63 bits, which depends on the page size; no machine has that much memory, so any value
+ *   from 2^62 counts as no limit.
  * @throws {@link MalformedCgroupFileError}
  */
 export function parseLimit(file: string, text: string): number | undefined {
@@ -29,8 +29,7 @@ export function parseLimit(file: string, text: string): number | undefined {
 const UNLIMITED_FROM = 1n << 62n;
 
 /**
- * Parses a file that holds one counter: `cpuacct.usage_user`, `cpuacct.usage_sys` (v1,
- * nanoseconds).
+ * Parses a file with one counter: `cpuacct.usage_user`, `cpuacct.usage_sys` (v1, nanoseconds).
  * @throws {@link MalformedCgroupFileError}
  */
 export function parseCounter(file: string, text: string): bigint {

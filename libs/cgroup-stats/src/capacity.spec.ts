@@ -7,7 +7,7 @@ const quota = (quotaUsec: number) => ({ quotaUsec, periodUsec: 100_000 });
 describe('effectiveCapacity', () => {
   it.each([
     {
-      name: 'the machine',
+      name: 'no limits',
       limits: {},
       cpuMillis: 4_000,
       memoryBytes: 8 * GIB,
@@ -23,7 +23,7 @@ describe('effectiveCapacity', () => {
       memoryIsLimited: false,
     },
     {
-      name: 'a quota beyond the machine',
+      name: 'a quota above the machine',
       limits: { cpuQuota: quota(900_000) },
       cpuMillis: 4_000,
       memoryBytes: 8 * GIB,
@@ -47,19 +47,22 @@ describe('effectiveCapacity', () => {
       memoryIsLimited: true,
     },
     {
-      name: 'a memory limit beyond the machine',
+      name: 'a memory limit above the machine',
       limits: { memoryLimitBytes: 9 * GIB },
       cpuMillis: 4_000,
       memoryBytes: 8 * GIB,
       cpuIsLimited: false,
       memoryIsLimited: false,
     },
-  ])('$name', ({ limits, cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited }) => {
-    const capacity = { cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited };
-    expect(effectiveCapacity({ cpuCount: 4, memoryTotalBytes: 8 * GIB, ...limits })).toEqual(
-      capacity,
-    );
-  });
+  ])(
+    'returns the capacity for $name',
+    ({ limits, cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited }) => {
+      const capacity = { cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited };
+      expect(effectiveCapacity({ cpuCount: 4, memoryTotalBytes: 8 * GIB, ...limits })).toEqual(
+        capacity,
+      );
+    },
+  );
 
   it('rounds a quota down', () => {
     expect(quotaToMillis({ quotaUsec: 99_999, periodUsec: 100_000 })).toBe(999);
@@ -86,11 +89,11 @@ describe('pressureConditions', () => {
     { percent: 82, was: true, is: true },
     { percent: 80, was: true, is: true },
     { percent: 79.9, was: true, is: false },
-  ])('$percent % after $was is $is', ({ percent, was, is }) => {
+  ])('at $percent % after memoryPressure=$was returns $is', ({ percent, was, is }) => {
     expect(at(percent, was)).toEqual({ memoryPressure: is, diskPressure: is });
   });
 
-  it('judges memory and disk apart, and begins without pressure', () => {
+  it('decides memory and disk separately, and starts without pressure', () => {
     const input = {
       memoryUsedBytes: 90,
       memoryTotalBytes: 100,
@@ -142,8 +145,8 @@ describe('pressureConditions', () => {
   });
 });
 
-describe('the example of the README', () => {
-  it('gives the share of a machine that a group may use', () => {
+describe('README of cgroup-stats', () => {
+  it('computes the part of a machine that a group may use', () => {
     const capacity = effectiveCapacity({
       cpuCount: 8,
       cpuQuota: parseCpuMax('250000 100000\n'),

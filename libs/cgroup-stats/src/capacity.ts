@@ -1,29 +1,29 @@
 import type { CpuQuota } from './cpu.js';
 
-/** What a machine has, and what the group this process runs in may use of it. */
+/** Size of a machine, and the limits of this process's group. */
 export interface MachineLimits {
-  /** CPUs this process may run on. */
+  /** Number of CPUs on which this process may run. */
   readonly cpuCount: number;
-  /** Absent or undefined when there is none. */
+  /** Absent or undefined without a quota. */
   readonly cpuQuota?: CpuQuota | undefined;
   readonly memoryTotalBytes: number;
-  /** Absent or undefined when there is none. */
+  /** Absent or undefined without a limit. */
   readonly memoryLimitBytes?: number | undefined;
 }
 
-/** What can really be used. */
+/** Resources that this process can use. */
 export interface Capacity {
   /** Thousandths of a CPU, at least 1. */
   readonly cpuMillis: number;
   readonly memoryBytes: number;
-  /** Whether the group's quota, and not the machine, decides. */
+  /** True when the quota is lower than the machine. */
   readonly cpuIsLimited: boolean;
   readonly memoryIsLimited: boolean;
 }
 
 /**
- * The lesser of machine and group, for CPU and memory each. A part of a thousandth of a CPU is
- * none.
+ * Returns the lesser of machine size and group limit, separately for CPU and memory. CPU is rounded
+ * down to whole thousandths.
  */
 export function effectiveCapacity({
   cpuCount,
@@ -42,12 +42,12 @@ export function effectiveCapacity({
   };
 }
 
-/** A quota in thousandths of a CPU, rounded down. */
+/** Converts a quota to thousandths of a CPU, rounded down. */
 export function quotaToMillis({ quotaUsec, periodUsec }: CpuQuota): number {
   return Math.floor((quotaUsec * 1_000) / periodUsec);
 }
 
-/** How full memory and disk are, bytes. A pair without a total says nothing. */
+/** Use of memory and disk in bytes. A pair without a total is ignored. */
 export interface PressureInput {
   readonly memoryUsedBytes: number;
   readonly memoryTotalBytes: number;
@@ -55,15 +55,15 @@ export interface PressureInput {
   readonly diskTotalBytes: number;
 }
 
-/** Conditions of a node (CLD-REQ-010). */
+/** Pressure conditions of a node (CLD-REQ-010). */
 export interface PressureConditions {
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
 }
 
 /**
- * Pressure begins above 85 % and ends below 80 %, so that a value around the mark does not make the
- * node flap; between the two the condition stays what it was. With a total of 0 it stays as well.
+ * Pressure begins above 85 % and ends below 80 %; between the two, and with a total of 0, the
+ * condition keeps its previous value. So a value near a threshold does not make the node flap.
  */
 export function pressureConditions(
   input: PressureInput,

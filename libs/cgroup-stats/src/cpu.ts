@@ -1,28 +1,28 @@
 import { linesOf, parseKeyed, parseSingle, parseWhole, type KeyedFile } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
-/** A bandwidth limit: so much CPU time in each period. Both above 0. */
+/** CPU bandwidth limit: CPU time per period. Both values are above 0. */
 export interface CpuQuota {
   readonly quotaUsec: number;
   readonly periodUsec: number;
 }
 
-/** CPU time of a group since it was created, nanoseconds. */
+/** CPU time of a group since its creation, nanoseconds. */
 export interface CpuStat {
   readonly usageNsec: bigint;
   readonly userNsec?: bigint;
   readonly systemNsec?: bigint;
-  /** Absent where the CPU controller is not enabled for the group. */
+  /** Absent when the CPU controller is not enabled for the group. */
   readonly throttling?: CpuThrottling;
 }
 
-/** How often the quota of a group was used up, since the group was created. */
+/** Throttling of a group since its creation. */
 export interface CpuThrottling {
-  /** Periods in which the group wanted to run. */
+  /** Periods in which the group had runnable tasks. */
   readonly periods: bigint;
-  /** Those in which it had to wait for the next one. */
+  /** Periods in which the group was throttled. */
   readonly throttledPeriods: bigint;
-  /** For how long it had to, nanoseconds; each of its CPUs counts. */
+  /** Throttled time summed over the CPUs, nanoseconds. */
   readonly throttledNsec: bigint;
 }
 
@@ -40,7 +40,7 @@ export function parseCpuMax(text: string): CpuQuota | undefined {
   return quota === 'max' ? undefined : { quotaUsec: positive('cpu.max', quota), periodUsec };
 }
 
-/** What the kernel uses when only the quota was written. */
+/** Period that the kernel uses when only the quota was written. */
 const DEFAULT_PERIOD_USEC = 100_000;
 
 /**
@@ -59,14 +59,14 @@ export function parseCfsQuota(quotaText: string, periodText: string): CpuQuota |
 
 function positive(file: string, text: string): number {
   const value = Number(parseWhole(file, 1, text));
-  if (value === 0) throw new MalformedCgroupFileError(file, 1, '0 is no quota and no period');
+  if (value === 0) throw new MalformedCgroupFileError(file, 1, 'quota and period must be above 0');
   return value;
 }
 
 /**
- * Parses cgroup v2 `cpu.stat`; its microseconds become nanoseconds.
- * @param text - `key value` lines in any order; unknown keys are skipped, as newer kernels add
- *   some.
+ * Parses cgroup v2 `cpu.stat`; converts its microseconds to nanoseconds.
+ * @param text - `key value` lines in any order. Unknown keys are skipped, because newer kernels add
+ *   keys.
  * @throws {@link MalformedCgroupFileError} when `usage_usec` is missing or a value is not a whole
  *   number.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files"
@@ -97,8 +97,8 @@ export function parseCpuStat(text: string): CpuStat {
 const NSEC_PER_USEC = 1_000n;
 
 /**
- * Parses `cpu.stat` of cgroup v1, which is about throttling only; `throttled_time` is in
- * nanoseconds there.
+ * Parses `cpu.stat` of cgroup v1, which contains only throttling; `throttled_time` is in
+ * nanoseconds.
  * @returns Undefined when the kernel has no bandwidth control.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/scheduler/sched-bwc.rst, "Statistics"
@@ -110,7 +110,7 @@ export function parseCpuThrottling(text: string): CpuThrottling | undefined {
 
 const THROTTLING = ['nr_periods', 'nr_throttled'];
 
-/** A file that was cut off in the middle of the three says nothing about them. */
+/** Returns undefined unless all three values are present, for example when the file was cut off. */
 function toThrottling(
   keyed: KeyedFile,
   throttledNsec: bigint | undefined,
@@ -123,17 +123,17 @@ function toThrottling(
 }
 
 /**
- * Parses cgroup v1 `cpuacct.usage`: nanoseconds of CPU time. @throws {@link
- * MalformedCgroupFileError}
+ * Parses cgroup v1 `cpuacct.usage`: nanoseconds of CPU time.
+ * @throws {@link MalformedCgroupFileError}
  */
 export function parseCpuacctUsage(text: string): CpuStat {
   return { usageNsec: parseWhole('cpuacct.usage', 1, parseSingle('cpuacct.usage', text)) };
 }
 
 /**
- * Counts the CPUs this process may run on from `/proc/<pid>/status`, line `Cpus_allowed_list`
- * (`0-3,7`).
- * @throws {@link MalformedCgroupFileError} when the line is missing or does not read as a list.
+ * Counts the CPUs on which a process may run, from line `Cpus_allowed_list` (`0-3,7`) of
+ * `/proc/<pid>/status`.
+ * @throws {@link MalformedCgroupFileError} when the line is missing or malformed.
  */
 export function parseCpusAllowed(text: string): number {
   for (const { line, text: content } of linesOf(text)) {
@@ -143,7 +143,7 @@ export function parseCpusAllowed(text: string): number {
   throw new MalformedCgroupFileError(STATUS, 0, 'Cpus_allowed_list is missing');
 }
 
-/** One range at a time, as hostile text may have very many. */
+/** Holds one range at a time, because a malformed list may be very long. */
 function countCpus(line: number, list: string): number {
   let count = 0;
   for (let start = 0; start <= list.length;) {
@@ -154,7 +154,11 @@ function countCpus(line: number, list: string): number {
     const cpus =
       Number(parseWhole(STATUS, line, last)) - Number(parseWhole(STATUS, line, first)) + 1;
     if (cpus < 1)
-      throw new MalformedCgroupFileError(STATUS, line, `${JSON.stringify(range)} is no range`);
+      throw new MalformedCgroupFileError(
+        STATUS,
+        line,
+        `${JSON.stringify(range)} is not a range of CPUs`,
+      );
     count += cpus;
     start = end + 1;
   }

@@ -1,10 +1,10 @@
 /**
- * Hierarchies that speak of a container. `unified` is that of v2, which in a hybrid machine is
- * there beside the others.
+ * Hierarchies with files about a container. `unified` is the v2 hierarchy; on a hybrid machine it
+ * exists beside the v1 hierarchies.
  */
 export type GroupPart = 'cpu' | 'cpuacct' | 'memory' | 'io' | 'pids' | 'unified';
 
-/** The files to read in the directory of a group, by part and version. */
+/** Files to read in the directory of a group, by part and version. */
 export const groupFiles: Readonly<
   Record<GroupPart, { readonly 1: readonly string[]; readonly 2: readonly string[] }>
 > = {
@@ -41,10 +41,7 @@ export const groupFiles: Readonly<
   pids: { 1: ['pids.current', 'pids.max'], 2: ['pids.current', 'pids.max'] },
 };
 
-/**
- * What was found in a group's directory: texts by name of file. A file that is not there is not
- * named.
- */
+/** Texts of a group's files by file name, without missing files. */
 export interface GroupTexts {
   readonly version: 1 | 2;
   readonly texts: Readonly<Record<string, string>>;

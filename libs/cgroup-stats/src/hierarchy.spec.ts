@@ -28,13 +28,13 @@ describe('detectCgroupLayout', () => {
       layout: 'v2',
     },
     { name: 'none', text: '31 23 0:28 / / rw - ext4 /dev/vda rw\n', layout: 'none' },
-  ])('$name', ({ text, layout }) =>
+  ])('detects $name', ({ text, layout }) =>
     expect(detectCgroupLayout(parseCgroupMounts(text))).toBe(layout),
   );
 });
 
 describe('parseCgroupMounts', () => {
-  it('reads controllers, root and mount point, and undoes escapes', () => {
+  it('reads controllers, root and mount point, and unescapes paths', () => {
     expect(parseCgroupMounts(V1)[0]).toEqual({
       version: 1,
       mountPoint: '/sys/fs/cgroup/cpu,cpuacct',
@@ -46,7 +46,7 @@ describe('parseCgroupMounts', () => {
     ]);
   });
 
-  it('refuses a line without fields', () => {
+  it('rejects a line without fields', () => {
     expect(() => parseCgroupMounts(`${V2}oops\n`)).toThrow(
       expect.objectContaining({ line: 2 }) as Error,
     );
@@ -54,7 +54,7 @@ describe('parseCgroupMounts', () => {
 });
 
 describe('parseProcCgroup', () => {
-  it('reads v1, named and v2 lines, colons in the path included', () => {
+  it('reads lines of v1, named and v2 hierarchies, also with colons in the path', () => {
     expect(parseProcCgroup('9:name=systemd:/\n2:cpu,cpuacct:/a:b\n0::/x\n')).toEqual([
       { hierarchy: 9, controllers: ['name=systemd'], path: '/' },
       { hierarchy: 2, controllers: ['cpu', 'cpuacct'], path: '/a:b' },
@@ -70,19 +70,19 @@ describe('locateCgroup', () => {
 
   it.each([
     {
-      name: 'a nested group of v2, up to the mount point',
+      name: 'a nested v2 group, up to the mount point',
       found: locate(V2, '0::/a/b\n', 'memory'),
       version: 2,
       directories: ['/sys/fs/cgroup/a/b', '/sys/fs/cgroup/a', '/sys/fs/cgroup'],
     },
     {
-      name: 'v1 comes before v2',
+      name: 'v1 before v2',
       found: locate(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/\n', 'cpu'),
       version: 1,
       directories: ['/sys/fs/cgroup/cpu,cpuacct/a', '/sys/fs/cgroup/cpu,cpuacct'],
     },
     {
-      name: 'v2 where v1 does not have it',
+      name: 'v2 when v1 lacks the controller',
       found: locate(V1 + UNIFIED, '0::/p\n', 'io'),
       version: 2,
       directories: ['/sys/fs/cgroup/unified/p', '/sys/fs/cgroup/unified'],
@@ -100,22 +100,22 @@ describe('locateCgroup', () => {
       directories: ['/sys/fs/cgroup/memory'],
     },
     {
-      name: 'a path out of the namespace',
+      name: 'a path outside of the namespace',
       found: locate(V2, '0::/../x\n', 'cpu'),
       version: 2,
       directories: ['/sys/fs/cgroup'],
     },
     {
-      name: 'no membership',
+      name: 'a process without a membership',
       found: locate(V2, '', 'cpu'),
       version: 2,
       directories: ['/sys/fs/cgroup'],
     },
-  ])('$name', ({ found, version, directories }) =>
+  ])('locates $name', ({ found, version, directories }) =>
     expect(found).toMatchObject({ version, directories }),
   );
 
-  it('finds nothing where nothing is mounted', () => {
+  it('returns undefined when nothing is mounted', () => {
     expect(locate('', '0::/\n', 'cpu')).toBeUndefined();
   });
 });
@@ -127,7 +127,7 @@ describe('groupDirectory', () => {
       pathInHierarchy(memberships, mount),
     );
   };
-  /** The same hierarchy twice: a part of it, and the whole. */
+  /** The same hierarchy mounted twice: a part of it, and the whole. */
   const TWICE = `35 31 0:32 /docker/abc /run/part ro - cgroup cgroup rw,memory
 36 31 0:32 / /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory
 `;
@@ -146,37 +146,37 @@ describe('groupDirectory', () => {
       directory: '/sys/fs/cgroup/cpu,cpuacct/a',
     },
     {
-      name: 'v2 beside v1, when it is asked for',
+      name: 'v2 beside v1 when requested',
       found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', undefined),
       version: 2,
       directory: '/sys/fs/cgroup/unified/u',
     },
     {
-      name: 'v2 for what v1 does not have',
+      name: 'v2 when v1 lacks the controller',
       found: find(V1 + UNIFIED, '2:cpu,cpuacct:/a\n0::/u\n', 'blkio'),
       version: 2,
       directory: '/sys/fs/cgroup/unified/u',
     },
     {
-      name: 'a mount of a part of the hierarchy, when it holds the group',
+      name: 'a mount of a part of the hierarchy that contains the group',
       found: find(TWICE, '4:memory:/docker/abc/x\n', 'memory'),
       version: 1,
       directory: '/run/part/x',
     },
     {
-      name: 'another mount, when the first one does not hold the group',
+      name: 'another mount when the first one does not contain the group',
       found: find(TWICE, '4:memory:/other\n', 'memory'),
       version: 1,
       directory: '/sys/fs/cgroup/memory/other',
     },
     {
-      name: 'a part that is the group itself',
+      name: 'a mounted part that is the group itself',
       found: find(V1, '4:memory:/docker/abc\n', 'memory'),
       version: 1,
       directory: '/sys/fs/cgroup/memory',
     },
     {
-      name: 'a hierarchy mounted at the top',
+      name: 'a hierarchy mounted at its root',
       found: find('30 23 0:26 / / rw - cgroup2 cgroup2 rw\n', '0::/a\n', 'cpu'),
       version: 2,
       directory: '/a',
@@ -186,15 +186,15 @@ describe('groupDirectory', () => {
   );
 
   it.each([
-    { name: 'the group of everything', found: find(V2, '0::/\n', 'memory') },
+    { name: 'the root group', found: find(V2, '0::/\n', 'memory') },
     { name: 'a group that is not mounted', found: find(V1, '4:memory:/other\n', 'memory') },
-    { name: 'a group out of the namespace', found: find(V2, '0::/../x\n', 'memory') },
-    { name: 'a way back to the top', found: find(V2, '0::/a/../../x\n', 'memory') },
+    { name: 'a group outside of the namespace', found: find(V2, '0::/../x\n', 'memory') },
+    { name: 'a path that leads back to the root', found: find(V2, '0::/a/../../x\n', 'memory') },
     { name: 'a process in no such hierarchy', found: find(V1, '2:cpu,cpuacct:/a\n', 'memory') },
     {
       name: 'v2 where there is none',
       found: find(V1, '4:memory:/docker/abc/x\n0::/x\n', undefined),
     },
-    { name: 'anything where nothing is mounted', found: find('', '0::/a\n', 'memory') },
+    { name: 'any group when nothing is mounted', found: find('', '0::/a\n', 'memory') },
   ])('does not find $name', ({ found }) => expect(found).toBeUndefined());
 });

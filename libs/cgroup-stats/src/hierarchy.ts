@@ -1,16 +1,16 @@
 import { linesOf } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
-/** One line of `/proc/<pid>/cgroup`: where a process is in one hierarchy. */
+/** One line of `/proc/<pid>/cgroup`: the position of a process in one hierarchy. */
 export interface CgroupMembership {
-  /** 0 for the hierarchy of v2. */
+  /** 0 for the v2 hierarchy. */
   readonly hierarchy: number;
   /**
-   * Controllers of a v1 hierarchy; empty for v2; `name=systemd` and the like for those without
+   * Controllers of a v1 hierarchy; empty for v2; `name=systemd` or similar for a hierarchy without
    * controllers.
    */
   readonly controllers: readonly string[];
-  /** Path from the root of the hierarchy, as this process sees it; begins with `/`. */
+  /** Path below the root of the hierarchy as this process sees it; begins with `/`. */
   readonly path: string;
 }
 
@@ -41,8 +41,8 @@ export function parseProcCgroup(text: string): readonly CgroupMembership[] {
 }
 
 /**
- * Far above what a machine has: a line for each hierarchy, and a mount or a few. Keeps hostile text
- * from taking much room.
+ * Far above the number of hierarchies and mounts of a real machine. Bounds the memory that a
+ * malformed text can take.
  */
 const MAX_ENTRIES = 1_024;
 
@@ -53,14 +53,14 @@ const tooMany = (file: string, line: number): MalformedCgroupFileError =>
 export interface CgroupMount {
   readonly version: 1 | 2;
   readonly mountPoint: string;
-  /** Which directory of the hierarchy is mounted there; `/` for the whole. */
+  /** Directory of the hierarchy that is mounted; `/` for the whole hierarchy. */
   readonly root: string;
-  /** Controllers of a v1 hierarchy and its `name=`; empty for v2. */
+  /** Controllers of a v1 hierarchy, including its `name=`; empty for v2. */
   readonly controllers: readonly string[];
 }
 
 /**
- * Finds the cgroup hierarchies in `/proc/<pid>/mountinfo`; other mounts are skipped.
+ * Finds the cgroup hierarchies in `/proc/<pid>/mountinfo` and skips other mounts.
  * @throws {@link MalformedCgroupFileError} when a line does not have the documented fields.
  * @see proc_pid_mountinfo(5)
  */
@@ -87,8 +87,8 @@ export function parseCgroupMounts(text: string): readonly CgroupMount[] {
 }
 
 /**
- * Among the super block options of v1, flags and `release_agent=` are no controllers; `name=`
- * stands for a hierarchy without any.
+ * Super block options of v1 also contain mount flags and `release_agent=`, which are not
+ * controllers; `name=` marks a hierarchy without controllers.
  */
 const isController = (option: string): boolean =>
   !MOUNT_FLAGS.has(option) && (!option.includes('=') || option.startsWith('name='));
@@ -110,7 +110,7 @@ const unescapePath = (path: string): string =>
   );
 
 /**
- * How a machine arranges its cgroups; in a hybrid one v2 is there beside v1 and mostly without
+ * Arrangement of cgroups on a machine. In a hybrid layout v2 is mounted beside v1, mostly without
  * controllers.
  */
 export type CgroupLayout = 'none' | 'v1' | 'v2' | 'hybrid';
@@ -126,20 +126,20 @@ export function detectCgroupLayout(mounts: readonly CgroupMount[]): CgroupLayout
   return hasV2 ? 'v2' : 'none';
 }
 
-/** Where a process's group of one controller is in the file system. */
+/** Position of a process's group of one controller in the file system. */
 export interface CgroupLocation {
   readonly version: 1 | 2;
   readonly mountPoint: string;
   /**
-   * Directories from the process's own group up to the mount point; limits of all of them apply.
+   * Directories from the process's group up to the mount point. The limits of all of them apply.
    */
   readonly directories: readonly string[];
 }
 
 /**
- * Locates the group whose files speak about `controller` (`cpu`, `cpuacct`, `memory`): the v1
- * hierarchy that has it, else v2. A path outside of what is mounted, as in a container without a
- * cgroup namespace, is taken as the mount point itself.
+ * Locates the group whose files describe `controller` (`cpu`, `cpuacct`, `memory`): in the v1
+ * hierarchy that has the controller, otherwise in v2. A path outside of the mounted part, as in a
+ * container without a cgroup namespace, counts as the mount point.
  */
 export function locateCgroup(
   mounts: readonly CgroupMount[],
@@ -159,20 +159,21 @@ export function locateCgroup(
   return { version: mount.version, mountPoint: mount.mountPoint, directories };
 }
 
-/** The directory of one group. */
+/** Directory of one group. */
 export interface GroupDirectory {
   readonly version: 1 | 2;
   readonly directory: string;
 }
 
 /**
- * Finds the directory of a group, and no other: where {@link locateCgroup} takes the nearest that
- * there is, this one says nothing.
- * @param controller - v1's name of it: the v1 hierarchy that has it, else v2. Undefined: v2, also
- *   beside v1.
- * @param pathIn - Path of the group in the hierarchy of a mount, as this process sees it.
- * @returns Undefined when no such hierarchy is mounted, the group is not below what is mounted, or
- *   it is the root of the hierarchy: that is the group of everything.
+ * Finds the directory of exactly one group. Unlike {@link locateCgroup}, never falls back to the
+ * nearest directory.
+ * @param controller - v1 name of the controller: the v1 hierarchy that has it, otherwise v2.
+ *   Undefined: v2, also beside v1.
+ * @param pathIn - Returns the path of the group in the hierarchy of a mount, as this process sees
+ *   it.
+ * @returns Undefined when no such hierarchy is mounted, the group is not below the mounted part, or
+ *   the group is the root of the hierarchy, which covers the whole machine.
  */
 export function groupDirectory(
   mounts: readonly CgroupMount[],
@@ -197,8 +198,8 @@ export function groupDirectory(
 }
 
 /**
- * Path of a process's group in the hierarchy of a mount; undefined when the process is in none of
- * it.
+ * Returns the path of a process's group in the hierarchy of a mount; undefined when the process is
+ * not in that hierarchy.
  */
 export function pathInHierarchy(
   memberships: readonly CgroupMembership[],
@@ -211,7 +212,9 @@ export function pathInHierarchy(
   )?.path;
 }
 
-/** The names that lead from `root` down to `path`; undefined when `path` is not below it. */
+/**
+ * Returns the path segments from `root` down to `path`; undefined when `path` is not below `root`.
+ */
 function namesBelow(root: string, path: string): readonly string[] | undefined {
   const rootNames = namesOf(root);
   const names = namesOf(path);

@@ -2,9 +2,8 @@ import { fieldsOf, linesOf, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /**
- * What a group has read from and written to block devices since it was created, all devices
- * together. A device that lies on another one (device mapper, loop) counts beside it, as the kernel
- * counts each.
+ * Block I/O of a group since its creation, summed over all devices. A stacked device (device
+ * mapper, loop) counts beside its lower device, as the kernel counts both.
  */
 export interface IoUse {
   readonly readBytes: bigint;
@@ -15,12 +14,12 @@ export interface IoUse {
 }
 
 /**
- * Parses cgroup v2 `io.stat`. Empty: nothing has been read or written. Unknown keys are skipped, as
- * controllers add some.
+ * Parses cgroup v2 `io.stat`. An empty file means no I/O. Unknown keys are skipped, because
+ * controllers add keys.
  *
- * Kernels 5.13 to 5.17 do not end the line of a device without counters, so that several stand on
- * one; and any kernel may end with one that is still being set up. A device that the kernel calls
- * `(unknown)` lies hidden beneath another one: it is left out.
+ * Kernels 5.13 to 5.17 do not end the line of a device without counters, so one line may hold
+ * several devices. On every kernel the last device may still be in setup and have no counters. A
+ * device that the kernel names `(unknown)` is hidden below another device and is skipped.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst, "IO Interface Files"
  */
@@ -54,7 +53,7 @@ export function parseIoStat(text: string): IoUse {
 const isSummed = (key: string): key is 'rbytes' | 'wbytes' | 'rios' | 'wios' =>
   key === 'rbytes' || key === 'wbytes' || key === 'rios' || key === 'wios';
 
-/** What one of the two files of cgroup v1 says: bytes or operations. */
+/** Content of one of the two files of cgroup v1: bytes or operations. */
 export interface ReadWrite {
   readonly read: bigint;
   readonly write: bigint;
@@ -63,9 +62,9 @@ export interface ReadWrite {
 /**
  * Parses cgroup v1 `blkio.throttle.io_service_bytes` and `blkio.throttle.io_serviced`, also their
  * `_recursive` forms.
- * @param file - Its name, for the message of an error.
- * @returns Undefined when no device is named: nothing was counted. Newer kernels (seen on 6.18)
- *   count a device only once a limit has been set for it, so that this does not mean 0.
+ * @param file - File name for error messages.
+ * @returns Undefined when no device is listed: nothing was counted. Newer kernels (observed on
+ *   6.18) count a device only after a limit was set for it, so this does not mean 0.
  * @throws {@link MalformedCgroupFileError}
  * @see Linux kernel, Documentation/admin-guide/cgroup-v1/blkio-controller.rst
  */
@@ -98,5 +97,5 @@ const noDevice = (file: string, line: number, field: string): MalformedCgroupFil
   new MalformedCgroupFileError(
     file,
     line,
-    `${JSON.stringify(field.slice(0, 40))} is not a device, as in 8:0`,
+    `${JSON.stringify(field.slice(0, 40))} is not a device number such as 8:0`,
   );

@@ -1,6 +1,6 @@
 import { MalformedCgroupFileError } from './malformed.js';
 
-/** A line without the blanks around it. */
+/** A line without surrounding whitespace. */
 export interface Line {
   /** Counted from 1. */
   readonly line: number;
@@ -8,8 +8,7 @@ export interface Line {
 }
 
 /**
- * The lines of a file, one at a time; empty ones are left out. Holds one line, whatever the size of
- * the file.
+ * Yields the non-empty lines of a file. Holds one line at a time, whatever the size of the file.
  */
 export function* linesOf(text: string): Generator<Line> {
   for (let line = 1, start = 0; start < text.length; line += 1) {
@@ -21,15 +20,15 @@ export function* linesOf(text: string): Generator<Line> {
   }
 }
 
-/** The fields of a line, one at a time. Holds one field, however many there are. */
+/** Yields the fields of a line. Holds one field at a time, however many there are. */
 export function* fieldsOf(line: string): Generator<string> {
   const field = /\S+/g;
   for (let found = field.exec(line); found !== null; found = field.exec(line)) yield found[0];
 }
 
 /**
- * Reads `key value` lines. Every line must have a value; only those of `wanted` are kept, the first
- * of each key, so that a file of any length takes no room.
+ * Reads `key value` lines. Every line must have a value. Keeps only the first value of each key in
+ * `wanted`, so memory is bounded for a file of any length.
  */
 export function parseKeyed(
   file: string,
@@ -64,7 +63,7 @@ export interface KeyedFile {
   needed(key: string): bigint;
 }
 
-/** The single value of a file that has one line. */
+/** Returns the single value of a file with one line. */
 export function parseSingle(file: string, text: string): string {
   const lines = linesOf(text);
   const first = lines.next();
@@ -75,7 +74,7 @@ export function parseSingle(file: string, text: string): string {
   return first.value.text;
 }
 
-/** The kernel's counters have 64 bits: 20 digits. */
+/** Kernel counters have 64 bits, which is at most 20 digits. */
 const WHOLE = /^\d{1,20}$/;
 
 export function parseWhole(file: string, line: number, text: string): bigint {

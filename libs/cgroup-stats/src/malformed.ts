@@ -1,11 +1,11 @@
 import { CloudlessError } from '@cloudless/base';
 
-/** A file of the kernel does not read as documented. It is never guessed at. */
+/** A kernel file does not have the documented form. Parsers never guess values. */
 export class MalformedCgroupFileError extends CloudlessError {
   constructor(
-    /** Name as given by the kernel, like `cpu.stat` or `/proc/meminfo`. */
+    /** Kernel name of the file, for example `cpu.stat` or `/proc/meminfo`. */
     readonly file: string,
-    /** Line it was found in, counted from 1; 0 when something is missing from the whole file. */
+    /** Line number, counted from 1; 0 when something is missing from the whole file. */
     readonly line: number,
     readonly problem: string,
   ) {

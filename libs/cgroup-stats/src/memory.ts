@@ -1,11 +1,12 @@
 import { parseKeyed } from './lines.js';
 
-/** What `/proc/meminfo` says, bytes. */
+/** Values of `/proc/meminfo` in bytes. */
 export interface Meminfo {
   readonly totalBytes: number;
   readonly freeBytes: number;
   /**
-   * What can be had without swapping; kernels before 3.14 do not say, then free + buffers + cached.
+   * Memory available without swapping. Kernels before 3.14 do not report it; then free + buffers +
+   * cached.
    */
   readonly availableBytes: number;
   readonly swapTotalBytes: number;
@@ -14,7 +15,8 @@ export interface Meminfo {
 
 /**
  * Parses `/proc/meminfo`.
- * @throws {@link MalformedCgroupFileError} when MemTotal or MemFree is missing or no whole number.
+ * @throws {@link MalformedCgroupFileError} when MemTotal or MemFree is missing or not a whole
+ *   number.
  * @see Linux kernel, Documentation/filesystems/proc.rst, "meminfo"
  */
 export function parseMeminfo(text: string): Meminfo {
@@ -45,22 +47,23 @@ const MEMINFO_KEYS = [
   'SwapFree',
 ];
 
-/** What `memory.stat` says of a group and all below it, bytes. */
+/** Values of `memory.stat` for a group and all groups below it, bytes. */
 export interface MemoryStat {
-  /** Page cache that the kernel drops first when memory is short. */
+  /** Page cache that the kernel reclaims first when memory is short. */
   readonly inactiveFileBytes: number;
-  /** Page cache with tmpfs and shared memory: v2 `file`, v1 `cache`. */
+  /** Page cache including tmpfs and shared memory: v2 `file`, v1 `cache`. */
   readonly fileBytes?: number;
-  /** Memory that no file stands behind: v2 `anon`, v1 `rss`. */
+  /** Anonymous memory: v2 `anon`, v1 `rss`. */
   readonly anonBytes?: number;
-  /** Swapped out. v1 only, and only where swap is accounted; v2 has a file of its own. */
+  /** Swapped-out memory. Only v1 with swap accounting; v2 has a separate file. */
   readonly swapBytes?: number;
 }
 
 /**
- * Parses `memory.stat`. In v1 the plain keys are about the group alone, so `total_inactive_file`
- * comes before `inactive_file`, and so on.
- * @throws {@link MalformedCgroupFileError} when neither is there or a value is not a whole number.
+ * Parses `memory.stat`. In v1 the plain keys cover only the group itself, so `total_inactive_file`
+ * is preferred over `inactive_file`, and so on.
+ * @throws {@link MalformedCgroupFileError} when both keys are missing or a value is not a whole
+ *   number.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst
  */
 export function parseMemoryStat(text: string): MemoryStat {
@@ -89,8 +92,8 @@ const TOTALS = ['inactive_file', 'cache', 'rss', 'swap'];
 const STAT_KEYS = [...TOTALS, ...TOTALS.map((key) => `total_${key}`), 'file', 'anon'];
 
 /**
- * Memory in use that cannot simply be dropped: usage without inactive page cache, as the kubelet
- * and cAdvisor count it; never below 0.
+ * Returns the working set: usage minus inactive page cache, at least 0, as the kubelet and cAdvisor
+ * compute it.
  */
 export function workingSetBytes(
   usageBytes: number,

@@ -1,10 +1,7 @@
 import { fieldsOf, linesOf, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
-/**
- * What went through the interfaces of one network namespace since they were made, all but `lo`
- * together.
- */
+/** Traffic of the interfaces of one network namespace since their creation, summed without `lo`. */
 export interface NetworkUse {
   readonly receivedBytes: bigint;
   readonly receivedPackets: bigint;
@@ -17,8 +14,8 @@ export interface NetworkUse {
 }
 
 /**
- * Parses `/proc/<pid>/net/dev`: two lines of headings, then one for each interface of the process's
- * network namespace. `lo` is left out: what stays inside is no traffic.
+ * Parses `/proc/<pid>/net/dev`: two lines of headings, then one line per interface of the process's
+ * network namespace. `lo` is skipped because its traffic stays inside the namespace.
  * @throws {@link MalformedCgroupFileError}
  * @see proc_pid_net(5)
  */
@@ -28,13 +25,18 @@ export function parseNetDev(text: string): NetworkUse {
   for (const { line, text: content } of linesOf(text)) {
     if (headings < HEADINGS) {
       if (!content.includes('|'))
-        throw new MalformedCgroupFileError(FILE, line, 'not the headings of this file');
+        throw new MalformedCgroupFileError(
+          FILE,
+          line,
+          'the headings differ from the documented ones',
+        );
       headings += 1;
       continue;
     }
-    // A name has no colon; old kernels write no blank after it.
+    // Interface names contain no colon; old kernels write no blank after it.
     const colon = content.lastIndexOf(':');
-    if (colon < 1) throw new MalformedCgroupFileError(FILE, line, 'no name of an interface');
+    if (colon < 1)
+      throw new MalformedCgroupFileError(FILE, line, 'the name of the interface is missing');
     const values = countersOf(line, content.slice(colon + 1));
     if (content.slice(0, colon) !== 'lo')
       COLUMNS.forEach(
@@ -62,7 +64,7 @@ export function parseNetDev(text: string): NetworkUse {
   };
 }
 
-/** Eight columns for each direction, of which bytes, packets, errs and drop come first. */
+/** Each direction has eight columns, beginning with bytes, packets, errs and drop. */
 const COLUMNS = [0, 1, 2, 3, 8, 9, 10, 11];
 const NEEDED = 12;
 const HEADINGS = 2;

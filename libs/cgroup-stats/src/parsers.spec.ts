@@ -155,7 +155,7 @@ describe('parsers', () => {
       gives: 16_027_648,
     },
     {
-      name: 'memory.stat of v1 counts the groups below',
+      name: 'memory.stat of v1 with the groups below',
       parse: () => parseMemoryStat(MEMORY_STAT_V1),
       gives: { inactiveFileBytes: 64_671_744, fileBytes: 9_261_056, anonBytes: 12_963_840 },
     },
@@ -165,7 +165,7 @@ describe('parsers', () => {
       gives: { inactiveFileBytes: 4_096, fileBytes: 2, anonBytes: 1 },
     },
     {
-      name: 'memory.stat of v1 with swap, totals before the group alone',
+      name: 'memory.stat of v1 with swap, totals preferred over the group itself',
       parse: () =>
         parseMemoryStat(
           'cache 1\nrss 2\nswap 3\ninactive_file 4\ntotal_swap 30\ntotal_rss 20\ntotal_cache 10\n',
@@ -223,12 +223,12 @@ describe('parsers', () => {
       gives: { readBytes: 91n, writeBytes: 5n, readOperations: 11n, writeOperations: 7n },
     },
     {
-      name: 'io.stat with devices on one line and one being set up',
+      name: 'io.stat with several devices on one line and one device in setup',
       parse: () => parseIoStat('7:7 7:6 8:0 rbytes=1 wbytes=2 rios=3 wios=4\n252:0 '),
       gives: { readBytes: 1n, writeBytes: 2n, readOperations: 3n, writeOperations: 4n },
     },
     {
-      name: 'io.stat without the device that lies beneath another',
+      name: 'io.stat with a device hidden below another device',
       parse: () =>
         parseIoStat(
           '(unknown) rbytes=1 wbytes=2 rios=3 wios=4\n8:0 rbytes=1 wbytes=0 rios=1 wios=0\n',
@@ -236,7 +236,7 @@ describe('parsers', () => {
       gives: { readBytes: 1n, writeBytes: 0n, readOperations: 1n, writeOperations: 0n },
     },
     {
-      name: 'io.stat of a group that has done nothing',
+      name: 'io.stat of a group without I/O',
       parse: () => parseIoStat(''),
       gives: { readBytes: 0n, writeBytes: 0n, readOperations: 0n, writeOperations: 0n },
     },
@@ -246,12 +246,12 @@ describe('parsers', () => {
       gives: { read: 50_429_953n, write: 26_230_784n },
     },
     {
-      name: 'blkio.throttle.io_serviced where nothing is counted',
+      name: 'blkio.throttle.io_serviced without counted devices',
       parse: () => parseThrottleIo('blkio.throttle.io_serviced', 'Total 0\n'),
       gives: undefined,
     },
     {
-      name: 'blkio.throttle.io_serviced of a device beneath another',
+      name: 'blkio.throttle.io_serviced with a device hidden below another device',
       parse: () =>
         parseThrottleIo(
           'blkio.throttle.io_serviced',
@@ -348,7 +348,7 @@ describe('parsers', () => {
       parse: () => parseLoadavg('0.10 0.05 12.05 1/86 3790\n'),
       gives: { oneMinute: 0.1, fiveMinutes: 0.05, fifteenMinutes: 12.05 },
     },
-  ])('reads $name', ({ parse, gives }) => expect(parse()).toEqual(gives));
+  ])('parse $name', ({ parse, gives }) => expect(parse()).toEqual(gives));
 
   it.each([
     { name: 'an empty cpu.max', parse: () => parseCpuMax(''), file: 'cpu.max', line: 0 },
@@ -420,7 +420,7 @@ describe('parsers', () => {
       line: 2,
     },
     {
-      name: 'io.stat with a word for a device',
+      name: 'io.stat with a word as device',
       parse: () => parseIoStat('sda rbytes=1\n'),
       file: 'io.stat',
       line: 1,
@@ -474,7 +474,7 @@ describe('parsers', () => {
       line: 0,
     },
     {
-      name: 'a pressure that is no percentage',
+      name: 'a pressure value that is not a percentage',
       parse: () => parsePressure('io.pressure', PRESSURE.replace('2.22', '2')),
       file: 'io.pressure',
       line: 2,
@@ -486,13 +486,13 @@ describe('parsers', () => {
       line: 1,
     },
     {
-      name: 'more hierarchies than there can be',
+      name: 'more hierarchies than the limit',
       parse: () => stats.parseProcCgroup('0::/\n'.repeat(2_000)),
       file: '/proc/<pid>/cgroup',
       line: 1_025,
     },
     {
-      name: 'more cgroup mounts than there can be',
+      name: 'more cgroup mounts than the limit',
       parse: () => stats.parseCgroupMounts('1 2 0:1 / /m rw - cgroup2 none rw\n'.repeat(2_000)),
       file: '/proc/<pid>/mountinfo',
       line: 1_025,
@@ -504,7 +504,7 @@ describe('parsers', () => {
       line: 1,
     },
     {
-      name: 'two lines for one',
+      name: 'two lines where one is expected',
       parse: () => parseLimit('memory.max', '1\n2\n'),
       file: 'memory.max',
       line: 2,
@@ -569,7 +569,7 @@ describe('parsers', () => {
       file: '/proc/loadavg',
       line: 1,
     },
-  ])('refuses $name', ({ parse, file, line }) => {
+  ])('reject $name', ({ parse, file, line }) => {
     expect(parse).toThrow(MalformedCgroupFileError);
     expect(parse).toThrow(expect.objectContaining({ file, line, kind: 'invalid' }) as Error);
   });
@@ -606,40 +606,43 @@ describe('parsers', () => {
     ],
   ];
 
-  it.each(parsers)('%s reads any text or refuses it as malformed', (_name, parse, valid) => {
-    parse(valid);
-    const orMalformed = (text: string): void => {
-      try {
-        parse(text);
-      } catch (reason) {
-        expect(reason).toMatchObject({ name: 'MalformedCgroupFileError', kind: 'invalid' });
-      }
-    };
-    const arbBytes = fc
-      .uint8Array({ maxLength: 400 })
-      .map((bytes) => Buffer.from(bytes).toString('utf8'));
-    const arbDamage = fc.record({
-      at: fc.nat(valid.length),
-      drop: fc.nat(6),
-      put: fc.string({ maxLength: 4, unit: 'binary' }),
-    });
-    fc.assert(fc.property(fc.string({ unit: 'binary', maxLength: 200 }), orMalformed));
-    fc.assert(fc.property(arbBytes, orMalformed));
-    fc.assert(
-      fc.property(arbDamage, ({ at, drop, put }) =>
-        orMalformed(valid.slice(0, at) + put + valid.slice(at + drop)),
-      ),
-    );
-  });
+  it.each(parsers)(
+    '%s parses any text or throws MalformedCgroupFileError',
+    (_name, parse, valid) => {
+      parse(valid);
+      const orMalformed = (text: string): void => {
+        try {
+          parse(text);
+        } catch (reason) {
+          expect(reason).toMatchObject({ name: 'MalformedCgroupFileError', kind: 'invalid' });
+        }
+      };
+      const arbBytes = fc
+        .uint8Array({ maxLength: 400 })
+        .map((bytes) => Buffer.from(bytes).toString('utf8'));
+      const arbDamage = fc.record({
+        at: fc.nat(valid.length),
+        drop: fc.nat(6),
+        put: fc.string({ maxLength: 4, unit: 'binary' }),
+      });
+      fc.assert(fc.property(fc.string({ unit: 'binary', maxLength: 200 }), orMalformed));
+      fc.assert(fc.property(arbBytes, orMalformed));
+      fc.assert(
+        fc.property(arbDamage, ({ at, drop, put }) =>
+          orMalformed(valid.slice(0, at) + put + valid.slice(at + drop)),
+        ),
+      );
+    },
+  );
 
-  it('exports no parser that the property above leaves out', () => {
+  it('are all listed in the property above', () => {
     const exported = Object.keys(stats).filter((name) => name.startsWith('parse'));
     expect(parsers.map(([name]) => name).sort()).toEqual(exported.sort());
   });
 
   /**
-   * What follows the beginning of a valid file, again and again, up to the longest text that is
-   * ever read.
+   * Repeats the text after the beginning of a valid file up to the longest text that a reader
+   * passes.
    */
   const hostile = (valid: string): readonly string[] => [
     valid,
@@ -666,7 +669,7 @@ describe('parsers', () => {
   const SIZE = 262_144;
 
   it.each(parsers)(
-    '%s takes no more than 100 ms of CPU for any text of its size',
+    '%s takes at most 100 ms of CPU time for any text of the maximum size',
     (_name, parse, valid) => {
       for (const unit of hostile(valid)) {
         const text = unit.repeat(SIZE / unit.length);
@@ -679,12 +682,12 @@ describe('parsers', () => {
   );
 
   it.each(parsers)(
-    '%s keeps no more than ten times its text while it reads',
+    '%s holds at most ten times the size of its text while it parses',
     (_name, parse, valid) => {
       for (const unit of hostile(valid)) {
         const text = Buffer.from(`${valid}${unit.repeat((2 * SIZE) / unit.length)}`).toString(
           'latin1',
-        ); // one piece, no rope
+        ); // one flat string, not a rope of concatenations
         const before = keptBytes();
         attempt(parse, text);
         expect({ unit, tooMuch: keptBytes() - before > 10 * text.length }).toEqual({
@@ -697,8 +700,8 @@ describe('parsers', () => {
 });
 
 /**
- * All but the youngest generation, whose garbage says nothing: what a parser holds for long moves
- * out of it.
+ * Heap use without the young generation, which is mostly garbage. Objects that a parser holds for
+ * long move out of it.
  */
 function keptBytes(): number {
   const kept = getHeapSpaceStatistics().filter(({ space_name: name }) => name !== 'new_space');
@@ -714,7 +717,7 @@ function attempt(parse: (text: string) => unknown, text: string): void {
 }
 
 describe('workingSetBytes', () => {
-  it('leaves out what can be dropped, and is never below 0', () => {
+  it('subtracts reclaimable page cache and is never below 0', () => {
     expect(workingSetBytes(100, { inactiveFileBytes: 30 })).toBe(70);
     expect(workingSetBytes(100, { inactiveFileBytes: 130 })).toBe(0);
   });

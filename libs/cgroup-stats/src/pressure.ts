@@ -1,30 +1,30 @@
 import { fieldsOf, linesOf, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
-/** For how much of the time tasks of a group waited for a resource. */
+/** Share of time in which tasks of a group waited for a resource. */
 export interface Stall {
-  /** Percent of the last 10, 60 and 300 seconds, as the kernel averages it. */
+  /** Percent of the last 10, 60 and 300 seconds, averaged by the kernel. */
   readonly avg10Percent: number;
   readonly avg60Percent: number;
   readonly avg300Percent: number;
-  /** Since the group was created, nanoseconds. */
+  /** Total since creation of the group, nanoseconds. */
   readonly totalNsec: bigint;
 }
 
-/** Pressure stall information (PSI) about one resource. */
+/** Pressure stall information (PSI) of one resource. */
 export interface Pressure {
   /** At least one task waited. */
   readonly some?: Stall;
-  /** All tasks waited at once. For the CPU from kernel 5.13 on. */
+  /** All tasks waited at the same time. For the CPU from kernel 5.13 on. */
   readonly full?: Stall;
 }
 
 /**
- * Parses `cpu.pressure`, `memory.pressure` and `io.pressure` of cgroup v2; microseconds become
+ * Parses `cpu.pressure`, `memory.pressure` and `io.pressure` of cgroup v2; converts microseconds to
  * nanoseconds.
- * @param file - Its name, for the message of an error.
- * @throws {@link MalformedCgroupFileError} when the file is empty or a line of the two does not
- *   read as documented; other lines and unknown keys are skipped.
+ * @param file - File name for error messages.
+ * @throws {@link MalformedCgroupFileError} when the file is empty or a `some` or `full` line is
+ *   malformed. Other lines and unknown keys are skipped.
  * @see Linux kernel, Documentation/accounting/psi.rst
  */
 export function parsePressure(file: string, text: string): Pressure {
@@ -52,7 +52,7 @@ function parseStall(file: string, line: number, fields: Iterable<string>): Stall
   const percent = (key: string): number => {
     const value = values[key] ?? '';
     if (!/^\d{1,3}\.\d{2}$/.test(value))
-      throw new MalformedCgroupFileError(file, line, `${key} is not a percentage, as in 0.50`);
+      throw new MalformedCgroupFileError(file, line, `${key} is not a percentage such as 0.50`);
     return Number(value);
   };
   return {

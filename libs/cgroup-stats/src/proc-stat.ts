@@ -2,42 +2,43 @@ import { parseSingle, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /**
- * What `/proc/<pid>/stat` says of a process. Ticks are of `sysconf(_SC_CLK_TCK)`, 100 a second on
- * every Linux in use.
+ * Values of `/proc/<pid>/stat`. Ticks are units of `sysconf(_SC_CLK_TCK)`, 100 per second on every
+ * Linux in use.
  */
 export interface ProcStat {
   readonly pid: number;
-  /** Name of the program, at most 15 bytes; may hold anything, blanks and brackets too. */
+  /** Program name, at most 15 bytes; may contain any character, also blanks and brackets. */
   readonly command: string;
-  /** One letter: R, S, D, Z, T… */
+  /** One letter: R, S, D, Z, T and others. */
   readonly state: string;
   readonly parentPid: number;
-  /** Pid of the process that leads its session. */
+  /** Pid of the session leader. */
   readonly sessionPid: number;
   readonly userTicks: bigint;
   readonly systemTicks: bigint;
-  /** Of children that have ended and were waited for, with theirs. */
+  /** Time of ended and reaped children, including their children. */
   readonly childUserTicks: bigint;
   readonly childSystemTicks: bigint;
   /**
-   * Since the machine started. With the pid and the boot id it names a process for good, as pids
-   * come again.
+   * Ticks since boot. Together with pid and boot id, identifies a process even when its pid is
+   * reused.
    */
   readonly startTicks: bigint;
   readonly residentPages: number;
 }
 
 /**
- * Parses `/proc/<pid>/stat`. The name is between the first `(` and the last `)`, as it may hold
- * both.
+ * Parses `/proc/<pid>/stat`. The name is the text between the first `(` and the last `)`, because
+ * it may contain both.
  * @throws {@link MalformedCgroupFileError}
  * @see proc_pid_stat(5)
  */
 export function parseProcStat(text: string): ProcStat {
   const open = text.indexOf('(');
   const close = text.lastIndexOf(')');
-  if (open < 0 || close < open) throw new MalformedCgroupFileError(FILE, 1, 'no name in brackets');
-  // From here on fields are numbered as in the manual page: the state is field 3.
+  if (open < 0 || close < open)
+    throw new MalformedCgroupFileError(FILE, 1, 'the name in brackets is missing');
+  // Fields are numbered as in the manual page: the state is field 3.
   const fields = text
     .slice(close + 1)
     .trim()
@@ -75,7 +76,10 @@ export interface LoadAverage {
   readonly fifteenMinutes: number;
 }
 
-/** Parses `/proc/loadavg`. @throws {@link MalformedCgroupFileError} */
+/**
+ * Parses `/proc/loadavg`.
+ * @throws {@link MalformedCgroupFileError}
+ */
 export function parseLoadavg(text: string): LoadAverage {
   const fields = parseSingle('/proc/loadavg', text).split(/\s+/, 3);
   const [oneMinute = NaN, fiveMinutes = NaN, fifteenMinutes = NaN] = fields.map((field) =>

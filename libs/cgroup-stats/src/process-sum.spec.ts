@@ -18,7 +18,7 @@ const sampleOf = (...processes: readonly ProcessTexts[]) => sumProcesses('7@99',
 describe('sumProcesses', () => {
   it.each([
     {
-      name: 'adds up processes, with what their children used',
+      name: 'adds up processes including their reaped children',
       processes: [
         {
           stat: stat({ user: 1, system: 2, childUser: 3, childSystem: 4 }),
@@ -41,7 +41,7 @@ describe('sumProcesses', () => {
       },
     },
     {
-      name: 'leaves out block I/O when one of them may not be looked into',
+      name: 'omits block I/O when one process is not readable',
       processes: [
         { stat: stat({}), status: status(1), io: io(1, 2) },
         { stat: stat({}), status: status(1) },
@@ -59,7 +59,7 @@ describe('sumProcesses', () => {
       },
     },
     {
-      name: 'takes one that has ended meanwhile for what is known of it',
+      name: 'uses what is known of a process that has ended meanwhile',
       processes: [
         { stat: stat({ user: 1 }), status: status(1), io: io(1, 2) },
         { stat: stat({ user: 2 }) },
@@ -78,7 +78,7 @@ describe('sumProcesses', () => {
       },
     },
     {
-      name: 'knows no kinds of memory before kernel 4.5',
+      name: 'omits memory kinds before kernel 4.5',
       processes: [{ stat: stat({}), status: 'VmRSS: 1 kB\nThreads: 1\n' }],
       gives: {
         cpu: { usageNsec: 0n, userNsec: 0n, systemNsec: 0n },
@@ -97,14 +97,14 @@ describe('sumProcesses', () => {
     { name: 'stat', damaged: { stat: 'x' }, kept: ['memory', 'io', 'pids'] },
     { name: 'status', damaged: { status: 'Threads: x\n' }, kept: ['cpu', 'io'] },
     { name: 'io', damaged: { io: 'read_bytes: 1\n' }, kept: ['cpu', 'memory', 'pids'] },
-  ])('a damaged $name takes its own part with it, and is named', ({ name, damaged, kept }) => {
+  ])('omits only the part of a damaged $name, and names the file', ({ name, damaged, kept }) => {
     const sound = { stat: stat({}), status: status(1), io: io(0, 0) };
     const { sample, problems } = sampleOf(sound, { ...sound, ...damaged });
     expect(Object.keys(sample)).toEqual(['source', 'origin', 'atMs', ...kept]);
     expect(problems.map(({ file }) => file)).toEqual([`/proc/<pid>/${name}`]);
   });
 
-  it('does not lose what a child used when it ends and is waited for', () => {
+  it('keeps the use of a child that ends and is reaped', () => {
     const arbTicks = fc.nat(1_000_000);
     fc.assert(
       fc.property(arbTicks, arbTicks, arbTicks, (parent, user, system) => {
@@ -149,6 +149,6 @@ describe('sumProcesses', () => {
     );
   });
 
-  it('is not led astray by a name', () =>
+  it('parses a program name that contains brackets', () =>
     expect(parseProcStat(stat({}).replace('sh', 'x 1 2) (y')).sessionPid).toBe(7));
 });

@@ -5,22 +5,21 @@ import type { ContainerSample, CpuUse, MemoryUse, PidsUse } from './sample.js';
 import type { IoUse } from './io.js';
 import type { SampleResult } from './to-sample.js';
 
-/** The memory of one process and its threads, as `/proc/<pid>/status` tells it. */
+/** Memory of one process with all its threads, from `/proc/<pid>/status`. */
 export interface ProcMemory {
-  /** Absent for a process that has ended and was not waited for yet. */
+  /** Absent for a process that has ended and was not reaped yet. */
   readonly residentBytes?: number;
   /** From kernel 4.5 on. */
   readonly anonBytes?: number;
-  /** Files and shared memory; from kernel 4.5 on. */
+  /** Files and shared memory. From kernel 4.5 on. */
   readonly fileBytes?: number;
   readonly swapBytes?: number;
   readonly threads: number;
 }
 
 /**
- * Parses the lines about memory and threads of `/proc/<pid>/status`.
- * @throws {@link MalformedCgroupFileError} when one of them does not read as documented, or
- *   `Threads` is missing.
+ * Parses the memory and thread lines of `/proc/<pid>/status`.
+ * @throws {@link MalformedCgroupFileError} when one of them is malformed, or `Threads` is missing.
  * @see proc_pid_status(5)
  */
 export function parseProcMemory(text: string): ProcMemory {
@@ -34,7 +33,7 @@ export function parseProcMemory(text: string): ProcMemory {
       .trim()
       .split(/\s+/, 3);
     if (unit !== (key === 'Threads' ? undefined : 'kB'))
-      throw new MalformedCgroupFileError(STATUS, line, `${key} without its unit`);
+      throw new MalformedCgroupFileError(STATUS, line, `${key} has no unit`);
     values.set(key, Number(parseWhole(STATUS, line, value)) * (unit === undefined ? 1 : KIB));
   }
   const [threads, resident, anon, swap] = ['Threads', 'VmRSS', 'RssAnon', 'VmSwap'].map((key) =>
@@ -63,8 +62,7 @@ const STATUS_KEYS: ReadonlySet<string> = new Set([
 const KIB = 1_024;
 
 /**
- * Parses `/proc/<pid>/io`: what the process, and its children that were waited for, have had read
- * from and written to block devices.
+ * Parses `/proc/<pid>/io`: block I/O of the process and its reaped children.
  * @throws {@link MalformedCgroupFileError}
  * @see proc_pid_io(5)
  */
@@ -73,21 +71,21 @@ export function parseProcIo(text: string): IoUse {
   return { readBytes: keyed.needed('read_bytes'), writeBytes: keyed.needed('write_bytes') };
 }
 
-/** The files of one process. */
+/** Texts of the files of one process. */
 export interface ProcessTexts {
   readonly stat: string;
-  /** Absent when it has ended since. */
+  /** Absent when the process has ended since. */
   readonly status?: string;
-  /** Absent where it is not for us to read, too. */
+  /** Absent also when this user may not read it. */
   readonly io?: string;
 }
 
 /**
- * Makes a sample of processes that have no group of their own: the sum over them. CPU time and
- * block I/O have in them what children used that were waited for; of others it goes when they end,
- * so that a counter may go back. Memory that several share counts for each. A file that does not
- * read as documented takes its part of the sample with it, and no other.
- * @param processes - All of them; their `stat` has been read at `atMs`.
+ * Builds a sample as the sum over processes without a group of their own. CPU time and block I/O
+ * include reaped children; the use of other children disappears when they end, so a counter may
+ * decrease. Shared memory counts for each process. A malformed file omits its part of the sample
+ * and no other part.
+ * @param processes - All processes; their `stat` was read at `atMs`.
  */
 export function sumProcesses(
   source: string,
@@ -126,7 +124,7 @@ function sumCpu(stats: readonly ProcStat[]): CpuUse {
   return { usageNsec: userNsec + systemNsec, userNsec, systemNsec };
 }
 
-/** See {@link ProcStat}: 100 ticks a second. */
+/** 100 ticks per second, see {@link ProcStat}. */
 const NSEC_PER_TICK = 10_000_000n;
 
 function sumMemory(memories: readonly ProcMemory[]): MemoryUse {
@@ -147,7 +145,7 @@ function sumMemory(memories: readonly ProcMemory[]): MemoryUse {
   };
 }
 
-/** Of all processes or, when one may not be read, of none. */
+/** Returns the sum over all processes, or undefined when one of them is not readable. */
 function sumIo(processes: readonly ProcessTexts[]): IoUse | undefined {
   const uses: IoUse[] = [];
   for (const { io, status } of processes) {

@@ -4,11 +4,11 @@ import { cpuMillisBetween, ratesBetween, type ContainerSample } from './index.js
 describe('cpuMillisBetween', () => {
   it.each([
     { name: 'one CPU', used: 1_000_000_000n, elapsedMs: 1_000, millis: 1_000 },
-    { name: 'a quarter', used: 500_000_000n, elapsedMs: 2_000, millis: 250 },
-    { name: 'nothing', used: 0n, elapsedMs: 1_000, millis: 0 },
-    { name: 'a counter that began anew', used: -1n, elapsedMs: 1_000, millis: undefined },
-    { name: 'no time between', used: 1n, elapsedMs: 0, millis: undefined },
-  ])('$name', ({ used, elapsedMs, millis }) => {
+    { name: 'a quarter of a CPU', used: 500_000_000n, elapsedMs: 2_000, millis: 250 },
+    { name: 'no use', used: 0n, elapsedMs: 1_000, millis: 0 },
+    { name: 'a counter reset', used: -1n, elapsedMs: 1_000, millis: undefined },
+    { name: 'no time between the readings', used: 1n, elapsedMs: 0, millis: undefined },
+  ])('returns the average for $name', ({ used, elapsedMs, millis }) => {
     const earlier = { usageNsec: 5_000_000_000n, atMs: 10 };
     expect(
       cpuMillisBetween(earlier, { usageNsec: earlier.usageNsec + used, atMs: 10 + elapsedMs }),
@@ -63,7 +63,7 @@ const after: ContainerSample = {
 };
 
 describe('ratesBetween', () => {
-  it('gives CPU in thousandths and everything else by the second', () => {
+  it('returns CPU in thousandths and everything else per second', () => {
     expect(ratesBetween(before, after)).toEqual({
       cpuMillis: 250,
       cpuUserMillis: 150,
@@ -83,26 +83,30 @@ describe('ratesBetween', () => {
   it.each([
     { name: 'no time has passed', change: { atMs: 1_000 } },
     { name: 'time has gone back', change: { atMs: 999 } },
-    { name: 'the time is no number', change: { atMs: Number.NaN } },
-    { name: 'another container was counted', change: { source: 'db' } },
+    { name: 'the time is not a number', change: { atMs: Number.NaN } },
+    { name: 'the samples are of two containers', change: { source: 'db' } },
     {
-      name: 'the CPU counter has gone back: it has begun anew',
+      name: 'the CPU counter was reset',
       change: { cpu: { usageNsec: 999_999_999n } },
     },
-  ])('gives nothing when $name', ({ change }) => {
+  ])('returns no rates when $name', ({ change }) => {
     expect(ratesBetween(before, { ...after, ...change })).toEqual({});
   });
 
   it.each([
-    { name: 'a device is gone', change: { io: io(99n) }, absent: /^(read|write)/ },
-    { name: 'an interface is gone', change: { network: network(0n) }, absent: /^(sent|received)/ },
+    { name: 'a device was removed', change: { io: io(99n) }, absent: /^(read|write)/ },
     {
-      name: 'the quota was counted anew',
+      name: 'an interface was removed',
+      change: { network: network(0n) },
+      absent: /^(sent|received)/,
+    },
+    {
+      name: 'the throttling counters were reset',
       change: { cpu: { ...after.cpu, usageNsec: 2_000_000_000n, throttling: throttling(3n, 3n) } },
       absent: /^throttled/,
     },
-    { name: 'there is no CPU', change: { cpu: undefined }, absent: /^(cpu|throttled)/ },
-    { name: 'there is no network', change: { network: undefined }, absent: /^(sent|received)/ },
+    { name: 'CPU is missing', change: { cpu: undefined }, absent: /^(cpu|throttled)/ },
+    { name: 'network is missing', change: { network: undefined }, absent: /^(sent|received)/ },
   ])('leaves out one part when $name', ({ change, absent }) => {
     const given = Object.fromEntries(
       Object.entries({ ...after, ...change }).filter(([, value]) => value !== undefined),
@@ -113,12 +117,12 @@ describe('ratesBetween', () => {
     expect(rates.length).toBeLessThan(all.length);
   });
 
-  it('does not divide by periods in which nothing ran', () => {
+  it('does not divide by zero when the group ran in no period', () => {
     const idle = { ...after, cpu: { usageNsec: 1_000_000_000n, throttling: throttling(10n, 2n) } };
     expect(ratesBetween(before, idle)).not.toHaveProperty('throttledPeriodsRatio');
   });
 
-  it('is never negative and always a number, whatever the counters', () => {
+  it('is never negative and always finite, whatever the counters', () => {
     const arbCounter = fc.option(fc.bigInt({ min: 0n, max: (1n << 64n) - 1n }), { nil: undefined });
     const arbPart = (keys: readonly string[]) =>
       fc.option(fc.record(Object.fromEntries(keys.map((key) => [key, arbCounter]))));

@@ -3,13 +3,13 @@ import type { ContainerSample } from './sample.js';
 /** A reading of a CPU counter. */
 export interface CpuSample {
   readonly usageNsec: bigint;
-  /** When it was read, monotonic milliseconds. */
+  /** Time of the reading, monotonic milliseconds. */
   readonly atMs: number;
 }
 
 /**
- * Average use between two readings, in thousandths of a CPU, rounded.
- * @returns Undefined when no time has passed, or the counter has gone back because it began anew.
+ * Average use between two readings in thousandths of a CPU, rounded.
+ * @returns Undefined when no time has passed or the counter was reset.
  */
 export function cpuMillisBetween(earlier: CpuSample, later: CpuSample): number | undefined {
   const elapsedMs = later.atMs - earlier.atMs;
@@ -18,15 +18,15 @@ export function cpuMillisBetween(earlier: CpuSample, later: CpuSample): number |
   return Math.round(Number(usedNsec) / 1_000 / elapsedMs);
 }
 
-/** Averages between two samples. What cannot be told is absent. */
+/** Averages between two samples. Unknown rates are absent. */
 export interface ContainerRates {
   /** Thousandths of a CPU, rounded. */
   readonly cpuMillis?: number;
   readonly cpuUserMillis?: number;
   readonly cpuSystemMillis?: number;
   /**
-   * Share of the periods in which the quota was used up, 0 to 1. Absent when the group did not want
-   * to run in any.
+   * Share of the periods in which the group was throttled, 0 to 1. Absent when the group ran in no
+   * period.
    */
   readonly throttledPeriodsRatio?: number;
   readonly readBytesPerSecond?: number;
@@ -40,10 +40,10 @@ export interface ContainerRates {
 }
 
 /**
- * What a container used between two samples.
- * @returns Nothing at all when the samples are of two sources, when no time or a negative one has
- *   passed, or when the CPU counter has gone back: the container has begun anew. When another
- *   counter has gone back (a device or an interface is gone), no rate of its part.
+ * Returns the resource use of a container between two samples.
+ * @returns No rates when the samples have different sources, no or negative time has passed, or the
+ *   CPU counter was reset because the container was started again. When another counter has
+ *   decreased (a device or an interface was removed), only the rates of its part are absent.
  */
 export function ratesBetween(before: ContainerSample, after: ContainerSample): ContainerRates {
   const elapsedMs = after.atMs - before.atMs;
@@ -94,8 +94,7 @@ const PER_SECOND = {
 type Deltas<Key extends string> = Readonly<Partial<Record<Key, bigint>>> | 'wentBack';
 
 /**
- * By how much the counters of a part have grown; those that one of the two does not have are
- * absent.
+ * Returns the growth of the counters of a part. Counters that one of the samples lacks are absent.
  */
 function deltas<Key extends string>(
   before: { readonly [K in Key]?: bigint } | undefined,

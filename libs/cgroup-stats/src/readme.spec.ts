@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { effectiveCapacity, parseCpuMax, ratesBetween, toSample } from './index.js';
 
-/** What stands between the marks below is the example of the README, word for word. */
+/** The code between the two marks is the example of the README, word for word. */
 function example(console: { readonly log: (line: unknown) => void }): void {
   // README begin
-  // What a group may use of a machine: a quota of 2.5 CPUs, and no limit of memory.
+  // The part of a machine that a group may use: a quota of 2.5 CPUs and no memory limit.
   const GIB = 2 ** 30;
   const quota = parseCpuMax('250000 100000\n');
   const { cpuMillis, memoryIsLimited } = effectiveCapacity({
@@ -14,7 +14,7 @@ function example(console: { readonly log: (line: unknown) => void }): void {
   });
   console.log(`${cpuMillis} m, ${memoryIsLimited}`); // 2500 m, false
 
-  // What a container uses: a group of cgroup v2, read at second 10 and at second 15.
+  // The use of a container: a cgroup v2 group, read at second 10 and at second 15.
   const unified = (cpuStat: string) => ({ version: 2, texts: { 'cpu.stat': cpuStat } }) as const;
   const memory = {
     version: 2,
@@ -34,8 +34,8 @@ function example(console: { readonly log: (line: unknown) => void }): void {
   console.log(after.sample.memory?.limitBytes); // undefined
   console.log(ratesBetween(before.sample, after.sample).cpuMillis); // 200
 
-  // Its counter has begun anew, and a file is cut off: what cannot be told is absent, and what is
-  // wrong is named.
+  // After a restart the counter is lower, and a file is cut off: the rate is absent, and a problem
+  // names the file.
   const restarted = toSample('web', 20_000, {
     groups: {
       unified: unified('usage_usec 5\n'),
@@ -47,24 +47,24 @@ function example(console: { readonly log: (line: unknown) => void }): void {
   // README end
 }
 
-/** The code between the marks of this file, without their indentation. */
+/** Returns the code between the marks of this file without its indentation. */
 function codeHere(): string {
   const source = readFileSync(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const code = source.split('  // README begin\n')[1]?.split('  // README end\n')[0] ?? '';
   return code.replace(/^ {2}/gm, '');
 }
 
-describe('the example of the README', () => {
+describe('README of cgroup-stats', () => {
   const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
   const block = /```ts\n(?<code>.*?)```/s.exec(readme)?.groups?.['code'] ?? '';
   const body = block.replace(/^import .*\n/gm, '').trimStart();
 
-  it('is the code of this spec', () => {
+  it('contains the code of this spec', () => {
     expect(body).not.toBe('');
     expect(body).toBe(codeHere());
   });
 
-  it('prints what its comments say', () => {
+  it('shows the output that its code prints', () => {
     const printed: string[] = [];
     example({ log: (line) => void printed.push(String(line)) });
     const said = [...body.matchAll(/^console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map(

@@ -4,22 +4,21 @@ import type { NetworkUse } from './network.js';
 import type { Pressure } from './pressure.js';
 
 /**
- * What a container uses at one moment (CLD-REQ-013). A part or field that its kernel does not have,
- * or does not count for it, is absent; a limit is absent when there is none. Counters only grow and
- * are `bigint`; amounts are `number`.
+ * Resource use of a container at one moment (CLD-REQ-013). Parts and fields that the kernel does
+ * not count for the container are absent; a limit is absent when there is none. Counters only grow
+ * and are `bigint`; amounts are `number`.
  */
 export interface ContainerSample {
   /**
-   * What was counted: a group, and the process that stands for it. Counters of two sources have
-   * nothing to do with each other.
+   * Identifies what was counted: a group and its first process. Counters of different sources are
+   * not comparable.
    */
   readonly source: string;
-  /**
-   * Which kind of source that is; `hybrid`: groups of both versions. Absent when nothing was found.
-   */
+  /** Kind of the source; `hybrid`: groups of both versions. Absent when no group was found. */
   readonly origin?: 'v1' | 'v2' | 'hybrid' | 'processes';
   /**
-   * When the CPU counter was read, monotonic milliseconds; everything else was read right after it.
+   * Time at which the CPU counter was read, monotonic milliseconds; everything else was read right
+   * after.
    */
   readonly atMs: number;
   readonly cpu?: CpuUse;
@@ -27,7 +26,7 @@ export interface ContainerSample {
   readonly io?: IoUse;
   readonly network?: NetworkUse;
   readonly pids?: PidsUse;
-  /** cgroup v2 only, also beside v1. */
+  /** Only with cgroup v2, also beside v1. */
   readonly pressure?: PressureUse;
 }
 
@@ -36,18 +35,18 @@ export interface CpuUse extends CpuStat {
   readonly limitMillis?: number;
 }
 
-/** All of a group and the groups below it. */
+/** Memory of a group and all groups below it. */
 export interface MemoryUse {
-  /** Page cache and the kernel's memory included. */
+  /** Includes page cache and kernel memory. */
   readonly usageBytes: number;
   /**
-   * Usage without page cache that the kernel drops first: what counts against being killed for want
-   * of memory.
+   * Usage minus the page cache that the kernel reclaims first. Compare this value with the limit to
+   * see how close the container is to an OOM kill.
    */
   readonly workingSetBytes?: number;
   /** The group's own limit. */
   readonly limitBytes?: number;
-  /** The most that `usageBytes` has been. v2: from kernel 5.19 on. */
+  /** Highest `usageBytes` so far. v2: from kernel 5.19 on. */
   readonly peakBytes?: number;
   readonly fileBytes?: number;
   readonly anonBytes?: number;
@@ -55,7 +54,7 @@ export interface MemoryUse {
   readonly swapLimitBytes?: number;
 }
 
-/** Processes and threads, as the kernel counts both. */
+/** Processes and threads; the kernel counts both. */
 export interface PidsUse {
   readonly current: number;
   readonly limit?: number;

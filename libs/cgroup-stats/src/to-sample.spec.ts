@@ -49,7 +49,7 @@ describe('toSample', () => {
       },
     },
     {
-      name: 'CPU of a hybrid machine whose runtime made no group in cpuacct: time from v2',
+      name: 'CPU of a hybrid machine without a group in cpuacct: time from v2',
       groups: {
         unified: v2({ 'cpu.stat': 'usage_usec 7\n' }),
         cpu: v1({
@@ -66,7 +66,7 @@ describe('toSample', () => {
       },
     },
     {
-      name: 'CPU of a hybrid machine with both: v1 counts',
+      name: 'CPU of a hybrid machine with both: v1 is preferred',
       groups: {
         unified: v2({ 'cpu.stat': 'usage_usec 7\nuser_usec 5\n' }),
         cpuacct: v1({ 'cpuacct.usage': '9\n' }),
@@ -103,7 +103,7 @@ describe('toSample', () => {
       gives: { memory: { usageBytes: 100, limitBytes: 4_096 } },
     },
     {
-      name: 'memory of v1: swap from memory.stat, its limit without that of memory',
+      name: 'memory of v1: swap from memory.stat, swap limit without the memory limit',
       groups: {
         memory: v1({
           'memory.usage_in_bytes': '100\n',
@@ -129,7 +129,7 @@ describe('toSample', () => {
       },
     },
     {
-      name: 'memory of v1 without limits, swap by what both use',
+      name: 'memory of v1 without limits: swap from the sum of memory and swap',
       groups: {
         memory: v1({
           'memory.usage_in_bytes': '100\n',
@@ -146,7 +146,7 @@ describe('toSample', () => {
       gives: { io: { readBytes: 1n, writeBytes: 2n, readOperations: 3n, writeOperations: 4n } },
     },
     {
-      name: 'block I/O of v1: with the groups below, where the kernel says it',
+      name: 'block I/O of v1: recursive files where the kernel has them',
       groups: {
         io: v1({
           'blkio.throttle.io_service_bytes': '8:0 Read 1\n8:0 Write 2\nTotal 3\n',
@@ -157,7 +157,7 @@ describe('toSample', () => {
       gives: { io: { readBytes: 10n, writeBytes: 20n, readOperations: 3n, writeOperations: 4n } },
     },
     {
-      name: 'block I/O of v1 where nothing is counted',
+      name: 'block I/O of v1 without counted devices',
       groups: {
         io: v1({
           'blkio.throttle.io_service_bytes': 'Total 0\n',
@@ -177,7 +177,7 @@ describe('toSample', () => {
       gives: { pids: { current: 7 } },
     },
     {
-      name: 'pressure, as much as the kernel has',
+      name: 'pressure files that the kernel has',
       groups: {
         unified: v2({ 'io.pressure': 'full avg10=1.00 avg60=0.00 avg300=0.00 total=2\n' }),
       },
@@ -187,8 +187,8 @@ describe('toSample', () => {
         },
       },
     },
-    { name: 'nothing', groups: {}, gives: {} },
-  ])('$name', ({ groups, gives }) => {
+    { name: 'no files', groups: {}, gives: {} },
+  ])('reads $name', ({ groups, gives }) => {
     const { sample, problems } = sampleOf(groups);
     const { origin: _, ...figures } = sample;
     expect({ sample: figures, problems }).toEqual({
@@ -209,11 +209,11 @@ describe('toSample', () => {
     },
     { groups: { pids: v1({ 'pids.current': '1\n' }), unified: v2({}) }, origin: 'v1' },
     { groups: {}, origin: undefined },
-  ] as const)('says that it is of $origin', ({ groups, origin }) =>
+  ] as const)('reports the origin $origin', ({ groups, origin }) =>
     expect(sampleOf(groups).sample.origin).toBe(origin),
   );
 
-  it('leaves out a part that does not read as documented, says why, and keeps the others', () => {
+  it('leaves out a malformed part with the reason and keeps the others', () => {
     const { sample, problems } = toSample('web', 5, {
       groups: {
         memory: v2({ 'memory.current': '100\n', 'memory.stat': 'inactive_file\n' }),
@@ -225,12 +225,12 @@ describe('toSample', () => {
     expect(Object.keys(sample)).toEqual(['source', 'origin', 'atMs', 'io']);
     expect(problems.map(({ message }) => message)).toEqual([
       'memory.stat:1: a line without a value',
-      '/proc/<pid>/net/dev:1: not the headings of this file',
+      '/proc/<pid>/net/dev:1: the headings differ from the documented ones',
       'pids.current:1: "many" is not a whole number',
     ]);
   });
 
-  it('reads any texts, or says which of them it could not read', () => {
+  it('reads any texts or reports which of them are malformed', () => {
     const arbTexts = (part: GroupPart, version: 1 | 2) =>
       fc.record(
         Object.fromEntries(

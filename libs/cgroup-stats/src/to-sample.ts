@@ -16,15 +16,15 @@ import { parseNetDev } from './network.js';
 import { parsePressure } from './pressure.js';
 import type { ContainerSample, CpuUse, MemoryUse, PidsUse, PressureUse } from './sample.js';
 
-/** A sample, and what could not be read: the part it belongs to is absent. */
+/** A sample, and the files that could not be parsed. Their parts of the sample are absent. */
 export interface SampleResult {
   readonly sample: ContainerSample;
   readonly problems: readonly MalformedCgroupFileError[];
 }
 
 /**
- * Makes a sample of the texts of its files. A file that does not read as documented takes its own
- * part with it, and no other.
+ * Builds a sample from the texts of its files. A malformed file omits its part of the sample and no
+ * other part.
  */
 export function toSample(
   source: string,
@@ -70,8 +70,8 @@ function originOf(groups: SampleTexts['groups']): Pick<ContainerSample, 'origin'
 }
 
 /**
- * v1 counts in `cpuacct` and throttles in `cpu`; v2 does both in `cpu.stat`, which has the time
- * even without the controller.
+ * v1 counts in `cpuacct` and throttles in `cpu`; v2 does both in `cpu.stat`, which contains the
+ * time even without the controller.
  */
 function toCpu({ cpu, cpuacct, unified }: SampleTexts['groups']): CpuUse | undefined {
   const accounted = toAccounted(reading(cpuacct));
@@ -180,7 +180,7 @@ function toPressure(group: GroupTexts | undefined): PressureUse | undefined {
 }
 
 interface GroupReading {
-  /** Undefined when the group has no such file. */
+  /** Returns undefined when the group has no such file. */
   parse<Value>(name: string, parser: (file: string, text: string) => Value): Value | undefined;
 }
 
@@ -200,7 +200,7 @@ type Defined<Fields> = {
   >;
 };
 
-/** Leaves out the fields that are undefined. */
+/** Removes fields with the value undefined. */
 function defined<Fields extends object>(fields: Fields): Defined<Fields> {
   return Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== undefined),

@@ -6,53 +6,56 @@ import type { Resources } from './resources.js';
 import type { Preferences, ScoreTerms } from './score.js';
 import type { DomainCount } from './workload-terms.js';
 
-/** One node as it looks to one request, while a call to `place` or `explain` lasts. */
+/** State of one node for one request during a call to `place` or `explain`. */
 export interface Candidate {
   readonly record: NodeRecord;
-  /** Failure of a filter that no placement changes. */
+  /** First failure among the filters that depend only on the node and the request. */
   readonly nodeFailure: Failure | undefined;
-  /** A topology in which replicas placed before forbid the node to this workload. */
+  /** Topology of an anti-affinity term of an existing replica that excludes this node. */
   readonly forbiddenBy: string | undefined;
-  /** Replicas of the workload in the node's zone that stay; shared by the nodes of the zone. */
+  /**
+   * Replicas of the workload in the node's zone, without leaving ones. One object is shared by all
+   * nodes of the zone.
+   */
   readonly inZone: DomainCount;
   /**
-   * The same in the node's domain of the declared spread; one shared count of 0 when none is
-   * declared.
+   * Replicas of the workload in the node's domain of the declared spread, without leaving ones.
+   * Without a declared spread, all nodes share one object with count 0.
    */
   readonly inSpread: DomainCount;
   /**
-   * The node's domain for each term of workload affinity and anti-affinity, in the order of the
-   * request.
+   * Replica count of the node's domain for each workload affinity (or anti-affinity) term, in the
+   * order of the request.
    */
   readonly affinityDomains: readonly (DomainCount | undefined)[];
   readonly antiAffinityDomains: readonly (DomainCount | undefined)[];
   /**
-   * Sums of weights of preferred node affinity and anti-affinity, and taints: what of the
-   * preferences is fixed.
+   * Preferences that no placement changes: sums of the weights of preferred node affinity and
+   * anti-affinity terms, and the number of untolerated taints.
    */
   readonly fixedPreferences: Preferences;
-  /** Booked on the node, with what this call has placed there. */
+  /** Resources reserved on the node, including the placements of this call. */
   allocated: Resources;
   replicas: number;
   /**
-   * A host port of the request that is held on the node, by what was there or by what this call has
-   * placed.
+   * A requested host port that a reservation or an earlier placement of this call holds on the
+   * node.
    */
   takenPort: HostPort | undefined;
-  /** Replicas of the workload on the node that stay. */
+  /** Replicas of the workload on the node, without leaving ones. */
   onNode: number;
-  /** Failure of any filter but spread; kept up to date. */
+  /** First failure among all filters except spread; updated after each placement. */
   failure: Failure | undefined;
   terms: ScoreTerms;
   score: number;
 }
 
-/** The count of nodes that are in no domain of the declared spread: fuller than any. */
+/** Count for nodes that are in no domain of the declared spread; such nodes come last. */
 export const NO_DOMAIN: DomainCount = { count: Infinity };
 
 /**
- * Best first: the emptiest domain of the declared spread, the emptiest zone, the emptiest node, the
- * score, the id.
+ * Orders candidates, best first: fewest replicas in the domain of the declared spread, then in the
+ * zone, then on the node, then the highest score, then the node id.
  */
 export function compareCandidates(a: Candidate, b: Candidate): number {
   return (

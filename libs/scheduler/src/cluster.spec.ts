@@ -20,8 +20,8 @@ import {
 const n1 = toNodeId('n1');
 const nothing = { cpuMillis: 0, memoryBytes: 0, storageBytes: 0, bandwidthBps: 0, gpus: 0 };
 
-describe('reservations', () => {
-  it('take what they hold and give it back', () => {
+describe('Cluster.reserve and Cluster.release', () => {
+  it('reserves the resources of a replica and frees them on release', () => {
     const cluster = aCluster([
       aNode('n1', { systemReserved: { cpuMillis: 1_000, memoryBytes: GIB } }),
     ]);
@@ -59,7 +59,7 @@ describe('reservations', () => {
     expect(cluster.usage(n1)).toMatchObject({ allocated: nothing, replicas: 0 });
   });
 
-  it('of one replica replace each other, and releasing twice is fine', () => {
+  it('replaces the older reservation of the same replica, and ignores a second release', () => {
     const cluster = aCluster(
       [aNode('n1'), aNode('n2')],
       [aReservation('web-1'), aReservation('web-1', { nodeId: toNodeId('n2'), leaving: true })],
@@ -74,7 +74,7 @@ describe('reservations', () => {
     expect(cluster.usage(toNodeId('n2'))).toMatchObject({ allocated: nothing, replicas: 0 });
   });
 
-  it('may come before their node and outlive it', () => {
+  it('keeps reservations that come before their node or outlive it', () => {
     const cluster = createCluster();
     cluster.reserve(aReservation('web-1'));
     expect(cluster.usage(n1)).toBeUndefined();
@@ -87,7 +87,7 @@ describe('reservations', () => {
     expect(cluster.usage(n1)).toMatchObject({ replicas: 1 });
   });
 
-  it('stay facts on a node that has shrunk: nothing is free, and what needs nothing of it still fits', () => {
+  it('keeps reservations on a node that has shrunk: nothing is free, and a request that needs no shrunk resource still fits', () => {
     const cluster = aCluster(
       [aNode('n1', { capacity: { cpuMillis: 400, memoryBytes: 8 * GIB } })],
       [aReservation('web-1')],
@@ -105,8 +105,8 @@ describe('reservations', () => {
   });
 });
 
-describe('place', () => {
-  it('accounts for its own placements and changes nothing', () => {
+describe('Cluster.place', () => {
+  it('counts its own placements and does not change the cluster', () => {
     const cluster = aCluster([
       aNode('n1', { capacity: { cpuMillis: 1_200, memoryBytes: 8 * GIB } }),
     ]);
@@ -117,7 +117,7 @@ describe('place', () => {
     expect(cluster.place(aRequest(), 3)).toEqual(first);
   });
 
-  it('of 0 replicas is no placement', () => {
+  it('returns no placements for 0 replicas', () => {
     expect(aCluster([aNode('n1')]).place(aRequest(), 0)).toEqual([]);
   });
 
@@ -131,7 +131,7 @@ describe('place', () => {
     ]);
   });
 
-  it('refuses to exceed the replicas of a node', () => {
+  it('does not exceed maxReplicas of a node', () => {
     const none = { resources: { cpuMillis: 0, memoryBytes: 0 } };
     expect(
       placedOn(aCluster([aNode('n1')]), aRequest(none), 111).filter((id) => id === 'n1'),
@@ -139,8 +139,8 @@ describe('place', () => {
   });
 });
 
-describe('explain', () => {
-  it('puts first what place takes, and last what does not fit', () => {
+describe('Cluster.explain', () => {
+  it('lists the node that place would choose first, and nodes that do not fit last', () => {
     const nodes = [
       aNode('n1', { zone: 'b' }),
       aNode('n2'),
@@ -162,12 +162,12 @@ describe('explain', () => {
   });
 });
 
-describe('clone', () => {
+describe('Cluster.clone', () => {
   function counts(cluster: Cluster): (number | undefined)[] {
     return ['n1', 'n2'].map((id) => cluster.usage(toNodeId(id))?.replicas);
   }
 
-  it('is equal at first and goes its own way', () => {
+  it('returns an equal cluster that changes independently', () => {
     const request = aRequest({
       workloadAntiAffinity: [{ mode: 'required', topology: 'node', selector: [] }],
     });
@@ -200,7 +200,7 @@ describe('clone', () => {
   });
 });
 
-describe('input that makes no sense is refused with its field', () => {
+describe('Cluster input validation', () => {
   function violations(act: () => unknown): string[] {
     try {
       act();
@@ -235,7 +235,7 @@ describe('input that makes no sense is refused with its field', () => {
       },
       fields: ['taints[0].key', 'taints[1].effect'],
     },
-  ])('node $node', ({ node, fields }) => {
+  ])('rejects the node $node and names the field', ({ node, fields }) => {
     expect(violations(() => createCluster().upsertNode({ ...aNode('n1'), ...node }))).toEqual(
       fields,
     );
@@ -311,16 +311,16 @@ describe('input that makes no sense is refused with its field', () => {
       request: { spread: { topology: '', mode: 'required', maxSkew: 0 } },
       fields: ['spread.topology', 'spread.maxSkew'],
     },
-  ])('request $request', ({ request, fields }) => {
+  ])('rejects the request $request and names the field', ({ request, fields }) => {
     expect(violations(() => createCluster().place(aRequest(request), 1))).toEqual(fields);
     expect(violations(() => createCluster().explain(aRequest(request)))).toEqual(fields);
   });
 
-  it.each([-1, 1.5, Number.NaN, Infinity])('count %d', (count) => {
+  it.each([-1, 1.5, Number.NaN, Infinity])('rejects the count %d', (count) => {
     expect(violations(() => createCluster().place(aRequest(), count))).toEqual(['count']);
   });
 
-  it('reservation', () => {
+  it('rejects an invalid reservation and names the field', () => {
     const cluster = aCluster([aNode('n1')]);
     expect(
       violations(() =>

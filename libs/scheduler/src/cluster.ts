@@ -13,7 +13,7 @@ import { checkReservation, type Reservation } from './reservation.js';
 import { atLeastNothing, minus, type Resources } from './resources.js';
 import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreTerms, type ScoreWeights } from './score.js';
 
-/** The decision for one replica: a node, or why there is none. */
+/** Decision for one replica: the chosen node, or the reasons why no node fits. */
 export type Placement =
   | {
       readonly placed: true;
@@ -23,96 +23,104 @@ export type Placement =
     }
   | { readonly placed: false; readonly reasons: readonly PlacementReason[] };
 
-/** A node that a request fits by all that no replica changes, whatever is booked there. */
+/**
+ * A node on which replicas of a request may run as far as only the node and the request decide.
+ * Reservations are not considered.
+ */
 export interface EligibleNode {
   readonly nodeId: NodeId;
   /**
-   * False while the node is lost, draining, cordoned or quarantined, or has a NoSchedule taint that
-   * the request does not tolerate: a replica that is there may stay, as far as the node's kind
-   * goes, and none is added.
+   * False while the node is lost, draining, cordoned or quarantined, has an untolerated NoSchedule
+   * taint, or has suspended a capability that the request needs. Replicas that already run there
+   * stay, but no new replica is placed.
    */
   readonly takesNew: boolean;
 }
 
-/** What is booked on a node and what is left. */
+/** Reserved and free resources of one node. */
 export interface NodeUsage {
-  /** Capacity without what is kept for the system. */
+  /** Capacity minus the system reservation. */
   readonly allocatable: Resources;
-  /** The sum over all reservations, leaving ones included. */
+  /** Sum over all reservations, including those of leaving replicas. */
   readonly allocated: Resources;
-  /** What is left; 0 where a node has shrunk below what is booked on it. */
+  /** Allocatable minus allocated, at least 0 (a node may shrink below its reservations). */
   readonly free: Resources;
   readonly replicas: number;
   readonly maxReplicas: number;
 }
 
 /**
- * Nodes and reservations, kept up to date by the caller, and the decisions over them. Decisions
- * change nothing: the caller commits one and then enters it with `reserve`. They depend on what is
- * in the cluster, never on the order it came in.
+ * Nodes and reservations that the caller keeps up to date, and placement decisions over them.
+ * Decisions do not change the cluster: the caller commits a decision and then calls `reserve`. The
+ * order in which nodes and reservations were added does not influence a decision.
  */
 export interface Cluster {
-  /** Adds a node or replaces what was known of it. @throws InvalidInputError */
+  /**
+   * Adds a node or replaces the node with the same id.
+   * @throws InvalidInputError
+   */
   upsertNode(node: SchedulerNode): void;
   /**
-   * Forgets a node. Reservations on it stay until they are released and count again if it comes
-   * back.
+   * Removes a node. Reservations on the node stay until they are released, and count again if the
+   * node is added again.
    */
   removeNode(nodeId: NodeId): void;
   /**
-   * Enters what a replica holds, in place of an older entry of the same replica. Reservations are
-   * facts: one is entered even if its node is not known yet or has shrunk too far; nothing more is
-   * placed there until there is room.
+   * Adds the reservation of a replica, or replaces the replica's older reservation. A reservation
+   * is accepted even if its node is unknown or too small; no further replica is placed on such a
+   * node until enough resources are free.
    * @throws InvalidInputError
    */
   reserve(reservation: Reservation): void;
-  /** Frees what a replica holds; no entry is fine. */
+  /** Removes the reservation of a replica. Does nothing when there is none. */
   release(replicaId: ReplicaId): void;
-  /** The node as it was given, undefined when not known. */
+  /** Returns the node as it was passed to `upsertNode`, or undefined for an unknown node. */
   node(nodeId: NodeId): SchedulerNode | undefined;
-  /** Undefined when the node is not known. */
+  /** Returns undefined for an unknown node. */
   usage(nodeId: NodeId): NodeUsage | undefined;
   /**
-   * Decides where `count` replicas go, each with regard to those before it, as if each had been
-   * reserved at once.
-   * @returns One placement per replica; after the first that is refused all are, for the same
-   *   reasons.
-   * @throws InvalidInputError when the request makes no sense or `count` is not a whole number of 0
-   *   or more.
+   * Chooses nodes for `count` replicas. Each decision considers the ones before it as if they had
+   * been reserved.
+   * @returns One placement per replica. After the first refusal all further replicas are refused
+   *   for the same reasons.
+   * @throws InvalidInputError when the request is invalid or `count` is not a whole number of at
+   *   least 0.
    */
   place(request: PlacementRequest, count: number): Placement[];
   /**
-   * Decides for one replica on each of `nodeIds`, in that order and each with regard to those
-   * before it: this node or none.
-   * @returns One placement per node; the reasons of a refusal speak of this one node, and are none
-   *   when it is not known.
-   * @throws InvalidInputError when the request makes no sense.
+   * Decides for each of `nodeIds`, in this order, whether one replica fits on that node. Each
+   * decision considers the placements before it.
+   * @returns One placement per node. The reasons of a refusal describe this one node; they are
+   *   empty when the node is unknown.
+   * @throws InvalidInputError when the request is invalid.
    */
   placeOn(request: PlacementRequest, nodeIds: readonly NodeId[]): Placement[];
   /**
-   * The nodes on which replicas of a request may be, by id: of the region, zone, capabilities and
-   * labels that are asked for, and without a NoExecute taint that is not tolerated. Neither room
-   * nor other replicas matter. @throws InvalidInputError
+   * Returns the nodes that match the regions, zones, capabilities and labels of the request and
+   * have no untolerated NoExecute taint, ordered by id. Capacity and other replicas are not
+   * considered.
+   * @throws InvalidInputError
    */
   eligible(request: PlacementRequest): EligibleNode[];
   /**
-   * What each node is to the next replica; the first that fits is the one `place` takes. @throws
-   * InvalidInputError
+   * Describes for each node whether the next replica fits there. The first node that fits is the
+   * one that `place` would choose.
+   * @throws InvalidInputError
    */
   explain(request: PlacementRequest): NodeExplanation[];
-  /** An equal cluster that goes its own way: to plan on without doing. */
+  /** Returns an independent copy, for planning without side effects. */
   clone(): Cluster;
 }
 
-/** Settings of {@link createCluster}. */
 export interface ClusterOptions {
-  /** Default {@link DEFAULT_WEIGHTS}. */
+  /** Default: {@link DEFAULT_WEIGHTS}. */
   readonly weights?: ScoreWeights;
 }
 
 /**
- * An empty cluster. @throws InvalidInputError naming a weight that is negative or not finite, or
- * all of them when all are 0.
+ * Creates an empty cluster.
+ * @throws InvalidInputError naming each weight that is negative or not finite, or `weights` when
+ *   all are 0.
  */
 export function createCluster(options: ClusterOptions = {}): Cluster {
   return new IncrementalCluster(
@@ -173,7 +181,7 @@ class IncrementalCluster implements Cluster {
     while (placements.length < count) {
       const best = run.best();
       if (best === undefined) {
-        // Nothing has changed for the next one either.
+        // Nothing was placed, so the result is the same for all remaining replicas.
         const refusal: Placement = {
           placed: false,
           reasons: tally(run.failures().filter((failure) => failure !== undefined)),
@@ -219,9 +227,9 @@ class IncrementalCluster implements Cluster {
   }
 }
 
-/** Places one replica on a candidate, as far as the run is concerned. */
+/** Adds a placement on a candidate to the run. */
 function take(run: PlacementRun, candidate: Candidate): Placement {
-  // Read first: booking makes the node fuller.
+  // Read the score first: the booking changes it.
   const placement: Placement = {
     placed: true,
     nodeId: candidate.record.id,

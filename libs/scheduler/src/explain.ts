@@ -9,19 +9,20 @@ import type { ResourceField } from './resources.js';
 import type { ScoreTerms } from './score.js';
 import { describeShortage } from './units.js';
 
-/** What one node is to a request. */
+/** Result of all filters and scores for one node and one request. */
 export type NodeExplanation = NodeFacts & (NodeFits | NodeFails);
 
 interface NodeFacts {
   readonly nodeId: NodeId;
   readonly score: number;
   readonly terms: ScoreTerms;
-  /** Replicas of the workload that stay; fewer come before a better score. */
+  /** Replicas of the workload without leaving ones. Fewer replicas rank before a better score. */
   readonly ofWorkload: {
     readonly onNode: number;
     readonly inZone: number;
     /**
-     * In the node's domain of the declared spread; absent without one, or for a node in no domain.
+     * Count of the node's domain of the declared spread. Absent without a declared spread and for a
+     * node in no domain.
      */
     readonly inSpreadDomain?: number;
   };
@@ -33,15 +34,15 @@ interface NodeFits {
 
 interface NodeFails {
   readonly fits: false;
-  /** The first filter that fails. */
+  /** First filter that fails, in the order of {@link PLACEMENT_FILTERS}. */
   readonly filter: PlacementFilter;
-  /** Why, in a few words: `needs 500 m CPU, 200 m free`. */
+  /** Reason as a short text, for example `needs 500 m CPU, 200 m free`. */
   readonly detail: string;
 }
 
 /**
- * Every node: those that fit in the order in which `place` would take them, then the others by
- * score and id.
+ * Returns every node: nodes that fit in the order in which `place` would choose them, then the
+ * others by score and id.
  */
 export function explainNodes(run: PlacementRun): NodeExplanation[] {
   const failures = run.failures();
@@ -83,7 +84,7 @@ function factsOf(
   };
 }
 
-/** One failure on one node as a sentence. */
+/** Describes one failure on one node as a sentence fragment. */
 function describeOn(
   run: PlacementRun,
   candidate: Candidate,
@@ -117,7 +118,7 @@ function describeOn(
     case 'nodeAffinity':
       return `does not meet ${detail}`;
     case 'nodeAntiAffinity':
-      return `meets ${detail}, which is to be avoided`;
+      return `matches the anti-affinity ${detail}`;
     case 'taint':
       return `has the taint ${detail}, which is not tolerated`;
     case 'replicas':
@@ -150,14 +151,14 @@ function describeClash(
 ): string {
   const where = describeDomain(record, topology);
   return forbiddenBy === topology
-    ? `a replica in ${where} keeps this workload away`
-    : `must keep away from ${selectors(run.antiAffinity, topology)}, present in ${where}`;
+    ? `the anti-affinity of a replica in ${where} excludes this workload`
+    : `anti-affinity to ${selectors(run.antiAffinity, topology)}, which has a replica in ${where}`;
 }
 
 function describeSkew(run: PlacementRun, { record, inSpread }: Candidate): string {
   const { topology, maxSkew } = run.request.spread ?? { topology: '', maxSkew: 1 };
   const where = describeDomain(record, topology);
-  if (!Number.isFinite(inSpread.count)) return `is in ${where}, which the spread needs`;
+  if (!Number.isFinite(inSpread.count)) return `is in ${where}, but the spread requires one`;
   const emptiest = (run.spreadCeiling() ?? 0) - maxSkew;
   return `replicas: ${inSpread.count} in ${where}, ${emptiest} in the emptiest ${topology}; they may differ by ${maxSkew}`;
 }

@@ -21,9 +21,9 @@ interface Row {
   readonly name: string;
   readonly node?: Omit<SchedulerNode, 'id' | 'capacity'> & Partial<Pick<SchedulerNode, 'capacity'>>;
   readonly request?: Partial<PlacementRequest>;
-  /** What `describeReasons` says of the one node; absent when the node fits. */
+  /** Expected text of `describeReasons` for the one node; absent when the node fits. */
   readonly refused?: string;
-  /** What `explain` says. */
+  /** Expected `detail` of `explain`. */
   readonly detail?: string;
 }
 
@@ -51,90 +51,90 @@ function affinity(
 
 const rows: Record<string, readonly Row[]> = {
   availability: [
-    { name: 'a node nothing is wrong with' },
+    { name: 'accepts a healthy node' },
     {
-      name: 'lost',
+      name: 'excludes a lost node',
       node: { availability: { lost: true } },
       refused: 'lost',
       detail: 'the node is lost',
     },
     {
-      name: 'draining',
+      name: 'excludes a draining node',
       node: { availability: { draining: true } },
       refused: 'draining',
       detail: 'the node is being drained',
     },
     {
-      name: 'cordoned',
+      name: 'excludes a cordoned node',
       node: { availability: { cordoned: true } },
       refused: 'cordoned',
       detail: 'the node is cordoned',
     },
     {
-      name: 'quarantined',
+      name: 'excludes a quarantined node',
       node: { availability: { quarantined: true } },
       refused: 'quarantined',
       detail: 'the node is quarantined',
     },
     {
-      name: 'cordoned and lost counts as lost',
+      name: 'reports a cordoned and lost node as lost',
       node: { availability: { cordoned: true, lost: true } },
       refused: 'lost',
     },
     {
-      name: 'pressure and no network cost score only',
+      name: 'accepts a node with pressure conditions and an unavailable network',
       node: { conditions: { memoryPressure: true, diskPressure: true, networkUnavailable: true } },
     },
   ],
   locality: [
-    { name: 'a region listed second', request: { regions: ['us', 'eu'] } },
+    { name: 'accepts a node in the second listed region', request: { regions: ['us', 'eu'] } },
     {
-      name: 'another region',
+      name: 'excludes a node in another region',
       request: { regions: ['us'] },
       refused: 'region',
       detail: 'is in region eu, needs us',
     },
     {
-      name: 'a node of no known region',
+      name: 'excludes a node of unknown region',
       node: { region: '' },
       request: { regions: ['us', 'eu'] },
       refused: 'region',
       detail: 'is in no region, needs one of us, eu',
     },
-    { name: 'the zone', request: { zones: ['a'] } },
+    { name: 'accepts a node in the zone', request: { zones: ['a'] } },
     {
-      name: 'another zone',
+      name: 'excludes a node in another zone',
       request: { zones: ['b', 'c'] },
       refused: 'zone',
       detail: 'is in zone a, needs one of b, c',
     },
     {
-      name: 'other region and zone, only preferred',
+      name: 'accepts another region and zone when locality is preferred',
       request: { regions: ['us'], zones: ['b'], locality: 'preferred' },
     },
   ],
   capability: [
     {
-      name: 'all there',
+      name: 'accepts a node with all capabilities',
       node: { capabilities: ['runtime.cri', 'exec.tty'] },
       request: { capabilities: ['runtime.cri'] },
     },
     {
-      name: 'one missing',
+      name: 'excludes a node that lacks a capability',
       node: { capabilities: ['runtime.process'] },
       request: { capabilities: ['runtime.process', 'runtime.cri'] },
       refused: 'capability runtime.cri',
       detail: 'lacks the capability runtime.cri',
     },
     {
-      name: 'one that does not work for now',
+      name: 'excludes a node with a suspended capability that the request needs',
       node: { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
       request: { capabilities: ['runtime.cri'] },
       refused: 'capability runtime.cri for now',
       detail: 'lacks the capability runtime.cri for now',
     },
     {
-      name: 'one that does not work for now and is not needed',
+      name: 'accepts a node with a suspended capability that the request does not need',
       node: {
         capabilities: ['runtime.process', 'runtime.cri'],
         suspendedCapabilities: ['runtime.cri'],
@@ -142,94 +142,105 @@ const rows: Record<string, readonly Row[]> = {
       request: { capabilities: ['runtime.process'] },
     },
     {
-      name: 'two missing: the first by name, in any order',
+      name: 'names the first missing capability in alphabetical order',
       request: { capabilities: ['runtime.cri', 'exec.tty'] },
       refused: 'capability exec.tty',
     },
   ],
   'node selector': [
-    { name: 'the value', node: labelled, request: { nodeSelector: { disk: 'ssd' } } },
+    { name: 'accepts the value', node: labelled, request: { nodeSelector: { disk: 'ssd' } } },
     {
-      name: 'another value',
+      name: 'excludes another value',
       node: labelled,
       request: { nodeSelector: { disk: 'nvme' } },
       refused: 'node selector disk=nvme',
       detail: 'lacks the label disk=nvme',
     },
     {
-      name: 'no such label, though objects have such a property',
+      name: 'excludes a missing label whose key is a property of every JavaScript object',
       node: labelled,
       request: { nodeSelector: { constructor: 'x' } },
       refused: 'node selector constructor=x',
     },
   ],
   'node affinity': [
-    { name: 'In', node: labelled, request: affinity('In', 'disk', 'nvme', 'ssd') },
     {
-      name: 'In, other value',
+      name: 'In accepts a listed value',
+      node: labelled,
+      request: affinity('In', 'disk', 'nvme', 'ssd'),
+    },
+    {
+      name: 'In excludes another value',
       node: labelled,
       request: affinity('In', 'disk', 'nvme', 'hdd'),
       refused: 'node affinity disk in (hdd, nvme)',
       detail: 'does not meet disk in (hdd, nvme)',
     },
     {
-      name: 'In, no label',
+      name: 'In excludes a node without the label',
       request: affinity('In', 'disk', 'ssd'),
       refused: 'node affinity disk in (ssd)',
     },
-    { name: 'NotIn', node: labelled, request: affinity('NotIn', 'disk', 'hdd') },
     {
-      name: 'NotIn, the value',
+      name: 'NotIn accepts another value',
+      node: labelled,
+      request: affinity('NotIn', 'disk', 'hdd'),
+    },
+    {
+      name: 'NotIn excludes a listed value',
       node: labelled,
       request: affinity('NotIn', 'disk', 'ssd'),
       refused: 'node affinity disk not in (ssd)',
     },
-    { name: 'NotIn, no label', request: affinity('NotIn', 'disk', 'ssd') },
-    { name: 'Exists', node: labelled, request: affinity('Exists', 'disk') },
+    { name: 'NotIn accepts a node without the label', request: affinity('NotIn', 'disk', 'ssd') },
+    { name: 'Exists accepts any value', node: labelled, request: affinity('Exists', 'disk') },
     {
-      name: 'Exists, no label',
+      name: 'Exists excludes a node without the label',
       request: affinity('Exists', 'disk'),
       refused: 'node affinity disk exists',
     },
     {
-      name: 'Exists, though objects have such a property',
+      name: 'Exists excludes a missing label whose key is a property of every JavaScript object',
       request: affinity('Exists', 'toString'),
       refused: 'node affinity toString exists',
     },
-    { name: 'DoesNotExist', request: affinity('DoesNotExist', 'disk') },
     {
-      name: 'DoesNotExist, but it does',
+      name: 'DoesNotExist accepts a node without the label',
+      request: affinity('DoesNotExist', 'disk'),
+    },
+    {
+      name: 'DoesNotExist excludes a node with the label',
       node: labelled,
       request: affinity('DoesNotExist', 'disk'),
       refused: 'node affinity disk does not exist',
     },
-    { name: 'Gt', node: labelled, request: affinity('Gt', 'cores', '7') },
+    { name: 'Gt accepts a larger value', node: labelled, request: affinity('Gt', 'cores', '7') },
     {
-      name: 'Gt, equal',
+      name: 'Gt excludes an equal value',
       node: labelled,
       request: affinity('Gt', 'cores', '8'),
       refused: 'node affinity cores > 8',
     },
     {
-      name: 'Gt compares numbers, not texts',
+      name: 'Gt compares numbers, not strings',
       node: { labels: { cores: '10' } },
       request: affinity('Gt', 'cores', '9'),
     },
-    { name: 'Lt', node: labelled, request: affinity('Lt', 'cores', '9') },
+    { name: 'Lt accepts a smaller value', node: labelled, request: affinity('Lt', 'cores', '9') },
     {
-      name: 'Lt, equal',
+      name: 'Lt excludes an equal value',
       node: labelled,
       request: affinity('Lt', 'cores', '8'),
       refused: 'node affinity cores < 8',
     },
     {
-      name: 'Lt of what is no number',
+      name: 'Lt excludes a value that is not a number',
       node: labelled,
       request: affinity('Lt', 'disk', '8'),
       refused: 'node affinity disk < 8',
     },
     {
-      name: 'two terms must both match',
+      name: 'excludes a node when one of two terms does not match',
       node: labelled,
       request: {
         nodeAffinity: [
@@ -240,7 +251,7 @@ const rows: Record<string, readonly Row[]> = {
       refused: 'node affinity gpu exists',
     },
     {
-      name: 'preferred excludes nothing',
+      name: 'preferred terms exclude no node',
       request: {
         nodeAffinity: [
           { mode: 'preferred', weight: 100, requirements: [{ key: 'disk', operator: 'Exists' }] },
@@ -250,7 +261,7 @@ const rows: Record<string, readonly Row[]> = {
   ],
   'node anti-affinity': [
     {
-      name: 'all requirements of a term',
+      name: 'excludes a node that meets all requirements of a term',
       node: labelled,
       request: {
         nodeAntiAffinity: [
@@ -258,10 +269,10 @@ const rows: Record<string, readonly Row[]> = {
         ],
       },
       refused: 'node anti-affinity disk exists',
-      detail: 'meets disk exists, which is to be avoided',
+      detail: 'matches the anti-affinity disk exists',
     },
     {
-      name: 'one of two requirements is not enough',
+      name: 'accepts a node that meets one of two requirements of a term',
       node: labelled,
       request: {
         nodeAntiAffinity: [
@@ -276,7 +287,7 @@ const rows: Record<string, readonly Row[]> = {
       },
     },
     {
-      name: 'preferred excludes nothing',
+      name: 'preferred terms exclude no node',
       node: labelled,
       request: {
         nodeAntiAffinity: [
@@ -287,123 +298,131 @@ const rows: Record<string, readonly Row[]> = {
   ],
   taint: [
     {
-      name: 'NoSchedule',
+      name: 'NoSchedule excludes the node',
       node: { taints: [dedicated] },
       refused: 'taint dedicated=gpu:NoSchedule',
       detail: 'has the taint dedicated=gpu:NoSchedule, which is not tolerated',
     },
-    { name: 'NoExecute', node: { taints: [evicting] }, refused: 'taint spot:NoExecute' },
     {
-      name: 'PreferNoSchedule excludes nothing',
+      name: 'NoExecute excludes the node',
+      node: { taints: [evicting] },
+      refused: 'taint spot:NoExecute',
+    },
+    {
+      name: 'PreferNoSchedule excludes no node',
       node: { taints: [{ key: 'old', effect: 'PreferNoSchedule' }] },
     },
     {
-      name: 'Equal',
+      name: 'Equal tolerates a taint with the same value',
       node: { taints: [dedicated] },
       request: {
         tolerations: [{ key: 'dedicated', operator: 'Equal', value: 'gpu', effect: 'NoSchedule' }],
       },
     },
     {
-      name: 'Equal, other value',
+      name: 'Equal does not tolerate a taint with another value',
       node: { taints: [dedicated] },
       request: { tolerations: [{ key: 'dedicated', operator: 'Equal', value: 'db' }] },
       refused: 'taint dedicated=gpu:NoSchedule',
     },
     {
-      name: 'Equal, no value on either side',
+      name: 'Equal tolerates a taint when neither side has a value',
       node: { taints: [evicting] },
       request: { tolerations: [{ key: 'spot', operator: 'Equal' }] },
     },
     {
-      name: 'Exists',
+      name: 'Exists tolerates any value',
       node: { taints: [dedicated] },
       request: { tolerations: [{ key: 'dedicated', operator: 'Exists' }] },
     },
     {
-      name: 'Exists, other key',
+      name: 'Exists does not tolerate another key',
       node: { taints: [dedicated] },
       request: { tolerations: [{ key: 'spot', operator: 'Exists' }] },
       refused: 'taint dedicated=gpu:NoSchedule',
     },
     {
-      name: 'Exists, other effect',
+      name: 'Exists does not tolerate another effect',
       node: { taints: [dedicated] },
       request: { tolerations: [{ key: 'dedicated', operator: 'Exists', effect: 'NoExecute' }] },
       refused: 'taint dedicated=gpu:NoSchedule',
     },
     {
-      name: 'Exists without key accepts every taint',
+      name: 'Exists without a key tolerates every taint',
       node: { taints: [dedicated, evicting] },
       request: { tolerations: [{ key: '', operator: 'Exists', effect: '' }] },
     },
     {
-      name: 'Exists without key, one effect',
+      name: 'Exists without a key tolerates only its effect',
       node: { taints: [dedicated, evicting] },
       request: { tolerations: [{ operator: 'Exists', effect: 'NoSchedule' }] },
       refused: 'taint spot:NoExecute',
     },
   ],
   room: [
-    { name: 'all of the node', node: { capacity: small }, request: need(small) },
     {
-      name: 'cpu',
+      name: 'accepts a request for the whole node',
+      node: { capacity: small },
+      request: need(small),
+    },
+    {
+      name: 'excludes a node with too little CPU',
       node: { capacity: small },
       request: need({ cpuMillis: 1_001 }),
       refused: 'cpu',
       detail: 'needs 1001 m CPU, 1000 m free',
     },
     {
-      name: 'cpu kept for the system',
+      name: 'excludes a node when the system reservation leaves too little CPU',
       node: { capacity: small, systemReserved: { cpuMillis: 800, memoryBytes: 0 } },
       request: need({ cpuMillis: 500 }),
       refused: 'cpu',
       detail: 'needs 500 m CPU, 200 m free',
     },
     {
-      name: 'memory',
+      name: 'excludes a node with too little memory',
       node: { capacity: small },
       request: need({ memoryBytes: 2 * GIB }),
       refused: 'memory',
       detail: 'needs 2 GiB memory, 1 GiB free',
     },
     {
-      name: 'one byte of memory',
+      name: 'excludes a node that lacks one byte of memory',
       node: { capacity: small },
       request: need({ memoryBytes: GIB + 1 }),
       refused: 'memory',
       detail: 'needs 1073741825 B memory, 1073741824 B free',
     },
     {
-      name: 'memory kept for the system',
+      name: 'excludes a node when the system reservation leaves too little memory',
       node: { capacity: small, systemReserved: { cpuMillis: 0, memoryBytes: 512 * MIB } },
       request: need({ memoryBytes: GIB }),
       refused: 'memory',
       detail: 'needs 1 GiB memory, 512 MiB free',
     },
     {
-      name: 'storage',
+      name: 'excludes a node with too little storage',
       node: { capacity: small },
       request: need({ storageBytes: 1.5 * GIB }),
       refused: 'storage',
       detail: 'needs 1.5 GiB storage, 1 GiB free',
     },
     {
-      name: 'bandwidth',
+      name: 'excludes a node with too little bandwidth',
       node: { capacity: small },
       request: need({ bandwidthBps: 20_000_000 }),
       refused: 'bandwidth',
       detail: 'needs 20 Mbit/s bandwidth, 1 Mbit/s free',
     },
     {
-      name: 'gpu',
+      name: 'excludes a node with too few GPUs',
       node: { capacity: small },
       request: need({ gpus: 2 }),
       refused: 'gpu',
       detail: 'needs 2 GPUs, 1 free',
     },
     {
-      name: 'no replicas allowed',
+      name: 'excludes a node that allows no replicas',
       node: { maxReplicas: 0 },
       refused: 'replicas',
       detail: 'holds 0 replicas of at most 0',
@@ -411,7 +430,7 @@ const rows: Record<string, readonly Row[]> = {
   ],
 };
 
-describe.each(Object.entries(rows))('%s', (_group, group) => {
+describe.each(Object.entries(rows))('filter %s', (_group, group) => {
   it.each(group)('$name', ({ node = {}, request = {}, refused, detail }) => {
     const cluster = aCluster([aNode('n1', node)]);
     const [placement] = cluster.place(aRequest(request), 1);
@@ -424,8 +443,8 @@ describe.each(Object.entries(rows))('%s', (_group, group) => {
   });
 });
 
-describe('the order of the filters', () => {
-  // One node with everything wrong; each step repairs what the filter before complained of.
+describe('filter order', () => {
+  // Each step repairs the first failing filter of a node on which every filter fails.
   const steps: readonly {
     readonly filter: PlacementFilter;
     readonly node?: Partial<SchedulerNode>;
@@ -460,7 +479,7 @@ describe('the order of the filters', () => {
     { filter: 'spread', node: { labels: { rack: 'r1' } } },
   ];
 
-  it('is that of PLACEMENT_FILTERS', () => {
+  it('is the order of PLACEMENT_FILTERS', () => {
     const hostPorts = [{ protocol: 'tcp', number: 80 }] as const;
     const held = aReservation('web-1', { hostPorts });
     const everywhere = { topology: 'node', mode: 'required' } as const;
@@ -503,8 +522,8 @@ describe('the order of the filters', () => {
   });
 });
 
-describe('reasons', () => {
-  it('are counted once per node, most nodes first', () => {
+describe('reasons of a refusal', () => {
+  it('count each node once, most nodes first', () => {
     const tiny = { cpuMillis: 100, memoryBytes: GIB };
     const cluster = aCluster([
       aNode('n1', { capacity: tiny }),
@@ -524,7 +543,7 @@ describe('reasons', () => {
     );
   });
 
-  it('with equal counts come in the order of the filters, then of their details', () => {
+  it('with equal counts follow the order of the filters, then of their details', () => {
     const cluster = aCluster([
       aNode('n1', { taints: [evicting] }),
       aNode('n2', { taints: [dedicated] }),
@@ -536,13 +555,13 @@ describe('reasons', () => {
     );
   });
 
-  it('of an empty cluster are that it is empty', () => {
+  it('of an empty cluster state that it has no nodes', () => {
     const [placement] = aCluster([]).place(aRequest(), 1);
     expect(placement).toEqual({ placed: false, reasons: [] });
     expect(describeReasons([])).toBe('no nodes in the cluster');
   });
 
-  it('count replicas that leave but are still there', () => {
+  it('count resources of leaving replicas as used', () => {
     const request = aRequest();
     const cluster = aCluster(
       [aNode('n1', { maxReplicas: 1 })],

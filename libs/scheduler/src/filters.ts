@@ -9,7 +9,7 @@ import { describeTaint, isTolerated } from './taints.js';
 
 type Filter = (record: NodeRecord, request: FullRequest) => Failure | undefined;
 
-/** What a node is. In the order of the reasons. */
+/** Filters that a replica on the node must also meet to stay there, in the order of the reasons. */
 const KIND_FILTERS: readonly Filter[] = [
   locality,
   capabilities,
@@ -17,15 +17,12 @@ const KIND_FILTERS: readonly Filter[] = [
   nodeAffinity,
   nodeAntiAffinity,
 ];
-/**
- * What no replica and no placement changes: the node itself and the request decide. In the order of
- * the reasons.
- */
+/** Filters that depend only on the node and the request, in the order of the reasons. */
 const NODE_FILTERS: readonly Filter[] = [availability, ...KIND_FILTERS, suspended, taints];
 
 /**
- * The first of the filters over the node alone that fails; where several things of one kind fail,
- * the first by text.
+ * Returns the first failure among the filters that depend only on the node and the request. When
+ * several items of one filter fail, the alphabetically first is reported.
  */
 export function nodeFailure(record: NodeRecord, request: FullRequest): Failure | undefined {
   for (const filter of NODE_FILTERS) {
@@ -36,8 +33,8 @@ export function nodeFailure(record: NodeRecord, request: FullRequest): Failure |
 }
 
 /**
- * Whether a replica that is on the node may stay: the node is of the kind that is asked for and
- * evicts nobody by a taint.
+ * Returns true when a replica that is on the node may stay: the node matches the region, zone,
+ * capabilities and labels of the request, and has no untolerated NoExecute taint.
  */
 export function mayStay(record: NodeRecord, request: FullRequest): boolean {
   if (KIND_FILTERS.some((filter) => filter(record, request) !== undefined)) return false;
@@ -46,7 +43,7 @@ export function mayStay(record: NodeRecord, request: FullRequest): boolean {
   );
 }
 
-/** Whether the node, empty, would have room for one replica. */
+/** Returns true when the node could hold one replica if it held nothing else. */
 export function couldEverHold(record: NodeRecord, { resources }: FullRequest): boolean {
   return (
     record.maxReplicas > 0 &&
@@ -54,7 +51,7 @@ export function couldEverHold(record: NodeRecord, { resources }: FullRequest): b
   );
 }
 
-/** What the request prefers and the node alone decides. */
+/** Sums the preferences that only the node and the request decide. */
 export function fixedPreferences(
   { labels, taints }: NodeRecord,
   request: FullRequest,
@@ -95,9 +92,7 @@ function capabilities(record: NodeRecord, request: FullRequest): Failure | undef
   );
 }
 
-/**
- * Excludes nodes whose capability is suspended from new placements; replicas that run there stay.
- */
+/** Excludes nodes on which a needed capability is suspended. Replicas that run there stay. */
 function suspended(record: NodeRecord, request: FullRequest): Failure | undefined {
   return fail(
     'capability',

@@ -18,7 +18,7 @@ const whyNot = (
 ): string | undefined =>
   placement?.placed === false ? describeReasons(placement.reasons) : undefined;
 
-describe('host ports', () => {
+describe('host port filter', () => {
   it.each<{
     name: string;
     held?: HostPort[];
@@ -26,41 +26,41 @@ describe('host ports', () => {
     wanted?: HostPort[];
     refused?: string;
   }>([
-    { name: 'a port that nobody holds', held: tcp(8081), wanted: tcp(8080) },
+    { name: 'accepts a free port', held: tcp(8081), wanted: tcp(8080) },
     {
-      name: 'a port that is held',
+      name: 'excludes a port that is held',
       held: tcp(8080),
       wanted: tcp(8080),
       refused: 'host port 8080 is taken',
     },
-    { name: 'the same number of another protocol', held: udp(53), wanted: tcp(53) },
+    { name: 'accepts the same number of another protocol', held: udp(53), wanted: tcp(53) },
     {
-      name: 'a UDP port that is held',
+      name: 'excludes a UDP port that is held',
       held: udp(53),
       wanted: udp(53),
       refused: 'host port 53/udp is taken',
     },
     {
-      name: 'one of several',
+      name: 'excludes when one of several ports is held',
       held: tcp(443),
       wanted: tcp(80, 443),
       refused: 'host port 443 is taken',
     },
     {
-      name: 'several: the lowest is named',
+      name: 'names the lowest of several held ports',
       held: tcp(443, 80),
       wanted: tcp(443, 80),
       refused: 'host port 80 is taken',
     },
     {
-      name: 'one that a leaving replica holds still',
+      name: 'excludes a port that a leaving replica still holds',
       held: tcp(80),
       leaving: true,
       wanted: tcp(80),
       refused: 'host port 80 is taken',
     },
-    { name: 'none wanted where some are held', held: tcp(80) },
-    { name: 'the same one twice is one', wanted: [...tcp(80), ...tcp(80)] },
+    { name: 'accepts a request without host ports on a node with held ports', held: tcp(80) },
+    { name: 'treats a port that is listed twice as one port', wanted: [...tcp(80), ...tcp(80)] },
   ])('$name', ({ held = [], leaving = false, wanted = [], refused }) => {
     const cluster = aCluster(
       [aNode('n1')],
@@ -74,11 +74,11 @@ describe('host ports', () => {
     expect(cluster.explain(request)).toMatchObject([
       refused === undefined ? { fits: true } : { fits: false, detail: refused },
     ]);
-    // whatever is held: one that leaves makes room
+    // Eligibility does not consider held ports: they may become free.
     expect(cluster.eligible(request)).toEqual([{ nodeId: 'n1', takesNew: true }]);
   });
 
-  it('keep replicas of one workload apart, and the rest is told why', () => {
+  it('places one replica of a workload with a host port per node and reports the reason for the rest', () => {
     const cluster = aCluster(
       [aNode('n1'), aNode('n2'), aNode('n3', { zone: 'b' })],
       [aReservation('db-1', { nodeId: toNodeId('n2') })],
@@ -98,7 +98,7 @@ describe('host ports', () => {
     );
   });
 
-  it('are counted beside other reasons', () => {
+  it('is counted next to other reasons', () => {
     const nodes = [
       aNode('n1'),
       aNode('n2'),
@@ -112,12 +112,12 @@ describe('host ports', () => {
     );
   });
 
-  it('are free again when the last that held one is released, not before', () => {
+  it('frees a port when the last replica that held it is released', () => {
     const request = aRequest({ hostPorts: tcp(80) });
     const cluster = aCluster(
       [aNode('n1')],
       ['a', 'b'].map((id) => aReservation(id, { hostPorts: tcp(80) })),
-    ); // facts may clash
+    ); // two reservations may hold the same port
     cluster.release(toReplicaId('a'));
     expect(placedOn(cluster, request)).toEqual([undefined]);
     const copy = cluster.clone();
@@ -125,12 +125,12 @@ describe('host ports', () => {
     expect([placedOn(cluster, request), placedOn(copy, request)]).toEqual([['n1'], [undefined]]);
     cluster.reserve(reservationFor(request, 'web-1', 'n1'));
     expect(placedOn(cluster, request)).toEqual([undefined]);
-    // its entry is replaced
+    // replaces its reservation
     cluster.reserve(reservationFor({ ...request, hostPorts: [] }, 'web-1', 'n1'));
     expect(placedOn(cluster, request)).toEqual(['n1']);
   });
 
-  it('of another workload do not count for a required spread: a port may be free again', () => {
+  it('does not make a domain ineligible for a required spread, because a port may become free', () => {
     const cluster = aCluster(
       [aNode('n1'), aNode('n2', { zone: 'b' })],
       [
@@ -155,7 +155,7 @@ describe('host ports', () => {
     { hostPorts: tcp(65_536) },
     { hostPorts: tcp(1.5) },
     { hostPorts: [{ protocol: 'sctp' as 'tcp', number: 80 }] },
-  ])('%j is refused', ({ hostPorts = [] }) => {
+  ])('rejects the invalid port %j', ({ hostPorts = [] }) => {
     const cluster = aCluster([aNode('n1')]);
     expect(() => cluster.place(aRequest({ hostPorts }), 1)).toThrow(InvalidInputError);
     expect(() => cluster.reserve(aReservation('web-1', { hostPorts }))).toThrow(/hostPorts\[0\]/);

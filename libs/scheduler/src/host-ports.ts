@@ -1,9 +1,9 @@
 import { compareNumbers, compareText } from './order.js';
 import type { Problems } from './problems.js';
 
-/** A port of a node: whoever holds it is reached there, so one replica at a time holds it. */
+/** A port of the node's network that at most one replica at a time may hold. */
 export interface HostPort {
-  /** The same number of the two is two ports. */
+  /** Ports with the same number and different protocols are different ports. */
   readonly protocol: 'tcp' | 'udp';
   /** 1 to 65535. */
   readonly number: number;
@@ -11,17 +11,17 @@ export interface HostPort {
 
 const NO_PORTS: readonly HostPort[] = [];
 
-/** Names a port among those of a node. */
+/** Returns a map key for a port. */
 export function hostPortKey({ protocol, number }: HostPort): string {
   return `${number}/${protocol}`;
 }
 
-/** The port for people: `8080`, and `53/udp` where it is not TCP. */
+/** Formats a port for people: `8080`, or `53/udp` for UDP. */
 export function describeHostPort(port: HostPort): string {
   return port.protocol === 'tcp' ? `${port.number}` : hostPortKey(port);
 }
 
-/** The same ports, each once, in the order in which one that is taken is reported. */
+/** Removes duplicates and sorts the ports in the order in which a held port is reported. */
 export function inPortOrder(ports: readonly HostPort[] = NO_PORTS): readonly HostPort[] {
   if (ports.length < 2) return ports;
   const byKey = new Map(ports.map((port) => [hostPortKey(port), port]));
@@ -30,7 +30,7 @@ export function inPortOrder(ports: readonly HostPort[] = NO_PORTS): readonly Hos
   );
 }
 
-/** Notes ports that no node has. */
+/** Adds a problem for each port number that is out of range. */
 export function checkHostPorts(problems: Problems, path: string, ports: readonly HostPort[]): void {
   ports.forEach(({ protocol, number }, index) => {
     problems.oneOf(`${path}[${index}].protocol`, protocol, ['tcp', 'udp']);
@@ -38,15 +38,17 @@ export function checkHostPorts(problems: Problems, path: string, ports: readonly
   });
 }
 
-/** Which host ports are held on which node. Nodes and ports that nobody holds are not in it. */
+/**
+ * Counts the holders of each host port on each node. Contains no entry for ports without a holder.
+ */
 export class HeldPorts {
   /**
-   * How often each is held, by node and port: facts may clash, as when a node comes back with what
-   * was replaced.
+   * Number of holders by node and port. Two replicas may hold one port, for example when a lost
+   * node returns with a replaced replica.
    */
   private readonly holders = new Map<string, Map<string, number>>();
 
-  /** Enters (1) or takes back (-1) what one replica holds of a node. */
+  /** Adds (1) or subtracts (-1) the ports of one replica. */
   count(nodeId: string, ports: readonly HostPort[], change: 1 | -1): void {
     if (ports.length === 0) return;
     const ofNode = this.holders.get(nodeId) ?? new Map<string, number>();
@@ -59,13 +61,13 @@ export class HeldPorts {
     else this.holders.delete(nodeId);
   }
 
-  /** The first of `ports` that is held on the node. */
+  /** Returns the first of `ports` that is held on the node. */
   firstTaken(nodeId: string, ports: readonly HostPort[]): HostPort | undefined {
     const ofNode = ports.length === 0 ? undefined : this.holders.get(nodeId);
     return ofNode && ports.find((port) => ofNode.has(hostPortKey(port)));
   }
 
-  /** An equal one that goes its own way. */
+  /** Returns an independent copy. */
   clone(): HeldPorts {
     const copy = new HeldPorts();
     for (const [nodeId, ofNode] of this.holders) copy.holders.set(nodeId, new Map(ofNode));

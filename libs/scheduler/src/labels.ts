@@ -1,17 +1,17 @@
 import type { Problems } from './problems.js';
 
-/** Names and values that describe a node or a workload. */
+/** Labels of a node or a workload. */
 export type Labels = Readonly<Record<string, string>>;
 
 /**
- * `In`, `NotIn`: the value is, is not, among `values`; `Gt`, `Lt`: it is a whole number above,
- * below the one in `values`.
+ * `In`, `NotIn`: the value is, or is not, among `values`. `Gt`, `Lt`: the value is a whole number
+ * above, or below, the one in `values`.
  */
 export type LabelOperator = 'In' | 'NotIn' | 'Exists' | 'DoesNotExist' | 'Gt' | 'Lt';
 
 /**
- * One condition on a label. Without the label `NotIn` and `DoesNotExist` hold and the others do
- * not. `Gt` and `Lt` do not hold for a value that is not a whole number.
+ * One condition on a label. When the label is missing, `NotIn` and `DoesNotExist` hold and the
+ * others do not. `Gt` and `Lt` do not hold for a value that is not a whole number.
  */
 export interface LabelRequirement {
   readonly key: string;
@@ -23,19 +23,19 @@ export interface LabelRequirement {
   readonly values?: readonly string[];
 }
 
-/** Labels as a map: a plain object would answer for `constructor` too. */
+/** Labels as a map. A plain object would also contain inherited keys such as `constructor`. */
 export type LabelMap = ReadonlyMap<string, string>;
 
 export function toLabelMap(labels: Labels | undefined): LabelMap {
   return new Map(Object.entries(labels ?? {}));
 }
 
-/** True when every requirement holds; with none it always is. */
+/** Returns true when every requirement holds, or when there are none. */
 export function matchesAll(requirements: readonly LabelRequirement[], labels: LabelMap): boolean {
   return requirements.every((requirement) => matches(requirement, labels));
 }
 
-/** Whether one requirement holds. */
+/** Returns true when the requirement holds. */
 export function matches(
   { key, operator, values = [] }: LabelRequirement,
   labels: LabelMap,
@@ -57,7 +57,7 @@ export function matches(
   }
 }
 
-/** A requirement for people: `disk in (nvme, ssd)`, `disk exists`, `cores > 8`. */
+/** Formats a requirement for people: `disk in (nvme, ssd)`, `disk exists`, `cores > 8`. */
 export function describeRequirement({ key, operator, values = [] }: LabelRequirement): string {
   const list = `(${[...values].sort().join(', ')})`;
   const texts: Record<LabelOperator, string> = {
@@ -71,14 +71,14 @@ export function describeRequirement({ key, operator, values = [] }: LabelRequire
   return texts[operator];
 }
 
-/** Requirements for people, in one order whatever order they came in; none: `anything`. */
+/** Formats requirements for people in alphabetical order; `anything` when there are none. */
 export function describeRequirements(requirements: readonly LabelRequirement[]): string {
   return requirements.length === 0
     ? 'anything'
     : requirements.map(describeRequirement).sort().join(', ');
 }
 
-/** Notes each requirement whose values do not suit its operator. */
+/** Adds a problem for each requirement whose values do not fit its operator. */
 export function checkRequirements(
   problems: Problems,
   path: string,

@@ -3,7 +3,7 @@ import { Ledger } from './ledger.js';
 import { aReservation } from './testing/builders.js';
 
 describe('Ledger', () => {
-  it('keeps one group per workload, labels and anti-affinity, and none for replicas that are gone', () => {
+  it('keeps one group per workload, labels and anti-affinity, and removes groups without replicas', () => {
     const ledger = new Ledger();
     ledger.enter(aReservation('web-1', { labels: { app: 'web', tier: 'front' } }));
     ledger.enter(aReservation('web-2', { labels: { tier: 'front', app: 'web' } }));

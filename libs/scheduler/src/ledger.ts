@@ -6,30 +6,33 @@ import type { WorkloadTerm } from './request.js';
 import type { Reservation } from './reservation.js';
 import { minus, NO_RESOURCES, plus, toResources, type Resources } from './resources.js';
 
-/** What is booked on one node. */
+/** Reservations of one node. */
 export interface Booked {
   readonly allocated: Resources;
   readonly replicas: number;
 }
 
-/** Replicas that are alike to others: same workload, labels and anti-affinity. */
+/** Replicas with the same workload, labels and anti-affinity. */
 export interface ReplicaGroup {
   readonly workloadId: WorkloadId;
   readonly namespace: string;
   readonly labels: LabelMap;
-  /** Required anti-affinity terms: what they describe must stay away. */
+  /**
+   * Required anti-affinity terms. They exclude replicas that they match from the domains of this
+   * group.
+   */
   readonly repels: readonly WorkloadTerm[];
-  /** Where they are. Nodes without any are not in it. */
+  /** Replica counts by node. Contains no entry for nodes without replicas of the group. */
   readonly perNode: ReadonlyMap<NodeId, Head>;
 }
 
-/** How many replicas of a group a node has. */
+/** Number of replicas of a group on a node. */
 export interface Head {
   readonly staying: number;
   readonly leaving: number;
 }
 
-/** What is needed to take a reservation out again, whatever its object has become since. */
+/** Copy of the values needed to remove a reservation, in case the caller changes its object. */
 interface Entry {
   readonly nodeId: NodeId;
   readonly leaving: boolean;
@@ -47,8 +50,8 @@ const NOTHING_BOOKED: Booked = { allocated: NO_RESOURCES, replicas: 0 };
 const NOBODY: Head = { staying: 0, leaving: 0 };
 
 /**
- * Who holds what on which node. Knows node ids only: a reservation may come before its node and
- * outlive it, so that the order in which changes arrive does not matter.
+ * All reservations, indexed by node and by group of alike replicas. Holds only node ids: a
+ * reservation may be added before its node and outlive it, so the order of changes does not matter.
  */
 export class Ledger {
   private readonly entries = new Map<ReplicaId, Entry>();
@@ -57,7 +60,7 @@ export class Ledger {
   private readonly groups = new Map<string, OpenGroup>();
   private readonly groupsOf = new Map<WorkloadId, Set<OpenGroup>>();
 
-  /** Enters a reservation in place of an older one of the same replica. */
+  /** Adds a reservation, or replaces the older reservation of the same replica. */
   enter(reservation: Reservation): void {
     this.remove(reservation.replicaId);
     const { nodeId, leaving = false } = reservation;
@@ -78,7 +81,7 @@ export class Ledger {
     this.count(entry, 1);
   }
 
-  /** Forgets a replica's reservation; one that is not there is forgotten already. */
+  /** Removes the reservation of a replica. Does nothing when there is none. */
   remove(replicaId: ReplicaId): void {
     const entry = this.entries.get(replicaId);
     if (entry === undefined) return;
@@ -98,7 +101,7 @@ export class Ledger {
     return this.booked.get(nodeId) ?? NOTHING_BOOKED;
   }
 
-  /** The first of `ports` that a replica holds on the node, a leaving one too. */
+  /** Returns the first of `ports` that a replica, leaving or not, holds on the node. */
   takenPort(nodeId: NodeId, ports: readonly HostPort[]): HostPort | undefined {
     return this.ports.firstTaken(nodeId, ports);
   }
@@ -107,7 +110,7 @@ export class Ledger {
     return this.groups.values();
   }
 
-  /** Replicas of a workload, whatever their labels, that are not leaving, by node. */
+  /** Counts the replicas of a workload that are not leaving, by node, for all labels. */
   stayingOf(workloadId: WorkloadId): Map<NodeId, number> {
     const staying = new Map<NodeId, number>();
     for (const group of this.groupsOf.get(workloadId) ?? []) {
@@ -117,7 +120,7 @@ export class Ledger {
     return staying;
   }
 
-  /** An equal ledger that goes its own way. */
+  /** Returns an independent copy. */
   clone(): Ledger {
     const copy = new Ledger();
     for (const [nodeId, booked] of this.booked) copy.booked.set(nodeId, booked);

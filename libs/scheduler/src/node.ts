@@ -12,43 +12,46 @@ import {
 } from './resources.js';
 import { checkTaints, describeTaint, type Taint } from './taints.js';
 
-/** A machine as the scheduler sees it. */
+/** A node as input of the scheduler. */
 export interface SchedulerNode {
   readonly id: NodeId;
-  /** Absent or empty: not known. Such a node misses every region that is asked for. */
+  /** Absent or empty: unknown. Such a node matches no requested region. */
   readonly region?: string;
   /**
-   * Named within its region: zone `a` of `eu` is another one than zone `a` of `us`. Absent or
-   * empty: not known.
+   * Zone names are scoped to their region: zone `a` of `eu` differs from zone `a` of `us`. Absent
+   * or empty: unknown.
    */
   readonly zone?: string;
   readonly labels?: Labels;
   readonly taints?: readonly Taint[];
-  /** All the machine has. */
+  /** Resources of the whole machine. */
   readonly capacity: ResourceAmounts;
-  /** What of it is kept for the system and never booked. Default nothing. */
+  /** Part of the capacity that is never given to replicas. Default: nothing. */
   readonly systemReserved?: Pick<Resources, 'cpuMillis' | 'memoryBytes'>;
-  /** How many replicas at most, leaving ones included. Default {@link DEFAULT_MAX_REPLICAS}. */
+  /** Largest number of replicas, including leaving ones. Default: {@link DEFAULT_MAX_REPLICAS}. */
   readonly maxReplicas?: number;
-  /** What its runtimes can do, as in `runtime.process` or `limits.memory`. */
+  /** Capabilities of the node's runtimes, such as `runtime.process` or `limits.memory`. */
   readonly capabilities?: readonly string[];
   /**
-   * Capabilities that do not work for now: no new replica that needs one is placed here, and
-   * running ones stay. Default none.
+   * Capabilities that are temporarily unavailable. No new replica that needs such a capability is
+   * placed on the node; running replicas stay. Default: none.
    */
   readonly suspendedCapabilities?: readonly string[];
-  /** Troubles that cost score and exclude nothing. Default none. */
+  /** Conditions that lower the score and exclude nothing. Default: none. */
   readonly conditions?: Partial<NodeConditions>;
   /**
-   * How reliable it was of late, 0 to 1; quantised by the caller, so that scores do not flicker.
-   * Default 1.
+   * Recent reliability from 0 to 1. The caller quantises the value so that scores do not change on
+   * small differences. Default: 1.
    */
   readonly reliability?: number;
-  /** Why it takes nothing new. Each may hold at the same time; default none. */
+  /**
+   * Conditions that exclude the node from new placements. Several may hold at the same time.
+   * Default: none.
+   */
   readonly availability?: Partial<NodeAvailability>;
 }
 
-/** What the node reports about itself. */
+/** Conditions that the node reports about itself. */
 export interface NodeConditions {
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
@@ -56,21 +59,21 @@ export interface NodeConditions {
 }
 
 /**
- * Separate facts with separate owners: a node may be cordoned by a person and lost by itself. Any
- * of them excludes it.
+ * Independent conditions with different owners: for example, an operator cordons a node, and its
+ * lease ends. Each of them excludes the node.
  */
 export interface NodeAvailability {
-  /** Its lease has ended. */
+  /** The node's lease has ended. */
   readonly lost: boolean;
-  /** Its replicas are being moved away. */
+  /** The node's replicas are being replaced elsewhere. */
   readonly draining: boolean;
-  /** A person has closed it for new replicas. */
+  /** An operator has excluded the node from new placements. */
   readonly cordoned: boolean;
-  /** It flapped and gets nothing new for a while. */
+  /** The node was lost repeatedly and receives no new replicas for a while. */
   readonly quarantined: boolean;
 }
 
-/** The availability fact that is reported when several hold: the gravest first. */
+/** Order in which the availability conditions are reported, the gravest first. */
 export const AVAILABILITY_ORDER = [
   'lost',
   'draining',
@@ -78,23 +81,23 @@ export const AVAILABILITY_ORDER = [
   'quarantined',
 ] as const satisfies readonly (keyof NodeAvailability)[];
 
-/** Replicas per node unless the node says otherwise. */
+/** Largest number of replicas of a node that does not set `maxReplicas`. */
 export const DEFAULT_MAX_REPLICAS = 110;
 
-/** A node made ready for looking at it often; never changed, so that clones share it. */
+/** A node with derived values for fast lookups. Immutable, so clones share it. */
 export interface NodeRecord {
   readonly node: SchedulerNode;
   readonly id: NodeId;
   readonly region: string;
   readonly zone: string;
   readonly labels: LabelMap;
-  /** Sorted by their text. */
+  /** Sorted by their text form. */
   readonly taints: readonly Taint[];
   readonly capabilities: ReadonlySet<string>;
   readonly suspendedCapabilities: ReadonlySet<string>;
   readonly capacity: Resources;
   readonly systemReserved: Resources;
-  /** Capacity without what is kept for the system. */
+  /** Capacity minus the system reservation. */
   readonly allocatable: Resources;
   readonly maxReplicas: number;
   readonly conditions: NodeConditions;
@@ -103,8 +106,9 @@ export interface NodeRecord {
 }
 
 /**
- * @throws InvalidInputError for an empty id, amounts that are no whole numbers, reliability outside
- * 0 to 1, broken taints.
+ * Indexes a node.
+ * @throws InvalidInputError for an empty id, amounts that are not whole numbers, a reliability
+ *   outside 0 to 1, or invalid taints.
  */
 export function toNodeRecord(node: SchedulerNode): NodeRecord {
   checkNode(node);
@@ -137,9 +141,9 @@ export function toNodeRecord(node: SchedulerNode): NodeRecord {
 }
 
 /**
- * The domain a node is in: `node`, `zone` and `region` are well known, any other key is a label.
- * @returns undefined when the node has no such label, or its zone or region is not known: it is in
- *   no domain then.
+ * Returns the domain of a node. `node`, `zone` and `region` are built-in topologies; any other key
+ * is a node label.
+ * @returns undefined when the node has no such label, or its zone or region is unknown.
  */
 export function domainOf(record: NodeRecord, topology: string): string | undefined {
   switch (topology) {
@@ -154,12 +158,12 @@ export function domainOf(record: NodeRecord, topology: string): string | undefin
   }
 }
 
-/** The zone within its region; nodes of unknown zone share one zone per region. */
+/** Returns the zone within its region. Nodes of unknown zone share one zone per region. */
 export function zoneKeyOf(record: NodeRecord): string {
   return `${record.region}\u0000${record.zone}`;
 }
 
-/** The domain for people; for a node in none of them: `no zone`. */
+/** Formats the domain of a node for people; `no zone` for a node in no domain. */
 export function describeDomain(record: NodeRecord, topology: string): string {
   const domain = domainOf(record, topology);
   if (domain === undefined) return `no ${topology}`;

@@ -15,46 +15,62 @@ import { aWorld } from './testing/worlds.js';
 const worlds = fc.integer().map((seed) => aWorld(createSeededRandom(seed)));
 const ids = (...names: string[]) => names.map(toNodeId);
 
-describe('eligible', () => {
+describe('Cluster.eligible', () => {
   const dedicated = { key: 'dedicated', value: 'gpu' };
   it.each<{ name: string; node: Partial<SchedulerNode>; expected: boolean | undefined }>([
-    { name: 'a plain node takes new ones', node: {}, expected: true },
+    { name: 'returns a healthy node as schedulable', node: {}, expected: true },
     {
-      name: 'a full node too',
+      name: 'returns a full node as schedulable',
       node: { capacity: { cpuMillis: 0, memoryBytes: 0 } },
       expected: true,
     },
     {
-      name: 'as many replicas as it may hold do not matter',
+      name: 'returns a node that allows no replicas as schedulable',
       node: { maxReplicas: 0 },
       expected: true,
     },
     {
-      name: 'a cordoned node may keep what it has',
+      name: 'returns a cordoned node as not schedulable',
       node: { availability: { cordoned: true } },
       expected: false,
     },
-    { name: 'a quarantined one', node: { availability: { quarantined: true } }, expected: false },
-    { name: 'a lost one', node: { availability: { lost: true } }, expected: false },
-    { name: 'a draining one', node: { availability: { draining: true } }, expected: false },
     {
-      name: 'NoSchedule adds nothing',
+      name: 'returns a quarantined node as not schedulable',
+      node: { availability: { quarantined: true } },
+      expected: false,
+    },
+    {
+      name: 'returns a lost node as not schedulable',
+      node: { availability: { lost: true } },
+      expected: false,
+    },
+    {
+      name: 'returns a draining node as not schedulable',
+      node: { availability: { draining: true } },
+      expected: false,
+    },
+    {
+      name: 'returns a node with a NoSchedule taint as not schedulable',
       node: { taints: [{ ...dedicated, effect: 'NoSchedule' }] },
       expected: false,
     },
     {
-      name: 'NoExecute evicts',
+      name: 'omits a node with a NoExecute taint',
       node: { taints: [{ ...dedicated, effect: 'NoExecute' }] },
       expected: undefined,
     },
     {
-      name: 'PreferNoSchedule means nothing',
+      name: 'ignores a PreferNoSchedule taint',
       node: { taints: [{ ...dedicated, effect: 'PreferNoSchedule' }] },
       expected: true,
     },
-    { name: 'another label', node: { labels: { disk: 'hdd' } }, expected: undefined },
-    { name: 'another zone', node: { zone: 'b' }, expected: undefined },
-    { name: 'no runtime', node: { capabilities: [] }, expected: undefined },
+    {
+      name: 'omits a node with another label',
+      node: { labels: { disk: 'hdd' } },
+      expected: undefined,
+    },
+    { name: 'omits a node in another zone', node: { zone: 'b' }, expected: undefined },
+    { name: 'omits a node without the runtime', node: { capabilities: [] }, expected: undefined },
   ])('$name', ({ node, expected }) => {
     const request = aRequest({
       nodeSelector: { disk: 'ssd' },
@@ -66,7 +82,7 @@ describe('eligible', () => {
     expect(said).toEqual(expected === undefined ? [] : [{ nodeId: 'n1', takesNew: expected }]);
   });
 
-  it('keeps what is on a node whose capability does not work for now, and takes nothing new there', () => {
+  it('returns a node with a suspended capability as not schedulable', () => {
     const node = { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] };
     const said = aCluster([aNode('n1', node)]).eligible(
       aRequest({ capabilities: ['runtime.cri'] }),
@@ -74,7 +90,7 @@ describe('eligible', () => {
     expect(said).toEqual([{ nodeId: 'n1', takesNew: false }]);
   });
 
-  it('tolerated taints neither evict nor close', () => {
+  it('ignores tolerated taints', () => {
     const taints = (['NoSchedule', 'NoExecute'] as const).map((effect) => ({
       key: 'spot',
       effect,
@@ -85,12 +101,12 @@ describe('eligible', () => {
     ]);
   });
 
-  it('comes by id, whatever the order of the nodes', () => {
+  it('orders nodes by id, independent of the order in which they were added', () => {
     const said = aCluster([aNode('n2'), aNode('n10'), aNode('n1')]).eligible(aRequest());
     expect(said.map(({ nodeId }) => nodeId)).toEqual(['n1', 'n10', 'n2']);
   });
 
-  it('is what the oracle says of the node alone', () => {
+  it('agrees with the brute-force oracle', () => {
     const onOthers: readonly PlacementFilter[] = [
       ...(['replicas', 'cpu', 'memory', 'storage', 'bandwidth', 'gpu', 'hostPort'] as const),
       ...(['workloadAffinity', 'workloadAntiAffinity', 'spread'] as const),
@@ -116,14 +132,14 @@ describe('eligible', () => {
   });
 });
 
-describe('placeOn', () => {
-  it('places on the node that is named, also when another one is better', () => {
+describe('Cluster.placeOn', () => {
+  it('places on the named node even when another node is better', () => {
     const cluster = aCluster([aNode('n1'), aNode('n2', { reliability: 0.1 })]);
     expect(cluster.place(aRequest(), 1)).toMatchObject([{ nodeId: 'n1' }]);
     expect(cluster.placeOn(aRequest(), ids('n2'))).toMatchObject([{ placed: true, nodeId: 'n2' }]);
   });
 
-  it('refuses for the reason of this node, and goes on with the next', () => {
+  it('refuses with the reason of one node and continues with the next', () => {
     const cluster = aCluster([
       aNode('n1', { capacity: { cpuMillis: 4_000, memoryBytes: GIB / 4 } }),
       aNode('n2'),
@@ -136,7 +152,7 @@ describe('placeOn', () => {
     expect(unknown).toEqual({ placed: false, reasons: [] });
   });
 
-  it('counts what it has placed before', () => {
+  it('counts the placements before it', () => {
     const cluster = aCluster(
       [aNode('n1', { capacity: { cpuMillis: 1_200, memoryBytes: 8 * GIB } })],
       [aReservation('web-1')],
@@ -148,7 +164,7 @@ describe('placeOn', () => {
     expect(cluster.usage(toNodeId('n1'))?.replicas).toBe(1);
   });
 
-  it('says of each node what explain says, one by one', () => {
+  it('agrees with explain for each node, one after the other', () => {
     fc.assert(
       fc.property(worlds, (world) => {
         for (const request of world.requests) {
@@ -161,7 +177,7 @@ describe('placeOn', () => {
               const verdict = cluster
                 .explain(request)
                 .find(({ nodeId }) => nodeId === wanted[index]);
-              if (verdict === undefined) throw new Error('every node is explained');
+              if (verdict === undefined) throw new Error('explain returned no entry for this node');
               const { nodeId, score, terms } = verdict;
               const filter = verdict.fits ? undefined : verdict.filter;
               expect(placement).toMatchObject(

@@ -39,9 +39,9 @@ const NO_SCORE: ScoreTerms = {
 };
 
 /**
- * All nodes seen with the eyes of one request. Looks everything up once; a placement then touches
- * its node, the counts of its domains, and the nodes of a domain that has just got its first
- * replica.
+ * All nodes as candidates of one request. The constructor does all lookups. A placement then
+ * updates only the chosen node, the counts of its domains, and the nodes of a domain that received
+ * its first replica.
  */
 export class PlacementRun {
   readonly candidates: readonly Candidate[];
@@ -51,7 +51,7 @@ export class PlacementRun {
   private readonly staying: ReadonlyMap<NodeId, number>;
   private readonly zones = new Map<string, DomainCount>();
   private readonly spreadDomains = new Map<string, DomainCount>();
-  /** Domains of the declared spread with a node that could take a replica if it were empty. */
+  /** Domains of the declared spread with a node that could hold a replica if it were empty. */
   private readonly eligible = new Set<DomainCount>();
 
   constructor(
@@ -68,7 +68,7 @@ export class PlacementRun {
     this.candidates.forEach((candidate) => this.refresh(candidate));
   }
 
-  /** The candidate that takes the next replica; undefined when none can. */
+  /** Returns the candidate for the next replica; undefined when none fits. */
   best(): Candidate | undefined {
     const ceiling = this.spreadCeiling();
     let best: Candidate | undefined;
@@ -79,7 +79,7 @@ export class PlacementRun {
     return best;
   }
 
-  /** Places a replica on a candidate, as far as this run is concerned. */
+  /** Counts a placement on a candidate for the rest of this run. */
   book(candidate: Candidate): void {
     candidate.allocated = plus(candidate.allocated, this.request.resources);
     candidate.replicas += 1;
@@ -96,23 +96,23 @@ export class PlacementRun {
     );
   }
 
-  /** Why each candidate cannot take the next replica; undefined where one can. */
+  /** Returns for each candidate why the next replica does not fit; undefined where it fits. */
   failures(): readonly (Failure | undefined)[] {
     const ceiling = this.spreadCeiling();
     return this.candidates.map((candidate) => this.failureOf(candidate, ceiling));
   }
 
-  /** Why one candidate cannot take the next replica; undefined when it can. */
+  /** Returns why the next replica does not fit on one candidate; undefined when it fits. */
   failureOf(candidate: Candidate, ceiling = this.spreadCeiling()): Failure | undefined {
     if (candidate.failure !== undefined || !isFull(candidate, ceiling)) return candidate.failure;
     return { filter: 'spread', detail: this.request.spread?.topology ?? '' };
   }
 
   /**
-   * Replicas of the workload at which a domain of a required spread is full: those of the emptiest
-   * eligible domain plus the allowed difference. A domain stays eligible when replicas fill its
-   * nodes; it is not while all its nodes are closed.
-   * @returns undefined when no spread is required, Infinity when no domain is eligible.
+   * Returns the replica count at which a domain of a required spread is full: the count of the
+   * emptiest eligible domain plus `maxSkew`. A domain stays eligible when its nodes are full, and
+   * becomes ineligible when all its nodes are excluded.
+   * @returns undefined without a required spread, Infinity when no domain is eligible.
    */
   spreadCeiling(): number | undefined {
     const { spread } = this.request;
@@ -167,8 +167,8 @@ export class PlacementRun {
   }
 
   /**
-   * Brings failure and score of a candidate up to date; its counts of replicas are so by
-   * themselves.
+   * Recomputes the failure and the score of a candidate. Its replica counts are shared objects and
+   * already current.
    */
   private refresh(candidate: Candidate): void {
     candidate.failure =
@@ -234,8 +234,8 @@ export class PlacementRun {
   }
 
   /**
-   * Counts a placement for a term; the first replica of a domain changes the domain's nodes, the
-   * first of all every node.
+   * Counts a placement for a term. The first replica of a domain changes the result for all nodes
+   * of the domain, and the first replica at all changes it for every node.
    */
   private bookTerm(
     findings: TermFindings,
@@ -262,7 +262,7 @@ function isOccupied(domain: DomainCount | undefined): boolean {
   return domain !== undefined && domain.count > 0;
 }
 
-/** Infinity is not below Infinity: a node in no domain is always full. */
+/** A node in no domain is always full: its count is Infinity, which is not below any ceiling. */
 function isFull({ inSpread }: Candidate, ceiling: number | undefined): boolean {
   return ceiling !== undefined && inSpread.count >= ceiling;
 }

@@ -1,6 +1,6 @@
 import { InvalidInputError, type Violation } from '@cloudless/base';
 
-/** Collects what is wrong with one input, so that all of it is said at once. */
+/** Collects all problems of one input, so that one error reports all of them. */
 export class Problems {
   private readonly violations: Violation[] = [];
 
@@ -8,7 +8,7 @@ export class Problems {
     this.violations.push({ field, message });
   }
 
-  /** Notes a value that is not a whole number from `least` to `most`. */
+  /** Adds a problem when the value is not a whole number from `least` to `most`. */
   wholeNumber(
     field: string,
     value: number,
@@ -21,7 +21,7 @@ export class Problems {
     this.note(field, `must be a whole number ${range}, is ${value}`);
   }
 
-  /** Notes a value that is none of `allowed`. */
+  /** Adds a problem when the value is not one of `allowed`. */
   oneOf(field: string, value: string, allowed: readonly string[]): void {
     if (!allowed.includes(value))
       this.note(field, `must be one of ${allowed.join(', ')}, is ${value}`);
@@ -31,7 +31,7 @@ export class Problems {
     if (value === '') this.note(field, 'must not be empty');
   }
 
-  /** @throws InvalidInputError with everything noted, unless nothing was. */
+  /** @throws InvalidInputError with all collected problems, if there are any. */
   throwIfAny(): void {
     if (this.violations.length > 0) throw new InvalidInputError(this.violations);
   }

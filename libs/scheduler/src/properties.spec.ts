@@ -16,8 +16,8 @@ const counts = fc.integer({ min: 1, max: 6 });
 const RUNS = { numRuns: 300 };
 
 /**
- * Places each request of the world one replica at a time and reserves it; `look` sees each decision
- * beside the world it was made in.
+ * Places each request of the world one replica at a time and reserves it. Calls `look` with each
+ * decision and the world in which it was made.
  */
 function fill(
   world: World,
@@ -39,12 +39,12 @@ function fill(
   return plain;
 }
 
-/** What a node's filters come to: the first that fails, in the documented order. */
+/** Returns the first failing filter in the documented order. */
 function firstFilter(found: ReadonlySet<PlacementFilter>): PlacementFilter | undefined {
   return PLACEMENT_FILTERS.find((filter) => found.has(filter));
 }
 
-/** Replicas as the ranking sees them: declared domain, zone, node. */
+/** Replica counts by which the ranking orders a node: declared domain, zone, node. */
 function crowd(plain: PlainWorld, request: PlacementRequest, node: SchedulerNode): number[] {
   const { spread } = request;
   const mine = spread && domain(node, spread.topology);
@@ -64,8 +64,8 @@ function crowd(plain: PlainWorld, request: PlacementRequest, node: SchedulerNode
   ];
 }
 
-describe('against the brute-force oracle', () => {
-  it('exactly the nodes that nothing forbids fit, the others fail on the first filter', () => {
+describe('placement compared with the brute-force oracle', () => {
+  it('fits exactly the nodes that the oracle accepts, and reports the first failing filter for the others', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
         fill(world, count, (cluster, plain, request) => {
@@ -84,7 +84,7 @@ describe('against the brute-force oracle', () => {
     );
   });
 
-  it('the node taken is one of the least crowded that fit, and of those the best by score and id', () => {
+  it('chooses a node with the fewest replicas, and among those the best by score and id', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
         fill(world, count, (cluster, plain, request) => {
@@ -107,7 +107,7 @@ describe('against the brute-force oracle', () => {
     );
   });
 
-  it('the reasons of a refusal count every node once, under the first filter that fails', () => {
+  it('counts every node once in the reasons of a refusal, under its first failing filter', () => {
     let refusals = 0;
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
@@ -130,16 +130,16 @@ describe('against the brute-force oracle', () => {
       }),
       RUNS,
     );
-    // else the worlds are too roomy to test anything
+    // Fails when the random worlds have so much free capacity that nothing is refused.
     expect(refusals).toBeGreaterThan(RUNS.numRuns);
   });
 });
 
-describe('always', () => {
-  it('what is placed never takes a node above what it has', () => {
+describe('placement invariants', () => {
+  it('never reserves more than a node has', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
-        // Only what was placed: what was reserved before may be too much, as nodes shrink.
+        // Only placements: initial reservations may exceed the capacity of a node that has shrunk.
         const after = fill({ ...world, reservations: [] }, count, () => undefined);
         for (const node of after.nodes) {
           const held = after.reservations.filter((reservation) => reservation.nodeId === node.id);
@@ -164,7 +164,7 @@ describe('always', () => {
     );
   });
 
-  it('n replicas at once go where n replicas one by one would go', () => {
+  it('places n replicas at once as it places n replicas one by one', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
         for (const request of world.requests) {
@@ -183,7 +183,7 @@ describe('always', () => {
     );
   });
 
-  it('the order of the input does not matter', () => {
+  it('does not depend on the order of the input', () => {
     fc.assert(
       fc.property(
         worlds,
@@ -223,7 +223,7 @@ describe('always', () => {
     );
   });
 
-  it('what was reserved and released leaves no trace', () => {
+  it('leaves no trace of reservations that were released', () => {
     fc.assert(
       fc.property(worlds, ({ world }) => {
         const cluster = aCluster(world.nodes, world.reservations);
@@ -240,7 +240,7 @@ describe('always', () => {
     );
   });
 
-  it('equal seeds give equal results', () => {
+  it('gives equal results for equal seeds', () => {
     const decide = (seed: number): unknown => {
       const world = aWorld(createSeededRandom(seed));
       return world.requests.map((request) =>
@@ -250,7 +250,7 @@ describe('always', () => {
     fc.assert(fc.property(fc.integer(), (seed) => expect(decide(seed)).toEqual(decide(seed))));
   });
 
-  it('every score term lies between 0 and 1', () => {
+  it('keeps every score term between 0 and 1', () => {
     fc.assert(
       fc.property(worlds, ({ world }) => {
         for (const request of world.requests) {
@@ -273,7 +273,7 @@ describe('always', () => {
   });
 });
 
-describe('evenness', () => {
+describe('spread evenness', () => {
   const roomy = fc.array(
     fc.record({
       zone: fc.constantFrom('a', 'b', 'c', 'd'),
@@ -293,7 +293,7 @@ describe('evenness', () => {
       { topology, mode: 'required' as const },
       { topology, mode: 'preferred' as const },
     ]),
-  ])('with room everywhere the domains of %j differ by at most 1', (spread) => {
+  ])('differs by at most 1 replica between the domains of %j when capacity suffices', (spread) => {
     fc.assert(
       fc.property(roomy, fc.integer({ min: 1, max: 30 }), (kinds, count) => {
         const nodes = kinds.map((kind, index) => aNode(`n${index}`, { ...kind, capacity }));
@@ -301,7 +301,7 @@ describe('evenness', () => {
         const loads = new Map(nodes.map((node) => [domain(node, spread?.topology ?? 'zone'), 0]));
         for (const placement of aCluster(nodes).place(request, count)) {
           const node = nodes.find(({ id }) => placement.placed && id === placement.nodeId);
-          if (node === undefined) throw new Error('there is room for all');
+          if (node === undefined) throw new Error('the cluster has capacity for all replicas');
           const key = domain(node, spread?.topology ?? 'zone');
           loads.set(key, (loads.get(key) ?? 0) + 1);
         }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
 import { createCluster, describeReasons, type PlacementRequest } from './index.js';
 
-/** What stands between the marks below is the example of the README, word for word. */
+/** The code between the two marks is the example of the README, word for word. */
 function example(console: { readonly log: (line: string) => void }): void {
   // README begin
   const GIB = 1024 ** 3;
@@ -22,7 +22,7 @@ function example(console: { readonly log: (line: string) => void }): void {
     resources: { cpuMillis: 800, memoryBytes: GIB },
   };
 
-  // Five replicas over three zones: 2, 2 and 1. Nothing is booked yet.
+  // Five replicas over three zones: 2, 2 and 1. Nothing is reserved yet.
   const nodeIds = cluster
     .place(web, 5)
     .map((placement) => (placement.placed ? placement.nodeId : 'nowhere'));
@@ -30,17 +30,15 @@ function example(console: { readonly log: (line: string) => void }): void {
 
   // The caller commits, then reserves.
   nodeIds.forEach((nodeId, index) => {
-    cluster.reserve({
-      ...web,
-      replicaId: toReplicaId(`web-${index + 1}`),
-      nodeId: toNodeId(nodeId),
-    });
+    const replicaId = toReplicaId(`web-${index + 1}`);
+    cluster.reserve({ ...web, replicaId, nodeId: toNodeId(nodeId) });
   });
 
-  // One more than fits in zones a and b: why?
+  // A sixth replica does not fit in zones a and b. Why?
   const [refused] = cluster.place({ ...web, zones: ['a', 'b'] }, 1);
-  // cpu: 2 of 3 nodes, zone: 1 of 3 nodes
-  if (refused?.placed === false) console.log(describeReasons(refused.reasons));
+  if (refused?.placed === false) {
+    console.log(describeReasons(refused.reasons)); // cpu: 2 of 3 nodes, zone: 1 of 3 nodes
+  }
   for (const node of cluster.explain({ ...web, zones: ['a', 'b'] })) {
     console.log(
       `${node.nodeId}: ${node.fits ? `fits, score ${node.score.toFixed(2)}` : node.detail}`,
@@ -52,24 +50,24 @@ function example(console: { readonly log: (line: string) => void }): void {
   // README end
 }
 
-/** The code between the marks of this file, without their indentation. */
+/** Returns the code between the marks of this file without its indentation. */
 function codeHere(): string {
   const source = readFileSync(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const code = source.split('  // README begin\n')[1]?.split('  // README end\n')[0] ?? '';
   return code.replace(/^ {2}/gm, '');
 }
 
-describe('the example of the README', () => {
+describe('README of scheduler', () => {
   const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
   const block = /```ts\n(?<code>.*?)```/s.exec(readme)?.groups?.['code'] ?? '';
   const body = block.replace(/^import .*\n/gm, '').trimStart();
 
-  it('is the code of this spec', () => {
+  it('contains the code of this spec', () => {
     expect(body).not.toBe('');
     expect(body).toBe(codeHere());
   });
 
-  it('prints what its comments say', () => {
+  it('shows the output that its code prints', () => {
     const printed: string[] = [];
     example({ log: (line) => void printed.push(line) });
     const trailing = [...body.matchAll(/console\.log\(.*\); \/\/ (?<said>.*)$/gm)].map(

@@ -2,9 +2,9 @@ import { compareNumbers, compareText } from './order.js';
 import type { ResourceField } from './resources.js';
 
 /**
- * Why a node cannot take a replica, in the order in which the filters are asked. A node is counted
- * under the first that fails: what no other replica can change comes first, then room, then what
- * depends on where other replicas are.
+ * Filters in the order in which they are checked. A node is counted under its first failing filter.
+ * Filters that only the node and the request decide come first, then capacity, then filters that
+ * depend on the place of other replicas.
  */
 export const PLACEMENT_FILTERS = [
   'lost',
@@ -32,29 +32,29 @@ export const PLACEMENT_FILTERS = [
 
 export type PlacementFilter = (typeof PLACEMENT_FILTERS)[number];
 
-/** A filter that failed, and on what. */
+/** A failed filter. */
 export interface Failure {
   readonly filter: PlacementFilter;
   /**
-   * The missing capability, the unmet requirement, the taint, the port, the topology; absent where
-   * the filter says it all.
+   * The missing capability, the unmet requirement, the taint, the port or the topology. Absent for
+   * filters that need no detail.
    */
   readonly detail?: string;
 }
 
 /**
- * How many nodes failed first on the same thing. The `nodes` of all reasons of one refusal sum to
+ * Number of nodes with the same first failure. The `nodes` of all reasons of one refusal sum to
  * `of`.
  */
 export interface PlacementReason extends Failure {
   readonly nodes: number;
-  /** All nodes of the cluster. */
+  /** Number of nodes in the cluster. */
   readonly of: number;
 }
 
 /**
- * Reasons as one line: `cpu: 2 of 3 nodes, zone: 1 of 3 nodes`.
- * No reasons means that there was no node to fail: `no nodes in the cluster`.
+ * Formats reasons as one line: `cpu: 2 of 3 nodes, zone: 1 of 3 nodes`. Without reasons: `no nodes
+ * in the cluster`.
  */
 export function describeReasons(reasons: readonly PlacementReason[]): string {
   if (reasons.length === 0) return 'no nodes in the cluster';
@@ -64,8 +64,8 @@ export function describeReasons(reasons: readonly PlacementReason[]): string {
 }
 
 /**
- * The failed filter for people: `node selector disk=ssd`, `capability runtime.cri`, `cpu`, `host
- * port 8080 is taken`.
+ * Formats a failed filter for people: `node selector disk=ssd`, `capability runtime.cri`, `cpu`,
+ * `host port 8080 is taken`.
  */
 export function describeFailure({ filter, detail }: Failure): string {
   if (filter === 'hostPort') return `host port ${detail ?? ''} is taken`;
@@ -73,7 +73,7 @@ export function describeFailure({ filter, detail }: Failure): string {
   return detail === undefined ? words : `${words} ${detail}`;
 }
 
-/** Filters that are more than one word; the others are called what they are. */
+/** Display names of filters that differ from their identifier. */
 const WORDS: Partial<Record<PlacementFilter, string>> = {
   nodeSelector: 'node selector',
   nodeAffinity: 'node affinity',
@@ -82,7 +82,7 @@ const WORDS: Partial<Record<PlacementFilter, string>> = {
   workloadAntiAffinity: 'workload anti-affinity',
 };
 
-/** Counts failures, most nodes first, then in the order of the filters, then by detail. */
+/** Counts equal failures, ordered by most nodes, then by filter order, then by detail. */
 export function tally(failures: readonly Failure[]): PlacementReason[] {
   const counts = new Map<string, { readonly failure: Failure; nodes: number }>();
   for (const failure of failures) {
@@ -104,7 +104,7 @@ export function tally(failures: readonly Failure[]): PlacementReason[] {
   );
 }
 
-/** The filter that a shortage of each resource falls under. */
+/** The filter that reports a shortage of each resource. */
 export const FILTER_OF_RESOURCE: Readonly<Record<ResourceField, PlacementFilter>> = {
   cpuMillis: 'cpu',
   memoryBytes: 'memory',

@@ -5,92 +5,91 @@ import { Problems } from './problems.js';
 import { checkAmounts, toResources, type ResourceAmounts, type Resources } from './resources.js';
 import { checkTolerations, type Toleration } from './taints.js';
 
-/** `required` is a filter, `preferred` only changes the score: by its weight, 1 to 100. */
+/** `required` terms filter nodes. `preferred` terms change the score by their weight, 1 to 100. */
 export type Rule =
   { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number };
 
-/** Speaks of nodes whose labels meet all `requirements`. */
+/** Matches nodes whose labels meet all `requirements`. */
 export type NodeTerm = Rule & { readonly requirements: readonly LabelRequirement[] };
 
 /**
- * Speaks of domains that hold a replica of a workload whose labels meet all of `selector` (an empty
- * one: any workload).
+ * Matches domains that hold a replica of a workload whose labels meet all of `selector`. An empty
+ * selector matches every workload.
  */
 export type WorkloadTerm = Rule & {
   readonly selector: readonly LabelRequirement[];
-  /** `node`, `zone`, `region` or a label key of nodes. */
+  /** `node`, `zone`, `region` or a node label key. */
   readonly topology: string;
-  /** Whose workloads. Absent or empty: those of the own namespace. */
+  /** Namespaces of the matched workloads. Absent or empty: the workload's own namespace. */
   readonly namespaces?: readonly string[];
 };
 
-/** How the replicas of the workload are to be spread. */
+/** Distribution of the workload's replicas over topology domains. */
 export interface Spread {
-  /** `node`, `zone`, `region` or a label key of nodes. */
+  /** `node`, `zone`, `region` or a node label key. */
   readonly topology: string;
   /**
    * `required`: a domain is full when one more replica would put it more than `maxSkew` above the
-   * emptiest domain; a node in no domain is excluded. `preferred`: the emptiest domain with room,
-   * which keeps any skew that room allows.
+   * emptiest eligible domain, and a node in no domain is excluded. `preferred`: replicas go to the
+   * emptiest domain with free capacity; `maxSkew` is not enforced.
    */
   readonly mode: 'required' | 'preferred';
-  /** 1 or more, default 1. */
+  /** At least 1. Default: 1. */
   readonly maxSkew?: number;
 }
 
-/** What a replica of a workload needs and wants. Lists left out are empty. */
+/** Requirements and preferences of one replica of a workload. Absent lists are empty. */
 export interface PlacementRequest {
   readonly workloadId: WorkloadId;
   readonly namespace: string;
-  /** The labels by which workload affinity finds this workload, its own included. */
+  /** Labels by which workload affinity terms, including the workload's own, match this workload. */
   readonly labels?: Labels;
-  /** What each replica books. */
+  /** Resources that each replica reserves. */
   readonly resources: ResourceAmounts;
   /**
-   * 0 to 1000, default 50. No filter and no score: whoever has many requests places the higher ones
-   * first.
+   * 0 to 1000, default 50. Neither filters nor scores use the priority: a caller with several
+   * requests places those with higher priority first.
    */
   readonly priority?: number;
   /** In order of preference. */
   readonly regions?: readonly string[];
   readonly zones?: readonly string[];
   /**
-   * `required` (default): other regions and zones are excluded. `preferred`: they only score less.
+   * `required` (default): other regions and zones are excluded. `preferred`: they lower the score.
    */
   readonly locality?: 'required' | 'preferred';
-  /** Labels a node must have, with these values. */
+  /** Labels and values that a node must have. */
   readonly nodeSelector?: Labels;
-  /** Each required term must match the node. Alternatives are several values of one `In`. */
+  /** Each required term must match the node. Write alternatives as several values of one `In`. */
   readonly nodeAffinity?: readonly NodeTerm[];
   /** No required term may match the node. */
   readonly nodeAntiAffinity?: readonly NodeTerm[];
   /**
-   * Each required term must find a replica in the node's domain. As long as no domain has one, a
-   * workload that its own term describes may start anywhere in a domain: else its first replica
-   * never could.
+   * Each required term must match a replica in the node's domain. While no replica matches, a
+   * workload that matches its own term may start in any domain.
    */
   readonly workloadAffinity?: readonly WorkloadTerm[];
   /**
-   * No required term may find a replica in the node's domain. Holds both ways: see
-   * `Reservation.workloadAntiAffinity`.
+   * No required term may match a replica in the node's domain. The terms also exclude later
+   * replicas of other workloads: see `Reservation.workloadAntiAffinity`.
    */
   readonly workloadAntiAffinity?: readonly WorkloadTerm[];
   readonly tolerations?: readonly Toleration[];
-  /** Absent: softly over zones, then nodes. */
+  /** Absent: preferred spread over zones, then nodes. */
   readonly spread?: Spread;
-  /** Capabilities that the node must have, all of them. */
+  /** Capabilities that the node must have. */
   readonly capabilities?: readonly string[];
-  /** Ports of the node that each replica takes: a node has each of them once. */
+  /** Ports of the node that each replica holds. Each port is available once per node. */
   readonly hostPorts?: readonly HostPort[];
 }
 
-/** The request with its defaults filled in. */
+/** A request with all defaults filled in. */
 export type FullRequest = Required<Omit<PlacementRequest, 'resources' | 'spread'>> & {
   readonly resources: Resources;
   readonly spread: Required<Spread> | undefined;
 };
 
-/** @throws InvalidInputError naming every field that makes no sense. */
+/** @throws InvalidInputError naming every invalid field. */
 export function toFullRequest(request: PlacementRequest): FullRequest {
   const { spread, ...given } = request;
   const full: FullRequest = {
@@ -142,7 +141,7 @@ function checkNodeTerms(problems: Problems, path: string, terms: readonly NodeTe
   });
 }
 
-/** Notes what is wrong with terms of workload affinity or anti-affinity. */
+/** Adds a problem for each invalid term of workload affinity or anti-affinity. */
 export function checkWorkloadTerms(
   problems: Problems,
   path: string,

@@ -5,7 +5,10 @@ import { Problems } from './problems.js';
 import { checkWorkloadTerms, type WorkloadTerm } from './request.js';
 import { checkAmounts, type ResourceAmounts } from './resources.js';
 
-/** What one live replica holds of its node, and what others need to know of it. */
+/**
+ * Resources that one replica holds on its node, and the properties that placements of other
+ * replicas consider.
+ */
 export interface Reservation {
   readonly replicaId: ReplicaId;
   readonly nodeId: NodeId;
@@ -14,21 +17,22 @@ export interface Reservation {
   /** The workload's labels. */
   readonly labels?: Labels;
   readonly resources: ResourceAmounts;
-  /** Ports of the node that it holds, until it is released like all else. */
+  /** Host ports that the replica holds until the reservation is released. */
   readonly hostPorts?: readonly HostPort[];
   /**
-   * The workload's anti-affinity. Its required terms also keep newcomers that they describe away
-   * from this replica; preferred ones are not looked at.
+   * Anti-affinity terms of the workload. Required terms exclude replicas that they match from this
+   * replica's domain; preferred terms are ignored.
    */
   readonly workloadAntiAffinity?: readonly WorkloadTerm[];
   /**
-   * It is being stopped. It holds its resources and its place and keeps repelling until it is
-   * released, but it does not count for spread and attracts nothing. Default false.
+   * True while the replica is being stopped. The replica keeps its resources, and its anti-affinity
+   * still applies, until the reservation is released. It does not count for spread and does not
+   * satisfy affinity terms. Default: false.
    */
   readonly leaving?: boolean;
 }
 
-/** @throws InvalidInputError naming every field that makes no sense. */
+/** @throws InvalidInputError naming every invalid field. */
 export function checkReservation(reservation: Reservation): void {
   const problems = new Problems();
   problems.notEmpty('replicaId', reservation.replicaId);

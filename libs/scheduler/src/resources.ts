@@ -1,22 +1,22 @@
 import type { Problems } from './problems.js';
 
-/** Amounts of what a node has and a replica books. Whole numbers, 0 or more. */
+/** Amounts of each resource. Whole numbers of at least 0. */
 export interface Resources {
   /** Thousandths of a core. */
   readonly cpuMillis: number;
   readonly memoryBytes: number;
   readonly storageBytes: number;
-  /** Egress, bits per second. */
+  /** Egress bandwidth in bits per second. */
   readonly bandwidthBps: number;
   readonly gpus: number;
 }
 
-/** {@link Resources} as callers write them: what is left out is 0. */
+/** {@link Resources} with optional fields; absent fields are 0. */
 export type ResourceAmounts = Pick<Resources, 'cpuMillis' | 'memoryBytes'> & Partial<Resources>;
 
 export type ResourceField = keyof Resources;
 
-/** Every kind of resource, in the order in which a shortage is reported. */
+/** All resource fields, in the order in which a shortage is reported. */
 export const RESOURCE_FIELDS = [
   'cpuMillis',
   'memoryBytes',
@@ -33,7 +33,7 @@ export const NO_RESOURCES: Resources = {
   gpus: 0,
 };
 
-/** Fills in the zeros. */
+/** Fills in 0 for absent fields. */
 export function toResources(amounts: ResourceAmounts): Resources {
   return { ...NO_RESOURCES, ...amounts };
 }
@@ -58,7 +58,7 @@ export function minus(a: Resources, b: Resources): Resources {
   };
 }
 
-/** What is below 0 becomes 0. */
+/** Replaces negative amounts by 0. */
 export function atLeastNothing(a: Resources): Resources {
   return {
     cpuMillis: Math.max(0, a.cpuMillis),
@@ -70,9 +70,8 @@ export function atLeastNothing(a: Resources): Resources {
 }
 
 /**
- * The first kind of which `need` asks more than there is above `allocated`.
- * A kind that is not asked for never blocks, even where a node has shrunk below what is booked on
- * it.
+ * Returns the first resource of which `need` exceeds the free amount. A resource that is not
+ * requested never blocks, even on a node that has shrunk below its reservations.
  */
 export function firstShortage(
   need: Resources,
@@ -86,8 +85,8 @@ export function firstShortage(
 }
 
 /**
- * Notes each amount that is not a whole number of 0 or more: fractions would drift as replicas come
- * and go.
+ * Adds a problem for each amount that is not a whole number of at least 0. Fractions would
+ * accumulate rounding errors as replicas come and go.
  */
 export function checkAmounts(problems: Problems, path: string, amounts: ResourceAmounts): void {
   for (const [field, amount] of Object.entries({ ...NO_RESOURCES, ...amounts }))

@@ -13,7 +13,9 @@ import { aCluster, aNode, aRequest, aReservation } from './testing/builders.js';
 type NodeGiven = Partial<SchedulerNode>;
 type RequestGiven = Partial<PlacementRequest>;
 
-/** A round machine: 1000 m and 1000 bytes, so that shares are read off. */
+/**
+ * A machine with 1000 m CPU and 1000 bytes of memory, so that amounts are shares in thousandths.
+ */
 const round = {
   cpuMillis: 1_000,
   memoryBytes: 1_000,
@@ -37,32 +39,40 @@ function explained(
   const [explanation] = aCluster([aNode('n1', { capacity: round, ...node })], others).explain(
     aRequest({ ...shares(100, 100), ...request }),
   );
-  if (explanation === undefined) throw new Error('the node is missing');
+  if (explanation === undefined) throw new Error('the node is missing from the explanation');
   return explanation;
 }
 
-describe('locality', () => {
+describe('score term locality', () => {
   it.each<{ name: string; node?: NodeGiven; request: RequestGiven; is: number }>([
-    { name: 'nothing asked', request: {}, is: 0.7 },
-    { name: 'the first region', request: { regions: ['eu', 'us'] }, is: 1 },
-    { name: 'the second region', request: { regions: ['us', 'eu'] }, is: 0.9 },
-    { name: 'the fourth region', request: { regions: ['us', 'as', 'af', 'eu'] }, is: 0.7 },
-    { name: 'a region missed', request: { regions: ['us'] }, is: 0.5 },
-    { name: 'a zone hit, no region asked', request: { zones: ['a'] }, is: 0.9 },
-    { name: 'a zone missed, no region asked', request: { zones: ['b'] }, is: 0.5 },
-    { name: 'region and zone hit, clamped', request: { regions: ['eu'], zones: ['a'] }, is: 1 },
+    { name: 'no region or zone requested', request: {}, is: 0.7 },
+    { name: 'node in the first region', request: { regions: ['eu', 'us'] }, is: 1 },
+    { name: 'node in the second region', request: { regions: ['us', 'eu'] }, is: 0.9 },
+    { name: 'node in the fourth region', request: { regions: ['us', 'as', 'af', 'eu'] }, is: 0.7 },
+    { name: 'node in no requested region', request: { regions: ['us'] }, is: 0.5 },
+    { name: 'node in a requested zone, no region requested', request: { zones: ['a'] }, is: 0.9 },
+    { name: 'node in no requested zone, no region requested', request: { zones: ['b'] }, is: 0.5 },
     {
-      name: 'second region, zone missed',
+      name: 'region and zone match, clamped to 1',
+      request: { regions: ['eu'], zones: ['a'] },
+      is: 1,
+    },
+    {
+      name: 'second region, zone does not match',
       request: { regions: ['us', 'eu'], zones: ['b'] },
       is: 0.7,
     },
-    { name: 'both missed', request: { regions: ['us'], zones: ['b'] }, is: 0.3 },
     {
-      name: 'a region far down, zone missed, clamped',
+      name: 'neither region nor zone matches',
+      request: { regions: ['us'], zones: ['b'] },
+      is: 0.3,
+    },
+    {
+      name: 'region late in the list, zone does not match, clamped to 0',
       request: { regions: [...'123456789', 'eu'], zones: ['b'] },
       is: 0,
     },
-  ])('$name: $is', ({ node = {}, request, is }) => {
+  ])('is $is: $name', ({ node = {}, request, is }) => {
     expect(explained(node, { locality: 'preferred', ...request }).terms.locality).toBeCloseTo(
       is,
       12,
@@ -70,68 +80,68 @@ describe('locality', () => {
   });
 });
 
-describe('reliability', () => {
+describe('score term reliability', () => {
   it.each<{ name: string; node: NodeGiven; is: number }>([
-    { name: 'not said', node: {}, is: 1 },
-    { name: 'as given', node: { reliability: 0.75 }, is: 0.75 },
+    { name: 'reliability absent', node: {}, is: 1 },
+    { name: 'reliability given', node: { reliability: 0.75 }, is: 0.75 },
     { name: 'memory pressure', node: { conditions: { memoryPressure: true } }, is: 0.8 },
     {
-      name: 'both pressures',
+      name: 'memory and disk pressure',
       node: { conditions: { memoryPressure: true, diskPressure: true } },
       is: 0.6,
     },
-    { name: 'no network', node: { conditions: { networkUnavailable: true } }, is: 0.6 },
+    { name: 'network unavailable', node: { conditions: { networkUnavailable: true } }, is: 0.6 },
     {
-      name: 'all, clamped',
+      name: 'all conditions, clamped to 0',
       node: {
         reliability: 0.5,
         conditions: { memoryPressure: true, diskPressure: true, networkUnavailable: true },
       },
       is: 0,
     },
-  ])('$name: $is', ({ node, is }) => {
+  ])('is $is: $name', ({ node, is }) => {
     expect(explained(node, {}).terms.reliability).toBeCloseTo(is, 12);
   });
 });
 
-describe('cost', () => {
+describe('score term cost', () => {
   it.each<{ name: string; node?: NodeGiven; request: RequestGiven; is: number }>([
-    { name: 'mean 0.099', request: shares(99, 99), is: 0.7 },
-    { name: 'mean 0.1', request: shares(100, 100), is: 1 },
-    { name: 'mean 0.2 of unlike shares', request: shares(400, 0), is: 1 },
-    { name: 'mean 0.3', request: shares(300, 300), is: 0.8 },
-    { name: 'mean 0.5', request: shares(500, 500), is: 0.6 },
-    { name: 'mean 0.7', request: shares(700, 700), is: 0.3 },
+    { name: 'mean share 0.099', request: shares(99, 99), is: 0.7 },
+    { name: 'mean share 0.1', request: shares(100, 100), is: 1 },
+    { name: 'mean share 0.2 of unequal shares', request: shares(400, 0), is: 1 },
+    { name: 'mean share 0.3', request: shares(300, 300), is: 0.8 },
+    { name: 'mean share 0.5', request: shares(500, 500), is: 0.6 },
+    { name: 'mean share 0.7', request: shares(700, 700), is: 0.3 },
     {
-      name: 'of the whole machine, not of what workloads may use',
+      name: 'share of the whole machine, not of the allocatable part',
       node: { systemReserved: { cpuMillis: 500, memoryBytes: 500 } },
       request: shares(200, 200),
       is: 1,
     },
     {
-      name: 'a GPU node without need',
+      name: 'GPU node, no GPU requested',
       node: { capacity: { ...round, gpus: 1 } },
       request: shares(100, 100),
       is: 0.7,
     },
     {
-      name: 'a GPU node with need',
+      name: 'GPU node, GPU requested',
       node: { capacity: { ...round, gpus: 1 } },
       request: { resources: { cpuMillis: 100, memoryBytes: 100, gpus: 1 } },
       is: 1,
     },
     {
-      name: 'a GPU node without need, most of it',
+      name: 'GPU node, no GPU requested, most of the machine',
       node: { capacity: { ...round, gpus: 1 } },
       request: shares(700, 700),
       is: 0,
     },
-  ])('$name: $is', ({ node = {}, request, is }) => {
+  ])('is $is: $name', ({ node = {}, request, is }) => {
     expect(explained(node, request).terms.cost).toBeCloseTo(is, 12);
   });
 });
 
-describe('utilisation', () => {
+describe('score term utilisation', () => {
   it.each<{
     name: string;
     node?: NodeGiven;
@@ -142,18 +152,18 @@ describe('utilisation', () => {
     { name: 'exactly the target', request: shares(650, 650), is: 1 },
     { name: 'a tenth used', request: shares(100, 100), is: 0.45 },
     {
-      name: 'with what is booked',
+      name: 'including reservations',
       request: shares(100, 100),
       booked: { cpuMillis: 450, memoryBytes: 450 },
       is: 0.9,
     },
     {
-      name: 'with what the system keeps',
+      name: 'including the system reservation',
       node: { systemReserved: { cpuMillis: 450, memoryBytes: 450 } },
       request: shares(100, 100),
       is: 0.9,
     },
-    { name: 'unlike shares: mean of the distances', request: shares(250, 650), is: 0.8 },
+    { name: 'unequal shares: mean of the distances', request: shares(250, 650), is: 0.8 },
     {
       name: 'the imbalance shrinks',
       request: shares(100, 300),
@@ -161,7 +171,7 @@ describe('utilisation', () => {
       is: 0.95,
     },
     {
-      name: 'the imbalance turns over and grows',
+      name: 'the imbalance changes sides and grows',
       request: shares(0, 500),
       booked: { cpuMillis: 400, memoryBytes: 200 },
       is: 0.85,
@@ -173,27 +183,27 @@ describe('utilisation', () => {
       is: 0.6,
     },
     { name: 'exactly 0.9', request: shares(900, 900), is: 0.75 },
-    { name: 'one above 0.9', request: shares(910, 650), is: 0.57 },
-    { name: 'both above 0.9', request: shares(950, 950), is: 0.4 },
-    { name: 'above all there is', request: shares(1_001, 100), is: 0 },
+    { name: 'one resource above 0.9', request: shares(910, 650), is: 0.57 },
+    { name: 'both resources above 0.9', request: shares(950, 950), is: 0.4 },
+    { name: 'more than the capacity', request: shares(1_001, 100), is: 0 },
     {
-      name: 'a node without memory, some needed',
+      name: 'memory requested on a node without memory',
       node: { capacity: { ...round, memoryBytes: 0 } },
       request: shares(650, 1),
       is: 0,
     },
     {
-      name: 'target and shrinking, clamped',
+      name: 'target and shrinking imbalance, clamped to 1',
       request: shares(0, 250),
       booked: { cpuMillis: 650, memoryBytes: 400 },
       is: 1,
     },
-  ])('$name: $is', ({ node = {}, request, booked, is }) => {
+  ])('is $is: $name', ({ node = {}, request, booked, is }) => {
     expect(explained(node, request, booked).terms.utilisation).toBeCloseTo(is, 12);
   });
 });
 
-describe('network penalty', () => {
+describe('score term networkPenalty', () => {
   const needs = (bandwidthBps: number): RequestGiven => ({
     resources: { cpuMillis: 100, memoryBytes: 100, bandwidthBps },
   });
@@ -204,44 +214,49 @@ describe('network penalty', () => {
     booked?: { cpuMillis: number; memoryBytes: number; bandwidthBps: number };
     is: number;
   }>([
-    { name: 'nothing wrong', request: {}, is: 0 },
+    { name: 'nothing requested', request: {}, is: 0 },
     { name: 'enough bandwidth', request: needs(1_000), is: 0 },
-    { name: 'half of it missing', request: needs(2_000), is: 0.25 },
+    { name: 'half of the bandwidth missing', request: needs(2_000), is: 0.25 },
     {
-      name: 'half of it booked by others',
+      name: 'half of the bandwidth reserved by others',
       request: needs(1_000),
       booked: { cpuMillis: 0, memoryBytes: 0, bandwidthBps: 500 },
       is: 0.25,
     },
     {
-      name: 'none of it there',
+      name: 'no bandwidth',
       node: { capacity: { ...round, bandwidthBps: 0 } },
       request: needs(1_000),
       is: 0.5,
     },
-    { name: 'no network', node: { conditions: { networkUnavailable: true } }, request: {}, is: 1 },
-    { name: 'region missed', request: { regions: ['us'] }, is: 0.2 },
-    { name: 'region hit', request: { regions: ['us', 'eu'] }, is: 0 },
-    { name: 'zone missed only', request: { zones: ['b'] }, is: 0 },
     {
-      name: 'region missed and a quarter missing',
+      name: 'network unavailable',
+      node: { conditions: { networkUnavailable: true } },
+      request: {},
+      is: 1,
+    },
+    { name: 'region does not match', request: { regions: ['us'] }, is: 0.2 },
+    { name: 'region matches', request: { regions: ['us', 'eu'] }, is: 0 },
+    { name: 'only the zone does not match', request: { zones: ['b'] }, is: 0 },
+    {
+      name: 'region does not match and a quarter of the bandwidth is missing',
       request: { ...needs(1_250), regions: ['us'] },
       is: 0.3,
     },
     {
-      name: 'everything, clamped',
+      name: 'everything, clamped to 1',
       node: { conditions: { networkUnavailable: true } },
       request: { ...needs(2_000), regions: ['us'] },
       is: 1,
     },
-  ])('$name: $is', ({ node = {}, request, booked, is }) => {
+  ])('is $is: $name', ({ node = {}, request, booked, is }) => {
     expect(
       explained(node, { locality: 'preferred', ...request }, booked).terms.networkPenalty,
     ).toBeCloseTo(is, 12);
   });
 });
 
-describe('preferences', () => {
+describe('score terms of preferences', () => {
   const nodes = (weight: number, key: string) =>
     ({ mode: 'preferred', weight, requirements: [{ key, operator: 'Exists' }] }) as const;
   const workloads = (weight: number, app: string) =>
@@ -253,53 +268,53 @@ describe('preferences', () => {
     }) as const;
   const labels = { ssd: 'yes', gpu: 'yes' };
   it.each<{ name: string; node?: NodeGiven; request: RequestGiven; is: Partial<ScoreTerms> }>([
-    { name: 'none', request: {}, is: { affinity: 0, antiAffinity: 0, taints: 0 } },
+    { name: 'no preferences', request: {}, is: { affinity: 0, antiAffinity: 0, taints: 0 } },
     {
-      name: 'node affinity',
+      name: 'matching node affinity',
       node: { labels },
       request: { nodeAffinity: [nodes(100, 'ssd')] },
       is: { affinity: 0.2 },
     },
     {
-      name: 'node affinity not met',
+      name: 'node affinity that does not match',
       node: { labels },
       request: { nodeAffinity: [nodes(100, 'tpu')] },
       is: { affinity: 0 },
     },
     {
-      name: 'two terms add up',
+      name: 'two matching terms add up',
       node: { labels },
       request: { nodeAffinity: [nodes(50, 'ssd'), nodes(25, 'gpu')] },
       is: { affinity: 0.15 },
     },
     {
-      name: 'node anti-affinity',
+      name: 'matching node anti-affinity',
       node: { labels },
       request: { nodeAntiAffinity: [nodes(50, 'ssd')] },
       is: { antiAffinity: -0.15 },
     },
     {
-      name: 'workload affinity',
+      name: 'matching workload affinity',
       request: { workloadAffinity: [workloads(50, 'other')] },
       is: { affinity: 0.1 },
     },
     {
-      name: 'workload affinity, nobody there',
+      name: 'workload affinity without a matching replica',
       request: { workloadAffinity: [workloads(50, 'cache')] },
       is: { affinity: 0 },
     },
     {
-      name: 'preferred affinity to itself gives nothing to the first',
+      name: 'workload affinity to itself without a replica',
       request: { workloadAffinity: [workloads(50, 'web')] },
       is: { affinity: 0 },
     },
     {
-      name: 'workload anti-affinity',
+      name: 'matching workload anti-affinity',
       request: { workloadAntiAffinity: [workloads(100, 'other')] },
       is: { antiAffinity: -0.3 },
     },
     {
-      name: 'workload anti-affinity, nobody there',
+      name: 'workload anti-affinity without a matching replica',
       request: { workloadAntiAffinity: [workloads(100, 'cache')] },
       is: { antiAffinity: 0 },
     },
@@ -315,7 +330,7 @@ describe('preferences', () => {
       is: { taints: -0.1 },
     },
     {
-      name: 'two taints',
+      name: 'two untolerated taints',
       node: {
         taints: [
           { key: 'old', effect: 'PreferNoSchedule' },
@@ -325,15 +340,15 @@ describe('preferences', () => {
       request: {},
       is: { taints: -0.2 },
     },
-  ])('$name', ({ node = {}, request, is }) => {
+  ])('are as expected for $name', ({ node = {}, request, is }) => {
     const { terms } = explained(node, request, { cpuMillis: 0, memoryBytes: 0 });
     for (const [name, value] of Object.entries(is))
       expect(terms[name as keyof ScoreTerms]).toBeCloseTo(value, 12);
   });
 });
 
-describe('the score', () => {
-  it('is the weighted sum, preferences on top', () => {
+describe('total score', () => {
+  it('is the weighted sum plus the preferences', () => {
     const { score, terms } = explained(
       { reliability: 0.5, taints: [{ key: 'old', effect: 'PreferNoSchedule' }] },
       { regions: ['us'], locality: 'preferred' },
@@ -343,7 +358,7 @@ describe('the score', () => {
     expect(score).toBeCloseTo(0.25 * 0.5 + 0.3 * 0.5 + 0.15 * 1 + 0.2 * 0.45 - 0.1 * 0.2 - 0.1, 12);
   });
 
-  it('of a placement is the one that explain shows', () => {
+  it('of a placement equals the score in explain', () => {
     const cluster = aCluster([aNode('n1'), aNode('n2', { reliability: 0.5 })]);
     const [placement] = cluster.place(aRequest(), 1);
     expect(cluster.explain(aRequest())[0]).toMatchObject({
@@ -353,7 +368,7 @@ describe('the score', () => {
     });
   });
 
-  it('does not depend on the other nodes', () => {
+  it('does not depend on other nodes', () => {
     const alone = aCluster([aNode('n1')]).explain(aRequest());
     const among = aCluster([
       aNode('n1'),
@@ -363,7 +378,7 @@ describe('the score', () => {
     expect(among.find(({ nodeId }) => nodeId === 'n1')).toEqual(alone[0]);
   });
 
-  it('packs: of two nodes that fit the fuller one is taken', () => {
+  it('prefers the fuller of two nodes that fit', () => {
     const full = aReservation('other-1', {
       nodeId: aNode('n2').id,
       workloadId: 'other' as never,
@@ -375,7 +390,7 @@ describe('the score', () => {
   });
 });
 
-describe('weights', () => {
+describe('score weights', () => {
   it('are normalised to sum 1', () => {
     expect(
       normaliseWeights({ locality: 2, reliability: 2, cost: 2, utilisation: 2, networkPenalty: 2 }),
@@ -392,7 +407,7 @@ describe('weights', () => {
       expect(defaults[name]).toBeCloseTo(DEFAULT_WEIGHTS[name], 12);
   });
 
-  it('may be huge', () => {
+  it('may be very large', () => {
     const huge = normaliseWeights({
       locality: Number.MAX_VALUE,
       reliability: Number.MAX_VALUE,
@@ -403,7 +418,7 @@ describe('weights', () => {
     expect(huge).toMatchObject({ locality: 0.5, reliability: 0.5, cost: 0 });
   });
 
-  it('decide', () => {
+  it('change which node is chosen', () => {
     const nodes = [
       aNode('near', { region: 'eu', reliability: 0.1 }),
       aNode('sound', { region: 'us', reliability: 1 }),
@@ -419,15 +434,23 @@ describe('weights', () => {
   });
 
   it.each<{ name: string; weights: Partial<ScoreWeights>; field: string }>([
-    { name: 'negative', weights: { cost: -0.1 }, field: 'weights.cost' },
-    { name: 'not a number', weights: { locality: Number.NaN }, field: 'weights.locality' },
-    { name: 'infinite', weights: { networkPenalty: Infinity }, field: 'weights.networkPenalty' },
+    { name: 'a weight is negative', weights: { cost: -0.1 }, field: 'weights.cost' },
     {
-      name: 'all zero',
+      name: 'a weight is not a number',
+      weights: { locality: Number.NaN },
+      field: 'weights.locality',
+    },
+    {
+      name: 'a weight is infinite',
+      weights: { networkPenalty: Infinity },
+      field: 'weights.networkPenalty',
+    },
+    {
+      name: 'all weights are zero',
       weights: { locality: 0, reliability: 0, cost: 0, utilisation: 0, networkPenalty: 0 },
       field: 'weights',
     },
-  ])('are refused when $name', ({ weights, field }) => {
+  ])('are rejected when $name', ({ weights, field }) => {
     let thrown: unknown;
     try {
       createCluster({ weights: { ...DEFAULT_WEIGHTS, ...weights } });

@@ -3,13 +3,13 @@ import { Problems } from './problems.js';
 import type { FullRequest } from './request.js';
 import type { Resources } from './resources.js';
 
-/** How much each term counts. Only the proportions matter: they are normalised to sum 1. */
+/** Weights of the score terms. Only their proportions matter: they are normalised to sum 1. */
 export interface ScoreWeights {
   readonly locality: number;
   readonly reliability: number;
   readonly cost: number;
   readonly utilisation: number;
-  /** Of the term that is subtracted. */
+  /** Weight of the network penalty, which is subtracted. */
   readonly networkPenalty: number;
 }
 
@@ -22,9 +22,8 @@ export const DEFAULT_WEIGHTS: ScoreWeights = {
 };
 
 /**
- * The parts of a score. The first five lie between 0 and 1 and are yet to be weighted; the last
- * three are added as they are. All speak of one node and one request: what other nodes there are
- * changes nothing.
+ * Parts of a score. The first five lie between 0 and 1 and are multiplied by their weights; the
+ * last three are added unchanged. All terms depend on one node and one request, not on other nodes.
  */
 export interface ScoreTerms {
   readonly locality: number;
@@ -32,25 +31,25 @@ export interface ScoreTerms {
   readonly cost: number;
   readonly utilisation: number;
   readonly networkPenalty: number;
-  /** +0.2 × weight/100 for each preferred affinity term, of nodes or workloads, that holds. */
+  /** +0.2 × weight/100 for each preferred node or workload affinity term that matches. */
   readonly affinity: number;
-  /** −0.3 × weight/100 for each preferred anti-affinity term that is broken. */
+  /** −0.3 × weight/100 for each preferred anti-affinity term that matches. */
   readonly antiAffinity: number;
-  /** −0.1 for each PreferNoSchedule taint that is not tolerated. */
+  /** −0.1 for each untolerated PreferNoSchedule taint. */
   readonly taints: number;
 }
 
-/** What is preferred and found on a node, before it is turned into score. */
+/** Matching preferences of one node, before they become score terms. */
 export interface Preferences {
-  /** Sum of the weights of preferred affinity terms that hold. */
+  /** Sum of the weights of matching preferred affinity terms. */
   readonly affinityWeight: number;
-  /** Sum of the weights of preferred anti-affinity terms that are broken. */
+  /** Sum of the weights of matching preferred anti-affinity terms. */
   readonly antiAffinityWeight: number;
   readonly untoleratedTaints: number;
 }
 
 /**
- * Brings the weights to sum 1.
+ * Scales the weights to sum 1.
  * @throws InvalidInputError naming each weight that is negative or not finite, or `weights` when
  *   all are 0.
  */
@@ -63,8 +62,8 @@ export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
       problems.note(`weights.${name}`, `must be a finite number of at least 0, is ${weight}`);
   }
   problems.throwIfAny();
-  // Against the largest first: a sum of very large weights would not be finite, one of very small
-  // ones not exact.
+  // Divide by the largest weight first: the sum of very large weights would not be finite, the sum
+  // of very small ones not exact.
   const largest = Math.max(...Object.values(all));
   if (largest === 0) problems.note('weights', 'at least one must be above 0');
   problems.throwIfAny();
@@ -80,8 +79,8 @@ export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
 }
 
 /**
- * Locality, reliability, cost and utilisation add to it, the network penalty takes away;
- * preferences come on top.
+ * Returns the weighted sum of locality, reliability, cost and utilisation, minus the weighted
+ * network penalty, plus the preferences.
  */
 export function totalScore(terms: ScoreTerms, weights: ScoreWeights): number {
   return (
@@ -96,7 +95,10 @@ export function totalScore(terms: ScoreTerms, weights: ScoreWeights): number {
   );
 }
 
-/** @param allocated - What other replicas have booked on the node. */
+/**
+ * Computes the score terms of one node for one request.
+ * @param allocated - Resources that other replicas reserve on the node.
+ */
 export function scoreTerms(
   record: NodeRecord,
   allocated: Resources,
@@ -115,7 +117,7 @@ export function scoreTerms(
   };
 }
 
-/** The first region listed is worth 1, each further one 0.1 less. */
+/** The first listed region scores 1, each further one 0.1 less. */
 function localityOf({ region, zone }: NodeRecord, { regions, zones }: FullRequest): number {
   const index = regions.indexOf(region);
   const byRegion = regions.length === 0 ? 0.7 : index < 0 ? 0.5 : 1 - 0.1 * index;
@@ -129,8 +131,8 @@ function reliabilityOf({ reliability, conditions }: NodeRecord): number {
 }
 
 /**
- * Prefers nodes that the request suits: of the whole machine it takes some, neither next to nothing
- * nor most.
+ * Prefers nodes whose size fits the request: a share of 10 to 30 % of the whole machine scores
+ * best.
  */
 function costOf({ capacity }: NodeRecord, need: Resources): number {
   const share =
@@ -139,13 +141,11 @@ function costOf({ capacity }: NodeRecord, need: Resources): number {
   return clamp(byShare - (capacity.gpus > 0 && need.gpus === 0 ? 0.3 : 0));
 }
 
-/**
- * Used share of the whole machine, where what is kept for the system counts as used; best at this.
- */
+/** Preferred used share of the whole machine. The system reservation counts as used. */
 const TARGET_UTILISATION = 0.65;
-/** Above this little is left for peaks. */
+/** Above this share a node has little left for load peaks. */
 const HIGH_UTILISATION = 0.9;
-/** Differences of shares below this are noise of floating point. */
+/** Differences of shares below this value are floating-point noise. */
 const NOISE = 1e-9;
 
 function utilisationOf(
@@ -167,10 +167,7 @@ function utilisationOf(
   return clamp(1 - distance + (shrinks ? 0.1 : 0) - (high ? 0.3 : 0));
 }
 
-/**
- * The shortfall is the share of the requested bandwidth that the node has not free; where the
- * replica fits it is 0.
- */
+/** The shortfall is the missing share of the requested bandwidth; 0 where the replica fits. */
 function networkPenaltyOf(
   record: NodeRecord,
   allocated: Resources,
@@ -191,7 +188,7 @@ function clamp(value: number): number {
   return Math.min(1, Math.max(0, value));
 }
 
-/** Of nothing, nothing is no share; anything is too much. */
+/** Returns `part / whole`; with `whole` 0, returns 0 for no part and Infinity otherwise. */
 function ratio(part: number, whole: number): number {
   if (whole > 0) return part / whole;
   return part > 0 ? Infinity : 0;

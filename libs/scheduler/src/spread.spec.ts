@@ -2,12 +2,12 @@ import { toNodeId } from '@cloudless/base';
 import { describeReasons, type PlacementRequest, type SchedulerNode } from './index.js';
 import { aCluster, aNode, aRequest, aReservation, GIB, placedOn } from './testing/builders.js';
 
-/** `zones('a a b')`: nodes n1, n2 in zone a, n3 in zone b. */
+/** `zones('a a b')` returns nodes n1 and n2 in zone a and n3 in zone b. */
 function zones(text: string, given: Partial<SchedulerNode> = {}): SchedulerNode[] {
   return text.split(' ').map((zone, index) => aNode(`n${index + 1}`, { zone, ...given }));
 }
 
-/** How many replicas each zone (or what else `by` says) got. */
+/** Counts placed replicas by zone, or by the key that `by` returns. */
 function perDomain(
   nodes: readonly SchedulerNode[],
   placed: readonly (string | undefined)[],
@@ -24,24 +24,24 @@ function perDomain(
 
 const onNode = (index: number) => ({ nodeId: toNodeId(`n${index}`) });
 
-describe('without a declared spread', () => {
-  it('5 replicas over 3 zones are 2, 2 and 1', () => {
+describe('spread that is not declared', () => {
+  it('places 5 replicas over 3 zones as 2, 2 and 1', () => {
     const nodes = zones('a a b b c c');
     expect(
       Object.values(perDomain(nodes, placedOn(aCluster(nodes), aRequest(), 5))).sort(),
     ).toEqual([1, 2, 2]);
   });
 
-  it('within a zone the node with the fewest comes first, though a fuller one would score better', () => {
+  it('prefers the node with the fewest replicas within a zone, even when a fuller node scores better', () => {
     expect(placedOn(aCluster(zones('a a a')), aRequest(), 3)).toEqual(['n1', 'n2', 'n3']);
   });
 
-  it('a zone without room is no obstacle', () => {
+  it('continues when a zone has no capacity', () => {
     const nodes = [...zones('a a'), aNode('n3', { zone: 'b', maxReplicas: 1 })];
     expect(perDomain(nodes, placedOn(aCluster(nodes), aRequest(), 6))).toEqual({ a: 5, b: 1 });
   });
 
-  it('zones of one name in two regions are two zones', () => {
+  it('treats zones with the same name in two regions as two zones', () => {
     const nodes = [
       aNode('n1', { region: 'eu' }),
       aNode('n2', { region: 'eu' }),
@@ -50,7 +50,7 @@ describe('without a declared spread', () => {
     expect(placedOn(aCluster(nodes), aRequest(), 2)).toEqual(['n1', 'n3']);
   });
 
-  it('replicas of the workload that are there count, of any version', () => {
+  it('counts existing replicas of the workload, of any version', () => {
     const cluster = aCluster(zones('a b'), [
       aReservation('web-1', onNode(1)),
       aReservation('web-2', { ...onNode(1), labels: { app: 'web', version: '0' } }),
@@ -58,7 +58,7 @@ describe('without a declared spread', () => {
     expect(placedOn(cluster, aRequest(), 3)).toEqual(['n2', 'n2', 'n1']);
   });
 
-  it('replicas that leave do not count, but hold their resources', () => {
+  it('does not count leaving replicas, but their resources', () => {
     const half = { cpuMillis: 2_000, memoryBytes: GIB };
     const leaving = { ...onNode(1), leaving: true, resources: half };
     const cluster = aCluster(zones('a b'), [
@@ -68,7 +68,7 @@ describe('without a declared spread', () => {
     expect(placedOn(cluster, aRequest({ resources: half }), 3)).toEqual(['n1', 'n2', undefined]);
   });
 
-  it('replicas of other workloads do not count', () => {
+  it('does not count replicas of other workloads', () => {
     const cluster = aCluster(zones('a b'), [
       aReservation('db-1', {
         ...onNode(1),
@@ -76,17 +76,17 @@ describe('without a declared spread', () => {
         resources: { cpuMillis: 2_000, memoryBytes: 4 * GIB },
       }),
     ]);
-    expect(placedOn(cluster, aRequest())).toEqual(['n1']); // packed onto the fuller one
+    expect(placedOn(cluster, aRequest())).toEqual(['n1']); // both on the fuller node
   });
 });
 
-describe('a required spread', () => {
+describe('required spread', () => {
   const spread = (topology: string, maxSkew?: number): Partial<PlacementRequest> => ({
     spread: { topology, mode: 'required', ...(maxSkew === undefined ? {} : { maxSkew }) },
   });
 
   it.each([1, 2, 3, 4, 5, 6, 7])(
-    'puts %i replicas over 3 zones with a difference of at most 1',
+    'places %i replicas over 3 zones with a difference of at most 1',
     (count) => {
       const nodes = zones('a a b c');
       const counts = {
@@ -102,7 +102,7 @@ describe('a required spread', () => {
     },
   );
 
-  it('refuses what would unbalance it, and says so', () => {
+  it('refuses a placement that would exceed the skew and names the filter', () => {
     const cluster = aCluster([...zones('a b'), aNode('n3', { zone: 'c', maxReplicas: 1 })]);
     const placements = cluster.place(aRequest(spread('zone')), 7);
     expect(placements.map(({ placed }) => placed)).toEqual([
@@ -120,14 +120,14 @@ describe('a required spread', () => {
     );
   });
 
-  it('allows as much difference as it is told', () => {
+  it('allows a difference of maxSkew', () => {
     const cluster = aCluster([...zones('a b'), aNode('n3', { zone: 'c', maxReplicas: 1 })]);
     expect(
       placedOn(cluster, aRequest(spread('zone', 2)), 9).filter((id) => id !== undefined),
     ).toHaveLength(7);
   });
 
-  it('explains how far it is', () => {
+  it('explains how far a domain is above the emptiest one', () => {
     const cluster = aCluster(
       [
         aNode('n1'),
@@ -144,7 +144,7 @@ describe('a required spread', () => {
       'n3 fits',
       'n1 replicas: 1 in zone a, 0 in the emptiest zone; they may differ by 1',
       'n2 holds 0 replicas of at most 0',
-      'n4 is in no zone, which the spread needs',
+      'n4 is in no zone, but the spread requires one',
     ]);
   });
 
@@ -156,8 +156,8 @@ describe('a required spread', () => {
       name: 'too small even when empty',
       closed: { capacity: { cpuMillis: 100, memoryBytes: GIB } },
     },
-    { name: 'without place for any replica', closed: { maxReplicas: 0 } },
-  ])('does not wait for a zone whose nodes are all $name', ({ closed }) => {
+    { name: 'closed to replicas (maxReplicas 0)', closed: { maxReplicas: 0 } },
+  ])('ignores a zone whose nodes are all $name', ({ closed }) => {
     const nodes = [...zones('a b'), aNode('n3', { zone: 'c', ...closed })];
     expect(perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), 4))).toEqual({
       a: 2,
@@ -165,7 +165,7 @@ describe('a required spread', () => {
     });
   });
 
-  it('does wait for a zone that is only full', () => {
+  it('waits for a zone that is only full', () => {
     const full = aReservation('db-1', {
       ...onNode(2),
       workloadId: 'db' as never,
@@ -177,7 +177,7 @@ describe('a required spread', () => {
     ]);
   });
 
-  it('corrects what has become uneven', () => {
+  it('places in the emptiest zones when the distribution has become uneven', () => {
     const cluster = aCluster(
       zones('a b c'),
       ['web-1', 'web-2', 'web-3'].map((id) => aReservation(id)),
@@ -191,7 +191,7 @@ describe('a required spread', () => {
     { topology: 'node', by: (node) => node.id },
     { topology: 'region', by: (node) => node.region ?? '' },
     { topology: 'rack', by: (node) => node.labels?.['rack'] ?? '' },
-  ])('goes by $topology too', ({ topology, by }) => {
+  ])('works with topology $topology', ({ topology, by }) => {
     const nodes = [1, 2, 3, 4].map((n) =>
       aNode(`n${n}`, {
         zone: `z${n}`,
@@ -205,7 +205,7 @@ describe('a required spread', () => {
     expect(new Set(counts)).toEqual(new Set([8 / new Set(nodes.map(by)).size]));
   });
 
-  it('excludes nodes that have no such label', () => {
+  it('excludes nodes without the topology label', () => {
     const nodes = [aNode('n1', { labels: { rack: 'r1' } }), aNode('n2')];
     expect(placedOn(aCluster(nodes), aRequest(spread('rack')), 3)).toEqual(['n1', 'n1', 'n1']);
     const [refused] = aCluster([aNode('n2')]).place(aRequest(spread('rack')), 1);
@@ -216,24 +216,24 @@ describe('a required spread', () => {
   });
 });
 
-describe('a preferred spread', () => {
+describe('preferred spread', () => {
   const request = aRequest({ spread: { topology: 'region', mode: 'preferred' } });
 
-  it('takes the emptiest domain before zones, nodes and score', () => {
+  it('ranks the emptiest domain before zones, nodes and score', () => {
     const nodes = [...zones('a b c'), aNode('n4', { region: 'us', reliability: 0 })];
     expect(
       perDomain(nodes, placedOn(aCluster(nodes), request, 6), (node) => node.region ?? ''),
     ).toEqual({ eu: 3, us: 3 });
   });
 
-  it('goes on elsewhere when the emptiest domain has no room', () => {
+  it('places elsewhere when the emptiest domain has no capacity', () => {
     const nodes = [...zones('a b'), aNode('n3', { region: 'us', maxReplicas: 1 })];
     expect(
       perDomain(nodes, placedOn(aCluster(nodes), request, 5), (node) => node.region ?? ''),
     ).toEqual({ eu: 4, us: 1 });
   });
 
-  it('takes nodes in no domain last', () => {
+  it('chooses nodes in no domain last', () => {
     const nodes = [
       aNode('n1', { region: '' }),
       aNode('n2', { region: 'us', maxReplicas: 2, reliability: 0 }),

@@ -1,29 +1,29 @@
 import type { Problems } from './problems.js';
 
-/** `NoSchedule` and `NoExecute` keep replicas away, `PreferNoSchedule` only costs score. */
+/** `NoSchedule` and `NoExecute` exclude nodes, `PreferNoSchedule` lowers the score. */
 export type TaintEffect = 'NoSchedule' | 'PreferNoSchedule' | 'NoExecute';
 
-/** What a node repels replicas by, unless they tolerate it. */
+/** Excludes replicas that do not tolerate it, as in Kubernetes. */
 export interface Taint {
   readonly key: string;
-  /** Absent is the empty value. */
+  /** Absent means the empty value. */
   readonly value?: string;
   readonly effect: TaintEffect;
 }
 
-/** Which taints a workload accepts. */
+/** A taint pattern that a workload accepts, as in Kubernetes. */
 export interface Toleration {
-  /** Absent or empty: with `Exists` every key; with `Equal` refused. */
+  /** Absent or empty: `Exists` matches every key; `Equal` is rejected. */
   readonly key?: string;
-  /** `Equal` compares the value, `Exists` accepts any. */
+  /** `Equal` compares the value, `Exists` accepts any value. */
   readonly operator: 'Equal' | 'Exists';
-  /** For `Equal` only; absent is the empty value. */
+  /** Only for `Equal`; absent means the empty value. */
   readonly value?: string;
-  /** Absent or empty: every effect. */
+  /** Absent or empty: matches every effect. */
   readonly effect?: TaintEffect | '';
 }
 
-/** Whether one of `tolerations` accepts the taint. */
+/** Returns true when one of `tolerations` accepts the taint. */
 export function isTolerated(taint: Taint, tolerations: readonly Toleration[]): boolean {
   return tolerations.some(({ key = '', operator, value = '', effect = '' }) => {
     if (effect !== '' && effect !== taint.effect) return false;
@@ -32,7 +32,7 @@ export function isTolerated(taint: Taint, tolerations: readonly Toleration[]): b
   });
 }
 
-/** A taint as operators write it: `dedicated=gpu:NoSchedule`, `spot:NoExecute`. */
+/** Formats a taint as operators write it: `dedicated=gpu:NoSchedule`, `spot:NoExecute`. */
 export function describeTaint({ key, value = '', effect }: Taint): string {
   return `${key}${value === '' ? '' : `=${value}`}:${effect}`;
 }

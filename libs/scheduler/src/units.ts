@@ -1,9 +1,11 @@
 import type { ResourceField } from './resources.js';
 
-/** A shortage for people: `needs 500 m CPU, 200 m free`, `needs 2 GiB memory, 1.5 GiB free`. */
+/**
+ * Formats a shortage for people: `needs 500 m CPU, 200 m free`, `needs 2 GiB memory, 1.5 GiB free`.
+ */
 export function describeShortage(field: ResourceField, need: number, free: number): string {
   const rounded = [UNITS[field].write(need), UNITS[field].write(free)];
-  // 2 GiB needed and a byte less free: rounded, nothing would be missing.
+  // Use the smallest unit when both rounded amounts are equal, for example 2 GiB and one byte less.
   const [needed, left] =
     rounded[0] === rounded[1]
       ? [`${need} ${UNITS[field].smallest}`, `${free} ${UNITS[field].smallest}`]
@@ -37,7 +39,7 @@ const UNITS: Readonly<Record<ResourceField, Unit>> = {
   gpus: { noun: 'GPUs', smallest: '', write: String },
 };
 
-/** In the largest unit of which there is a whole one, to a tenth. */
+/** Formats the amount with one decimal in the largest unit that gives at least 1. */
 function scaled(amount: number, step: number, units: readonly string[]): string {
   let value = amount;
   let index = 0;

@@ -31,7 +31,7 @@ const required = (topology: string, name: string, namespaces?: string[]): Worklo
   topology,
   ...(namespaces === undefined ? {} : { namespaces }),
 });
-/** A replica of another workload, labelled `app=<name>`, named by its own id. */
+/** A replica of another workload, labelled `app=<name>` and named by its own id. */
 const replica = (name: string, nodeId: string, given: Partial<Reservation> = {}): Reservation =>
   aReservation(`${name}-${nodeId}`, {
     nodeId: toNodeId(nodeId),
@@ -40,7 +40,7 @@ const replica = (name: string, nodeId: string, given: Partial<Reservation> = {})
     ...given,
   });
 
-/** The nodes on which the request fits, and the reason where none does. */
+/** Returns the nodes on which the request fits, or the reasons when none fits. */
 function fitting(
   request: Partial<PlacementRequest>,
   reservations: readonly Reservation[],
@@ -55,62 +55,67 @@ function fitting(
 describe('required workload affinity', () => {
   it.each<{ name: string; terms: WorkloadTerm[]; others: Reservation[]; fits: string[] }>([
     {
-      name: 'the same zone',
+      name: 'follows to the same zone',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n1', 'n2'],
     },
     {
-      name: 'the same node',
+      name: 'follows to the same node',
       terms: [required('node', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n1'],
     },
     {
-      name: 'the same region',
+      name: 'follows to the same region',
       terms: [required('region', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n1', 'n2', 'n3', 'n4'],
     },
     {
-      name: 'the same rack',
+      name: 'follows to the same rack',
       terms: [required('rack', 'db')],
       others: [replica('db', 'n3')],
       fits: ['n3', 'n4'],
     },
     {
-      name: 'a node without rack is in none',
+      name: 'excludes a node without the topology label',
       terms: [required('rack', 'db')],
       others: [replica('db', 'n2')],
       fits: [],
     },
-    { name: 'nobody to follow', terms: [required('zone', 'db')], others: [], fits: [] },
     {
-      name: 'one that leaves attracts nothing',
+      name: 'excludes all nodes when no replica matches',
+      terms: [required('zone', 'db')],
+      others: [],
+      fits: [],
+    },
+    {
+      name: 'does not follow a leaving replica',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1', { leaving: true })],
       fits: [],
     },
     {
-      name: 'another namespace',
+      name: 'does not follow a replica in another namespace',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1', { namespace: 'prod' })],
       fits: [],
     },
     {
-      name: 'another namespace, named',
+      name: 'follows a replica in a namespace that the term names',
       terms: [required('zone', 'db', ['prod'])],
       others: [replica('db', 'n1', { namespace: 'prod' })],
       fits: ['n1', 'n2'],
     },
     {
-      name: 'both terms must hold',
+      name: 'requires that both terms match',
       terms: [required('zone', 'db'), required('zone', 'cache')],
       others: [replica('db', 'n1'), replica('cache', 'n3')],
       fits: [],
     },
     {
-      name: 'a node that is not there counts for nothing',
+      name: 'ignores a reservation on an unknown node',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n9')],
       fits: [],
@@ -119,7 +124,7 @@ describe('required workload affinity', () => {
     expect(fitting({ workloadAffinity: terms }, others)).toEqual(fits);
   });
 
-  it('lets the first replica of a workload that follows itself go anywhere, and the others follow it', () => {
+  it('lets the first replica of a workload with affinity to itself start anywhere, and the others follow it', () => {
     const request = aRequest({ workloadAffinity: [required('zone', 'web')] });
     expect(fitting(request, [])).toEqual(['n1', 'n2', 'n3', 'n4']);
     const placed = placedOn(aCluster(nodes), request, 4);
@@ -127,7 +132,7 @@ describe('required workload affinity', () => {
     expect(fitting(request, [reservationFor(request, 'web-1', 'n3')])).toEqual(['n3', 'n4']);
   });
 
-  it('lets the first replica start only in a domain', () => {
+  it('requires a domain for the first replica', () => {
     expect(fitting({ workloadAffinity: [required('rack', 'web')] }, [])).toEqual([
       'n1',
       'n3',
@@ -135,11 +140,11 @@ describe('required workload affinity', () => {
     ]);
   });
 
-  it('does not let a workload start anywhere that follows itself in another namespace only', () => {
+  it('does not let a workload start anywhere when its term matches it only in another namespace', () => {
     expect(fitting({ workloadAffinity: [required('zone', 'web', ['prod'])] }, [])).toEqual([]);
   });
 
-  it('names the topology', () => {
+  it('names the topology in the reason', () => {
     const cluster = aCluster(nodes);
     const request = aRequest({ workloadAffinity: [required('zone', 'db')] });
     const [refused] = cluster.place(request, 1);
@@ -155,37 +160,37 @@ describe('required workload affinity', () => {
 describe('required workload anti-affinity', () => {
   it.each<{ name: string; terms: WorkloadTerm[]; others: Reservation[]; fits: string[] }>([
     {
-      name: 'another node',
+      name: 'allows another node',
       terms: [required('node', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n2', 'n3', 'n4'],
     },
     {
-      name: 'another zone',
+      name: 'allows another zone',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n3', 'n4'],
     },
     {
-      name: 'another rack; without one there is no clash',
+      name: 'allows another rack and a node without a rack',
       terms: [required('rack', 'db')],
       others: [replica('db', 'n3'), replica('db', 'n2')],
       fits: ['n1', 'n2'],
     },
     {
-      name: 'one that leaves still repels',
+      name: 'excludes the domain of a leaving replica',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1', { leaving: true })],
       fits: ['n3', 'n4'],
     },
     {
-      name: 'another namespace',
+      name: 'allows a replica in another namespace',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1', { namespace: 'prod' })],
       fits: ['n1', 'n2', 'n3', 'n4'],
     },
     {
-      name: 'no term may clash',
+      name: 'excludes a node when one of two terms matches',
       terms: [required('zone', 'db'), required('node', 'cache')],
       others: [replica('db', 'n1'), replica('cache', 'n3')],
       fits: ['n4'],
@@ -194,7 +199,7 @@ describe('required workload anti-affinity', () => {
     expect(fitting({ workloadAntiAffinity: terms }, others)).toEqual(fits);
   });
 
-  it('against itself gives one replica per domain', () => {
+  it('places one replica per domain when the term matches its own workload', () => {
     const perZone = aRequest({ workloadAntiAffinity: [required('zone', 'web')] });
     expect(placedOn(aCluster(nodes), perZone, 3)).toEqual(['n1', 'n3', undefined]);
     const perNode = aRequest({ workloadAntiAffinity: [required('node', 'web')] });
@@ -211,7 +216,7 @@ describe('required workload anti-affinity', () => {
     );
   });
 
-  describe('holds both ways', () => {
+  describe('anti-affinity of existing replicas', () => {
     const shy = (
       nodeId: string,
       term: WorkloadTerm,
@@ -220,32 +225,32 @@ describe('required workload anti-affinity', () => {
 
     it.each<{ name: string; others: Reservation[]; fits: string[] }>([
       {
-        name: 'a replica keeps what it avoids away',
+        name: 'excludes a workload that it matches',
         others: [shy('n1', required('zone', 'web'))],
         fits: ['n3', 'n4'],
       },
       {
-        name: 'even while it leaves',
+        name: 'excludes while the replica leaves',
         others: [shy('n1', required('zone', 'web'), { leaving: true })],
         fits: ['n3', 'n4'],
       },
       {
-        name: 'but not others',
+        name: 'allows workloads that it does not match',
         others: [shy('n1', required('zone', 'db'))],
         fits: ['n1', 'n2', 'n3', 'n4'],
       },
       {
-        name: 'nor in namespaces it does not speak of',
+        name: 'allows workloads in other namespaces',
         others: [shy('n1', required('zone', 'web'), { namespace: 'prod' })],
         fits: ['n1', 'n2', 'n3', 'n4'],
       },
       {
-        name: 'but in those it names',
+        name: 'excludes workloads in namespaces that the term names',
         others: [shy('n1', required('zone', 'web', ['default']), { namespace: 'prod' })],
         fits: ['n3', 'n4'],
       },
       {
-        name: 'only preferred keeps nobody away',
+        name: 'allows all workloads when the term is preferred',
         others: [
           shy('n1', { mode: 'preferred', weight: 100, selector: app('web'), topology: 'zone' }),
         ],
@@ -255,11 +260,11 @@ describe('required workload anti-affinity', () => {
       expect(fitting({}, others)).toEqual(fits);
     });
 
-    it('until it is released', () => {
+    it('stops excluding when the replica is released', () => {
       const cluster = aCluster(nodes, [shy('n1', required('region', 'web'))]);
       expect(cluster.explain(aRequest())[0]).toMatchObject({
         filter: 'workloadAntiAffinity',
-        detail: 'a replica in region eu keeps this workload away',
+        detail: 'the anti-affinity of a replica in region eu excludes this workload',
       });
       cluster.release(shy('n1', required('region', 'web')).replicaId);
       expect(placedOn(cluster, aRequest())).toEqual(['n1']);
@@ -267,8 +272,8 @@ describe('required workload anti-affinity', () => {
   });
 });
 
-describe('preferred terms', () => {
-  it('draw a replica to those it likes and away from those it does not', () => {
+describe('preferred workload affinity and anti-affinity', () => {
+  it('prefer domains with matching replicas and avoid those with unwanted ones', () => {
     const likes = aRequest({
       workloadAffinity: [{ mode: 'preferred', weight: 100, selector: app('db'), topology: 'zone' }],
     });
@@ -282,7 +287,7 @@ describe('preferred terms', () => {
     expect(placedOn(aCluster(nodes, [replica('db', 'n1', tiny)]), dislikes)).toEqual(['n3']);
   });
 
-  it('see the replicas placed in the same call', () => {
+  it('count the replicas placed in the same call', () => {
     const request = aRequest({
       workloadAffinity: [{ mode: 'preferred', weight: 50, selector: app('web'), topology: 'zone' }],
     });

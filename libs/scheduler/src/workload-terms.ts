@@ -4,25 +4,28 @@ import type { Ledger } from './ledger.js';
 import { domainOf, type NodeRecord } from './node.js';
 import type { FullRequest, WorkloadTerm } from './request.js';
 
-/** Replicas that count in one domain; shared by all nodes of the domain. */
+/** Replica count of one domain. One object is shared by all nodes of the domain. */
 export interface DomainCount {
   count: number;
 }
 
-/** Where a term of workload affinity or anti-affinity finds replicas. */
+/** Replica counts by domain for one term of workload affinity or anti-affinity. */
 export interface TermFindings {
   readonly term: WorkloadTerm;
-  /** The request is itself what the term describes, so its own placements count too. */
+  /**
+   * True when the term matches the request's own workload, so that placements of the request count
+   * too.
+   */
   readonly describesItself: boolean;
-  /** By domain; those without a replica may be missing. */
+  /** By domain. Domains without a replica may be missing. */
   readonly domains: Map<string, DomainCount>;
-  /** How many domains have a replica. */
+  /** Number of domains that have a replica. */
   occupied: number;
 }
 
 /**
- * Looks up where each term finds replicas. Leaving ones still repel, as they still run; they
- * attract nothing, as whoever followed them would soon be alone.
+ * Counts the matching replicas by domain for each term. Leaving replicas count for anti-affinity
+ * because they still run. They do not count for affinity because they are about to end.
  */
 export function findReplicas(
   kind: 'workloadAffinity' | 'workloadAntiAffinity',
@@ -51,7 +54,7 @@ export function findReplicas(
   });
 }
 
-/** The count of one domain, 0 at first. */
+/** Returns the count object of a domain; creates it with 0. */
 export function countIn(counts: Map<string, DomainCount>, domain: string): DomainCount {
   const known = counts.get(domain);
   if (known !== undefined) return known;
@@ -60,28 +63,30 @@ export function countIn(counts: Map<string, DomainCount>, domain: string): Domai
   return fresh;
 }
 
-/** The count of the node's domain for a term; undefined when the node is in none. */
+/** Returns the count of the node's domain for a term; undefined when the node is in no domain. */
 export function countOf(findings: TermFindings, record: NodeRecord): DomainCount | undefined {
   const domain = domainOf(record, findings.term.topology);
   return domain === undefined ? undefined : countIn(findings.domains, domain);
 }
 
-/** Adds replicas to a domain. */
 export function addReplicas(findings: TermFindings, domain: DomainCount, replicas: number): void {
   if (domain.count === 0) findings.occupied += 1;
   domain.count += replicas;
 }
 
 /**
- * A required affinity term lets a replica into `domain`: one is there, or it would be the first of
- * all and describes itself.
+ * Returns true when a required affinity term allows a replica in `domain`: the domain has a
+ * matching replica, or no domain has one and the term matches the request's own workload.
  */
 export function letsIn(findings: TermFindings, domain: DomainCount | undefined): boolean {
   if (domain === undefined) return false;
   return domain.count > 0 || (findings.describesItself && findings.occupied === 0);
 }
 
-/** Domains, by topology, that replicas already placed forbid to the request. */
+/**
+ * Returns the domains, by topology, from which anti-affinity terms of existing replicas exclude the
+ * request.
+ */
 export function forbiddenDomains(
   request: FullRequest,
   ledger: Ledger,
@@ -104,7 +109,10 @@ export function forbiddenDomains(
   return forbidden;
 }
 
-/** Whether a term declared in `ownNamespace` speaks of a workload of `namespace` with `labels`. */
+/**
+ * Returns true when a term declared in `ownNamespace` matches a workload in `namespace` with
+ * `labels`.
+ */
 function describes(
   term: WorkloadTerm,
   ownNamespace: string,

@@ -89,14 +89,14 @@ describe('settings of a program', () => {
       file: undefined,
       env: { APP_PROT: '1' },
       options: {},
-      says: 'environment: APP_PROT: is no setting',
+      says: 'environment: APP_PROT: is not a setting',
     },
     {
       name: 'an unknown key',
       file: 'prot: 1',
       env: {},
       options: {},
-      says: 'settings.yaml: prot: is no setting; there are port, dataDir, leaseMs',
+      says: 'settings.yaml: prot: is not a setting; the settings are port, dataDir, leaseMs',
     },
     {
       name: 'a duplicate key',

@@ -6,12 +6,12 @@ import { createWeb, clusterOf, readWeb } from './support.js';
 import { TestCluster } from './test-cluster.js';
 
 const HOUR_MS = 3_600_000;
-/** A whole cluster runs in each test, however busy the machine is. */
+/** Each test runs a whole cluster, which takes long on a busy machine. */
 jest.setTimeout(60_000);
 const seeds = (count: number): readonly number[] =>
   Array.from({ length: count }, (_, index) => index + 1);
 
-/** What a call came to: its result, or the kind of its error. */
+/** Returns the result of a call, or the kind of its error. */
 async function outcome<Result>(call: Promise<Result>): Promise<Result | string> {
   try {
     return await call;
@@ -20,7 +20,7 @@ async function outcome<Result>(call: Promise<Result>): Promise<Result | string> 
   }
 }
 
-/** A cluster whose commits take up to 20 ms and overtake each other, once it has started. */
+/** Starts a cluster whose commits then take up to 20 ms and overtake each other. */
 async function slowClusterOf(nodes: number, seed: number): Promise<TestCluster> {
   const random = createSeededRandom(seed);
   let started = false;
@@ -32,7 +32,7 @@ async function slowClusterOf(nodes: number, seed: number): Promise<TestCluster> 
   return cluster;
 }
 
-/** Every page of a list, with something happening between two of them. */
+/** Reads all pages of a list and runs `between` between two pages. */
 async function allPages<Item>(
   read: (
     pageToken: string,
@@ -49,8 +49,8 @@ async function allPages<Item>(
   }
 }
 
-describe('paging while the cluster changes', () => {
-  it.each(seeds(6))('shows what stays exactly once, seed %i', async (seed) => {
+describe('list paging while the cluster changes', () => {
+  it.each(seeds(6))('shows unchanged objects exactly once, seed %i', async (seed) => {
     const cluster = await TestCluster.start({ seed });
     const random = createSeededRandom(seed + 500);
     const pick = <Item>(items: readonly Item[]): Item =>
@@ -130,7 +130,7 @@ describe('paging while the cluster changes', () => {
     await cluster.until(() => cluster.stopCoordinator());
   });
 
-  it('refuses a token of another list or filter', async () => {
+  it('rejects a page token of another list or filter', async () => {
     const cluster = await TestCluster.start();
     const spec = { command: ['serve'], replicas: 0 };
     for (const name of ['a', 'b', 'c'])
@@ -163,8 +163,8 @@ function repeated(keys: readonly string[]): readonly string[] {
   return keys.filter((key, index) => keys.indexOf(key) !== index);
 }
 
-describe('writers at the same time', () => {
-  it.each(seeds(4))('who name different fields all have their way, seed %i', async (seed) => {
+describe('concurrent writers', () => {
+  it.each(seeds(4))('all succeed when they change different fields, seed %i', async (seed) => {
     const cluster = await slowClusterOf(2, seed);
     await createWeb(cluster);
     const { client } = cluster;
@@ -199,7 +199,7 @@ describe('writers at the same time', () => {
   });
 
   it.each(seeds(4))(
-    'who expect a generation: one changes it, the others learn of that, seed %i',
+    'with an expected generation: one succeeds and the others receive ABORTED, seed %i',
     async (seed) => {
       const cluster = await slowClusterOf(1, seed);
       const { generation } = await createWeb(cluster);
@@ -231,7 +231,7 @@ describe('writers at the same time', () => {
     },
   );
 
-  it('of a node all have their way, and its event says what changed', async () => {
+  it('of a node all succeed, and the event names the changes', async () => {
     const cluster = await slowClusterOf(1, 3);
     const { client } = cluster;
     const nodeId = 'node-1';
@@ -276,7 +276,7 @@ describe('a request id', () => {
     cluster.client.scaleWorkload({ name: 'web', replicas, requestId });
 
   it.each(seeds(4))(
-    'given twice at once is applied once, and both get the same, seed %i',
+    'that is sent twice at the same time is applied once and both calls get the same response, seed %i',
     async (seed) => {
       const cluster = await slowClusterOf(1, seed);
       await createWeb(cluster);
@@ -298,7 +298,7 @@ describe('a request id', () => {
     },
   );
 
-  it('gives the first result after a restart, refuses another body, and is forgotten after an hour', async () => {
+  it('returns the first response after a restart, rejects another body, and expires after an hour', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster);
     const first = await cluster.until(() => scale(cluster));
@@ -324,7 +324,7 @@ describe('a request id', () => {
   });
 
   it.each(['workload', 'node'] as const)(
-    'of a %s whose commit was made but not acknowledged gives its result',
+    'of a %s whose commit was not acknowledged returns its result',
     async (what) => {
       const cluster = await clusterOf(1);
       await createWeb(cluster);
@@ -345,7 +345,7 @@ describe('a request id', () => {
     },
   );
 
-  it('holds for everything that is done to nodes', async () => {
+  it('works for all node RPCs', async () => {
     const cluster = await clusterOf(2);
     const { client } = cluster;
     const nodeId = 'node-1';
@@ -362,7 +362,7 @@ describe('a request id', () => {
     const remove = () => client.removeNode({ nodeId, force: true, requestId: 'remove' });
     await cluster.until(() => Promise.all([remove(), remove()]));
     expect(await cluster.until(() => outcome(client.getNode({ nodeId })))).toBe('notFound');
-    // What joins under that name later is not touched by a late retry.
+    // A late retry does not change a node that joins later under the same name.
     await cluster.addNode(nodeId);
     await cluster.until(remove);
     expect((await cluster.until(() => client.getNode({ nodeId }))).id).toBe(nodeId);
@@ -379,7 +379,7 @@ describe('a request id', () => {
   });
 });
 
-/** The next transaction that keeps a request is committed, but nobody hears of it. */
+/** Commits the next transaction that stores a request id, but loses the response. */
 function loseNextAnswer(store: StateStore): void {
   const txn = store.txn.bind(store);
   let lost = false;
@@ -391,13 +391,13 @@ function loseNextAnswer(store: StateStore): void {
     )
       return committed;
     lost = true;
-    throw new CloudlessError('unavailable', 'the answer was lost');
+    throw new CloudlessError('unavailable', 'the response was lost');
   };
   Object.assign(store, { txn: losing });
 }
 
 describe('GetServerInfo', () => {
-  it('says which program leads which cluster', async () => {
+  it('returns the program version and the cluster', async () => {
     const cluster = await TestCluster.start();
     const before = await cluster.until(() => cluster.client.getServerInfo({}));
     await cluster.until(() => cluster.restartCoordinator());

@@ -94,9 +94,9 @@ async function aCluster(): Promise<TestCluster> {
   return cluster;
 }
 
-describe('the audit log', () => {
+describe('audit log', () => {
   it.each(rows)(
-    'has $rpc with what became of it ($result), before its answer',
+    'records $rpc with its outcome ($result) before the response',
     async ({ rpc, call, result = 'ok', about = {} }) => {
       const cluster = await aCluster();
       const before = auditOf(cluster).length;
@@ -121,7 +121,7 @@ describe('the audit log', () => {
     },
   );
 
-  it('is written in the transaction that does what was asked', async () => {
+  it('commits the audit record in the transaction that applies the call', async () => {
     const cluster = await aCluster();
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
     const view = cluster.state.view();
@@ -129,7 +129,7 @@ describe('the audit log', () => {
     expect(view.event(lastOf(cluster)!.id)?.revision).toBe(view.workload(uid)?.revision);
   });
 
-  it('has a command before it begins, by its program only: arguments may hold secrets', async () => {
+  it('records a command before it begins, with its program only, because arguments may contain secrets', async () => {
     const cluster = await aCluster();
     const replica = (await readWeb(cluster)).status!.replicas[0]!;
     const stopping = new AbortController();
@@ -155,7 +155,7 @@ describe('the audit log', () => {
     stopping.abort();
   });
 
-  it('starts nothing that cannot be recorded', async () => {
+  it('starts no command that cannot be recorded', async () => {
     const cluster = await aCluster();
     const replica = (await readWeb(cluster)).status!.replicas[0]!;
     cluster.store.txn = () => Promise.reject(new Error('the disk is gone'));
@@ -166,7 +166,7 @@ describe('the audit log', () => {
     expect(cluster.agents.get(replica.nodeId)!.taken).toBe(asked);
   });
 
-  it('puts refusals together that one caller makes without end', async () => {
+  it('groups repeated refusals of one caller', async () => {
     const cluster = await aCluster();
     const before = auditOf(cluster).length;
     const refused = () =>
@@ -180,7 +180,7 @@ describe('the audit log', () => {
     expect(lastOf(cluster)?.count).toBeGreaterThan(35);
   });
 
-  it('names the trace of the call', async () => {
+  it('contains the trace id of the call', async () => {
     const cluster = await aCluster();
     const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
     const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` };
@@ -188,12 +188,12 @@ describe('the audit log', () => {
     expect(lastOf(cluster)?.audit?.traceId).toBe(traceId);
   });
 
-  it('is kept when other events go, until its own time is over', async () => {
+  it('is kept longer than other events, until its own retention ends', async () => {
     const dayMs = 24 * 3_600_000;
     const cluster = await clusterOf(2, { retention: { eventMs: dayMs, auditMs: 3 * dayMs } });
     await createWeb(cluster);
     const passDays = async (days: number): Promise<void> => {
-      await cluster.stopCoordinator(); // days of its timers would take minutes
+      await cluster.stopCoordinator(); // advancing days of timers step by step would take minutes
       await cluster.clock.advance(days * dayMs);
       await cluster.startCoordinator();
       await cluster.advance(1_000, 100);
@@ -211,7 +211,7 @@ describe('the audit log', () => {
     expect(auditOf(cluster)).toEqual([]);
   });
 
-  it('is listed by itself, and left out, by category', async () => {
+  it('is listed or excluded by category', async () => {
     const cluster = await aCluster();
     const { events } = await cluster.until(() =>
       cluster.client.listEvents({ categories: [Category.AUDIT] }),

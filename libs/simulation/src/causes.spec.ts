@@ -5,7 +5,7 @@ import { clusterOf, createWeb, readWeb } from './support.js';
 
 const eventsOf = (cluster: TestCluster): readonly Event[] => cluster.state.view().events();
 
-/** The reasons from an event back to what began it all. */
+/** Returns the reasons from an event back to its first cause. */
 function chainOf(cluster: TestCluster, event: Event): readonly string[] {
   const cause = eventsOf(cluster).find(({ id }) => id === event.causeId);
   return cause === undefined ? [event.reason] : [event.reason, ...chainOf(cluster, cause)];
@@ -22,8 +22,8 @@ const lastOf = (cluster: TestCluster, reason: string): Event => {
   return found[found.length - 1]!;
 };
 
-describe('events name what led to them', () => {
-  it('an update: the request, the new version, its replicas, their nodes, and the old ones that stop', async () => {
+describe('event causes', () => {
+  it('link an update to the request, the new version, its replicas, their nodes, and the stopped old replicas', async () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster);
     await cluster.advance(15_000, 50);
@@ -57,7 +57,7 @@ describe('events name what led to them', () => {
     );
   });
 
-  it('a lost node: its loss, that of its replicas, and those that replace them', async () => {
+  it("link a lost node to its replicas' loss and their replacements", async () => {
     const cluster = await clusterOf(4);
     await createWeb(cluster);
     await cluster.advance(2_000);
@@ -73,10 +73,10 @@ describe('events name what led to them', () => {
       'NodeLost',
     ]);
     expect(lastOf(cluster, 'ReplicasLost').replicaIds).toContain(placed.id);
-    expect(lastOf(cluster, 'ReplicasCreated').requestId).toBe(''); // nobody asked for it
+    expect(lastOf(cluster, 'ReplicasCreated').requestId).toBe(''); // no request caused it
   });
 
-  it('a failed replica, and a drain', async () => {
+  it('exist for a failed replica and for a drain', async () => {
     const cluster = await clusterOf(4);
     await createWeb(cluster, { restart: { policy: 0, maxRetries: 1 } });
     await cluster.advance(15_000, 50);
@@ -102,7 +102,7 @@ describe('events name what led to them', () => {
     }
   });
 
-  it('decisions say why, and the same request tells the same story', async () => {
+  it('are the same in decisions and for a repeated request', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster, { requestId: '' });
     await cluster.advance(2_000);
@@ -125,7 +125,7 @@ describe('events name what led to them', () => {
     ).rejects.toThrow('event "gone" not found');
   });
 
-  it('the log names a decision as its events do', async () => {
+  it('appear in log lines as in events', async () => {
     const logged: unknown[] = [];
     const log: Log = {
       ...silentLog,
@@ -139,7 +139,7 @@ describe('events name what led to them', () => {
     expect(logged).toContain(lastOf(cluster, 'ReplicasCreated').decision?.id);
   });
 
-  it('a replica that flaps is told a few times, then once a minute with how often', async () => {
+  it('event rate limiting reports a flapping replica a few times, then once a minute with a count', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(1_000);

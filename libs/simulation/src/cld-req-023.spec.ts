@@ -11,8 +11,8 @@ import { Code } from '@connectrpc/connect';
 import { RolloutStory } from './rollout-story.js';
 
 /**
- * The sentences of CLD-REQ-023 that the controller and the API keep; those of the planner alone are
- * in libs/rollout.
+ * Sentences of CLD-REQ-023 that the controller and the API implement. The specs of libs/rollout
+ * cover those of the planner alone.
  */
 
 const ms = durationFromMs;
@@ -26,19 +26,19 @@ const crashed = (restarts: number) => ({
   lastLines: ['starting', 'no such table'],
 });
 
-describe('CLD-REQ-023, limits', () => {
+describe('CLD-REQ-023 limits', () => {
   it.each([
     { name: 'the default of 3', rollout: {}, floor: 2 },
     { name: 'max_unavailable 2', rollout: { maxUnavailable: 2 }, floor: 1 },
     { name: 'an explicit 3', rollout: { minAvailable: 3 }, floor: 3 },
     {
-      name: 'an explicit 3 beside max_unavailable 2',
+      name: 'an explicit 3 with max_unavailable 2',
       rollout: { minAvailable: 3, maxUnavailable: 2 },
       floor: 3,
     },
-    { name: 'more than is wanted', rollout: { minAvailable: 9 }, floor: 3 },
+    { name: 'more than the replica count', rollout: { minAvailable: 9 }, floor: 3 },
   ])(
-    'A rolling update keeps `minAvailable` replicas ready at every instant: $name',
+    'a rolling update keeps min_available replicas ready at every moment: $name',
     async ({ rollout, floor }) => {
       const story = await RolloutStory.begin(rollout);
       await story.update();
@@ -54,7 +54,7 @@ describe('CLD-REQ-023, limits', () => {
     },
   );
 
-  it('When that is 0, surge first', async () => {
+  it('a rolling update surges first when no replica may be unavailable', async () => {
     const story = await RolloutStory.begin({ minAvailable: 3 });
     await story.update();
     expect(await story.pass(6_000)).toMatchObject({
@@ -64,7 +64,7 @@ describe('CLD-REQ-023, limits', () => {
     });
   });
 
-  it('create and update are never refused for it (a broken workload must be fixable), and unready old replicas may always be stopped', async () => {
+  it('create and update are accepted for a broken workload, and unready old replicas may always be stopped', async () => {
     const story = await RolloutStory.begin({ minAvailable: 3 });
     for (const replica of await story.replicas()) story.say(replica, { ready: false });
     await story.pass(100);
@@ -84,7 +84,7 @@ describe('CLD-REQ-023, limits', () => {
       attempt: (story: RolloutStory) => story.update({ rollout: { maxSurge: 0, minAvailable: 3 } }),
     },
   ])(
-    'an explicit 0 that leaves no possible move is refused at create and update: $call',
+    'an explicit 0 that leaves no possible move is rejected by $call',
     async ({ call, attempt }) => {
       const story = await RolloutStory.begin();
       if (call === 'create') {
@@ -100,7 +100,7 @@ describe('CLD-REQ-023, limits', () => {
     },
   );
 
-  it('if it arises later by scaling, the rollout pauses with that text. It never goes below the minimum to make progress', async () => {
+  it('a limit that becomes impossible by scaling pauses the rollout with the reason and never goes below min_available', async () => {
     const limits = { maxSurge: 0, minAvailable: 2, minReadyDuration: ms(500) };
     const story = await RolloutStory.begin({ ...limits, progressDeadline: ms(3_000) });
     await story.pass(500);
@@ -124,14 +124,14 @@ describe('CLD-REQ-023, limits', () => {
     { name: 'desired + max_surge (rolling)', rollout: { ...ROLLING, maxSurge: 2 }, highest: 5 },
     { name: '2 × desired (blue/green)', rollout: BLUE_GREEN, highest: 6 },
     { name: 'desired (recreate)', rollout: RECREATE, highest: 3 },
-  ])('Ceiling of live replicas: $name', async ({ rollout, highest }) => {
+  ])('the ceiling of live replicas is $name', async ({ rollout, highest }) => {
     const story = await RolloutStory.begin(rollout);
     await story.update();
     expect((await story.pass(6_000)).highestTotal).toBe(highest);
     expect(await story.status()).toMatchObject({ updatedReplicas: 3, totalReplicas: 3 });
   });
 
-  it('Ceiling of live replicas: + 1 per replica being drained', async () => {
+  it('the ceiling of live replicas grows by 1 per replica that is being drained', async () => {
     const story = await RolloutStory.begin({ minAvailable: 3 });
     story.when(2, 'unready');
     await story.update();
@@ -143,7 +143,7 @@ describe('CLD-REQ-023, limits', () => {
     expect(drained).toMatchObject({ lowestReady: 3, highestTotal: 5 });
   });
 
-  it('Ceiling of live replicas: max(old, desired) while scaling down', async () => {
+  it('the ceiling of live replicas is max(old, desired) while scaling down', async () => {
     const story = await RolloutStory.begin({}, { replicas: 6 });
     story.holdStops(true);
     await story.update({ replicas: 2 });
@@ -153,7 +153,7 @@ describe('CLD-REQ-023, limits', () => {
     expect(await story.status()).toMatchObject({ updatedReplicas: 2, totalReplicas: 2 });
   });
 
-  it('Ceiling of live replicas: replicas on lost nodes do not count', async () => {
+  it('the ceiling of live replicas does not count replicas on lost nodes', async () => {
     const story = await RolloutStory.begin({ maxSurge: 1, minAvailable: 3 });
     const [old] = await story.replicas(1);
     story.cluster.agents.get(old!.nodeId)!.isHeard = false;
@@ -162,13 +162,13 @@ describe('CLD-REQ-023, limits', () => {
   });
 });
 
-describe('CLD-REQ-023, progress', () => {
-  it('Steps wait for *readiness* held for `min_ready_duration`', async () => {
+describe('CLD-REQ-023 progress', () => {
+  it('steps wait for replicas that are ready for min_ready_duration', async () => {
     const story = await RolloutStory.begin({ minReadyDuration: ms(2_000), minAvailable: 3 });
     await story.pass(2_000);
     await story.update();
     await story.pass(1_800);
-    // the new one is ready, and not for long enough
+    // The new replica is ready, but not for long enough.
     expect(await story.replicas(1)).toHaveLength(3);
     await story.pass(600);
     expect(await story.replicas(1)).toHaveLength(2);
@@ -176,20 +176,20 @@ describe('CLD-REQ-023, progress', () => {
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
   });
 
-  it('with a progress deadline, not for clocks', async () => {
+  it('the progress deadline restarts with progress', async () => {
     const story = await RolloutStory.begin({ progressDeadline: ms(3_000) });
     story.when(2, 'unready');
     await story.update();
     await story.pass(2_500);
     expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
     for (const replica of await story.replicas(2)) story.say(replica, { ready: true });
-    await story.pass(2_500); // it was progress: the deadline counts from there
+    await story.pass(2_500); // that was progress: the deadline counts from this moment
     expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
     await story.pass(1_500);
     expect(await story.rollout()).toMatchObject({ phase: 'FAILED' });
   });
 
-  it('Extra old replicas are deleted, not restarted', async () => {
+  it('extra old replicas are deleted, not restarted', async () => {
     const story = await RolloutStory.begin({}, { replicas: 5 });
     const before = (await story.replicas()).map(({ id }) => id);
     const starts = (): number =>
@@ -208,7 +208,7 @@ describe('CLD-REQ-023, progress', () => {
     { from: 5, to: 2 },
     { from: 3, to: 0 },
   ])(
-    'Scale and update combined end at the desired count exactly: $from to $to',
+    'scale and update combined end at exactly the desired count: $from to $to',
     async ({ from, to }) => {
       const story = await RolloutStory.begin({}, { replicas: from });
       await story.update({ replicas: to });
@@ -222,7 +222,7 @@ describe('CLD-REQ-023, progress', () => {
     },
   );
 
-  it('A new-version replica that restarts before its rollout has completed is no progress and counts as failed', async () => {
+  it('a new-version replica that restarts before its rollout completes counts as failed', async () => {
     const story = await RolloutStory.begin({ maxFailedNew: 2, minAvailable: 3 });
     story.when(2, 'unready');
     await story.update();
@@ -234,7 +234,7 @@ describe('CLD-REQ-023, progress', () => {
     expect(await story.replicas(1)).toHaveLength(3);
   });
 
-  it('after `max_failed_new` of them the rollout fails early with that replica’s last log lines', async () => {
+  it('the rollout fails after max_failed_new failures, with the last log lines of the replica', async () => {
     const story = await RolloutStory.begin({ maxFailedNew: 2 });
     story.when(2, 'unready');
     await story.update();
@@ -254,10 +254,10 @@ describe('CLD-REQ-023, progress', () => {
     expect(failure?.reason).toBe(reason);
     expect(reason).toContain('2 times');
     const { lowestReady } = await story.pass(3_000);
-    expect(lowestReady).toBeGreaterThanOrEqual(2); // what it left as it was goes on serving
+    expect(lowestReady).toBeGreaterThanOrEqual(2); // the remaining old replicas keep serving
   });
 
-  it('after `max_failed_new` of them: restarts of old replicas do not count', async () => {
+  it('restarts of old replicas do not count as failures', async () => {
     const story = await RolloutStory.begin({ maxFailedNew: 1 });
     story.when(2, 'unready');
     await story.update();
@@ -269,17 +269,17 @@ describe('CLD-REQ-023, progress', () => {
   });
 });
 
-describe('CLD-REQ-023, strategies', () => {
-  it('RECREATE stops all, then starts all; its own stops count min_available as 0', async () => {
+describe('CLD-REQ-023 strategies', () => {
+  it('RECREATE stops all replicas, then starts all; its own stops ignore min_available', async () => {
     const story = await RolloutStory.begin({ ...RECREATE, minAvailable: 2 });
     await story.update();
     const { lowestReady, served, phases } = await story.pass(5_000);
     expect(lowestReady).toBe(0);
-    expect(served).toEqual(['', '2']); // never both
+    expect(served).toEqual(['', '2']); // never both at the same time
     expect(phases.at(-1)).toBe('COMPLETED');
   });
 
-  it('an explicit min_available > 0 gets a warning that it cannot be kept', async () => {
+  it('RECREATE with an explicit min_available above 0 returns a warning', async () => {
     const story = await RolloutStory.begin();
     const warningsOf = async (rollout: object): Promise<readonly string[]> => {
       const spec = create(WorkloadSpecSchema, { rollout });
@@ -292,13 +292,13 @@ describe('CLD-REQ-023, strategies', () => {
     expect((await warningsOf(RECREATE)).join()).not.toContain('min_available');
   });
 
-  it('BLUE_GREEN places the full new set in one all-or-nothing decision', async () => {
+  it('BLUE_GREEN places the whole new set or nothing', async () => {
     const story = await RolloutStory.begin(
       { ...BLUE_GREEN },
       { resources: { requests: { cpuMillis: 2_000 } } },
       2,
     );
-    await story.update(); // two nodes of 4 cores: of the three new ones only one has room
+    await story.update(); // two nodes with 4 cores: only one of the three new replicas fits
     await story.pass(2_000);
     expect((await story.replicas(2)).map(({ nodeId }) => nodeId)).toEqual(['', '', '']);
     expect(await story.status()).toMatchObject({ activeVersion: 1, readyReplicas: 3 });
@@ -311,7 +311,7 @@ describe('CLD-REQ-023, strategies', () => {
     });
   });
 
-  it('BLUE_GREEN waits until ready, switches traffic in one step', async () => {
+  it('BLUE_GREEN switches traffic in one step when the new set is ready', async () => {
     const story = await RolloutStory.begin(BLUE_GREEN);
     story.when(2, 'unready');
     await story.update();
@@ -324,7 +324,7 @@ describe('CLD-REQ-023, strategies', () => {
     expect(await story.status()).toMatchObject({ activeVersion: 2 });
   });
 
-  it('keeps blue for `pause_duration` for instant rollback, then removes it', async () => {
+  it('BLUE_GREEN keeps the old set for pause_duration and then removes it', async () => {
     const story = await RolloutStory.begin({ ...BLUE_GREEN, pauseDuration: ms(4_000) });
     await story.update();
     await story.pass(2_000);
@@ -344,7 +344,7 @@ describe('CLD-REQ-023, strategies', () => {
     expect(await story.status()).toMatchObject({ activeVersion: 4, totalReplicas: 3 });
   });
 
-  it('promotion: under MANUAL the switch waits, PAUSED, until somebody promotes', async () => {
+  it('BLUE_GREEN with MANUAL promotion stays PAUSED until a user promotes', async () => {
     const story = await RolloutStory.begin({
       ...BLUE_GREEN,
       promotion: Promotion.MANUAL,
@@ -360,7 +360,7 @@ describe('CLD-REQ-023, strategies', () => {
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
   });
 
-  it('steps (canary: replicas or percent, then a wait or MANUAL)', async () => {
+  it('canary steps stop at a replica count or percentage for a wait or a promotion', async () => {
     const steps = [
       { replicas: 1, wait: ms(2_000) },
       { percent: 50, promotion: Promotion.MANUAL },
@@ -384,7 +384,7 @@ describe('CLD-REQ-023, strategies', () => {
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
   });
 
-  it('steps (canary: … or MANUAL): a step that is reached while a stop is still unconfirmed waits for a promotion, and so it does afterwards', async () => {
+  it('a canary step that is reached while a stop is unconfirmed still waits for a promotion', async () => {
     const story = await RolloutStory.begin({
       steps: [{ replicas: 1, promotion: Promotion.MANUAL }],
     });
@@ -400,15 +400,15 @@ describe('CLD-REQ-023, strategies', () => {
     });
   });
 
-  it('Both versions count and serve in a rolling update', async () => {
+  it('both versions serve in a rolling update', async () => {
     const story = await RolloutStory.begin({ minAvailable: 3 });
     await story.update();
     const { served, lowestReady } = await story.pass(5_000);
     expect(served).toEqual(['1', '1,2', '2']);
-    expect(lowestReady).toBe(3); // of both together
+    expect(lowestReady).toBe(3); // of both versions
   });
 
-  it('under BLUE_GREEN only the active version counts and serves', async () => {
+  it('only the active version serves under BLUE_GREEN', async () => {
     const story = await RolloutStory.begin({ ...BLUE_GREEN, promotion: Promotion.MANUAL });
     await story.update();
     const { served } = await story.pass(2_000);
@@ -421,8 +421,8 @@ describe('CLD-REQ-023, strategies', () => {
   });
 });
 
-describe('CLD-REQ-023, the life of a rollout', () => {
-  it('A rollout is asynchronous, has a phase, counts updated/ready/total', async () => {
+describe('CLD-REQ-023 rollout life cycle', () => {
+  it('a rollout is asynchronous and reports its phase and its updated, ready and total counts', async () => {
     const story = await RolloutStory.begin({ minAvailable: 3 });
     story.when(2, 'unready');
     const answer = await story.update();
@@ -436,7 +436,7 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect((await story.rollout()).status).toMatchObject({ updated: 3, ready: 3, total: 3 });
   });
 
-  it('fails on its progress deadline', async () => {
+  it('a rollout fails at its progress deadline', async () => {
     const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
     story.when(2, 'unready');
     await story.update();
@@ -447,7 +447,7 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect(failure).toMatchObject({ version: 2 });
   });
 
-  it('can be paused, resumed', async () => {
+  it('a rollout can be paused and resumed', async () => {
     const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
     story.when(2, 'unready');
     await story.update();
@@ -455,7 +455,8 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     await story.call((client) => client.pauseRollout({ name: 'web' }));
     story.when(2, 'ready');
     for (const replica of await story.replicas(2)) story.say(replica, { ready: true });
-    const { phases } = await story.pass(5_000); // beyond its deadline, which does not count now
+    // past its deadline, which does not count during the pause
+    const { phases } = await story.pass(5_000);
     expect(phases.at(-1)).toBe('PAUSED');
     expect((await story.rollout()).status).toMatchObject({ pausedByUser: true });
     expect((await story.rollout()).reason).toContain('paused by a user');
@@ -465,7 +466,7 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
   });
 
-  it('can be undone: the exact earlier spec, with the count and the rollout of now', async () => {
+  it('an undo restores the exact earlier template with the current count and rollout settings', async () => {
     const story = await RolloutStory.begin({}, { env: { COLOUR: 'blue' } });
     const first = (await story.call((client) => client.getWorkload({ name: 'web' }))).spec;
     await story.update({
@@ -494,7 +495,7 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect(totalReplicas).toBe(4);
   });
 
-  it('is answered by the workload as it is after an undo and after a restart', async () => {
+  it('the responses of undo and restart contain the changed workload', async () => {
     const story = await RolloutStory.begin({}, { env: { COLOUR: 'blue' } });
     await story.update({ env: { COLOUR: 'green' } });
     await story.pass(5_000);
@@ -523,7 +524,7 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect(restarted.status?.versions.at(-1)).toMatchObject({ version: 4, active: false });
   });
 
-  it('can be undone in its middle: what has not been replaced yet stays', async () => {
+  it('a rollout can be undone half-way; replicas that were not replaced yet stay', async () => {
     const story = await RolloutStory.begin();
     const before = (await story.replicas()).map(({ id }) => id);
     story.when(2, 'unready');
@@ -538,7 +539,7 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 3 });
   });
 
-  it('a new update supersedes it', async () => {
+  it('a new update supersedes a running rollout', async () => {
     const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
     story.when(2, 'unready');
     await story.update();
@@ -553,7 +554,7 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect(await story.replicas(2)).toEqual([]);
   });
 
-  it('`on_failure` is PAUSE: it stays as it is, and resuming tries again', async () => {
+  it('on_failure PAUSE keeps the current state, and resuming tries again', async () => {
     const story = await RolloutStory.begin({ maxFailedNew: 1, onFailure: OnFailure.PAUSE });
     story.when(2, 'fails');
     await story.update();
@@ -572,29 +573,26 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     { name: 'ROLLING_UPDATE', rollout: ROLLING },
     { name: 'RECREATE', rollout: RECREATE },
     { name: 'BLUE_GREEN', rollout: BLUE_GREEN },
-  ])(
-    '`on_failure` is ROLLBACK: it goes back to what was there before: $name',
-    async ({ rollout }) => {
-      const story = await RolloutStory.begin(
-        { ...rollout, maxFailedNew: 2, onFailure: OnFailure.ROLLBACK },
-        { env: { COLOUR: 'blue' } },
-      );
-      story.when(2, 'fails');
-      await story.update({ env: { COLOUR: 'green' } });
-      const { phases } = await story.pass(10_000);
-      const { phase, version, failure } = await story.rollout();
-      expect({ phase, version }).toEqual({ phase: 'ROLLED_BACK', version: 3 });
-      // only before it began
-      expect(phases.filter((seen) => seen === 'COMPLETED').length).toBeLessThanOrEqual(1);
-      expect(failure).toMatchObject({ version: 2, exitCode: 1 });
-      const { spec, status } = await story.call((client) => client.getWorkload({ name: 'web' }));
-      expect(spec?.env).toEqual({ COLOUR: 'blue' });
-      expect(status).toMatchObject({ readyReplicas: 3, totalReplicas: 3, activeVersion: 3 });
-      expect(status?.versions.at(-1)).toMatchObject({ cause: 'rollback to version 1', sameAs: 1 });
-    },
-  );
+  ])('on_failure ROLLBACK returns to the previous version: $name', async ({ rollout }) => {
+    const story = await RolloutStory.begin(
+      { ...rollout, maxFailedNew: 2, onFailure: OnFailure.ROLLBACK },
+      { env: { COLOUR: 'blue' } },
+    );
+    story.when(2, 'fails');
+    await story.update({ env: { COLOUR: 'green' } });
+    const { phases } = await story.pass(10_000);
+    const { phase, version, failure } = await story.rollout();
+    expect({ phase, version }).toEqual({ phase: 'ROLLED_BACK', version: 3 });
+    // At most the COMPLETED from before the update.
+    expect(phases.filter((seen) => seen === 'COMPLETED').length).toBeLessThanOrEqual(1);
+    expect(failure).toMatchObject({ version: 2, exitCode: 1 });
+    const { spec, status } = await story.call((client) => client.getWorkload({ name: 'web' }));
+    expect(spec?.env).toEqual({ COLOUR: 'blue' });
+    expect(status).toMatchObject({ readyReplicas: 3, totalReplicas: 3, activeVersion: 3 });
+    expect(status?.versions.at(-1)).toMatchObject({ cause: 'rollback to version 1', sameAs: 1 });
+  });
 
-  it('a first deployment that fails is FAILED, goes on trying, and is COMPLETED when it is ready', async () => {
+  it('a first deployment that fails is FAILED, continues to try, and becomes COMPLETED when ready', async () => {
     const story = await RolloutStory.begin(
       { maxFailedNew: 1, onFailure: OnFailure.ROLLBACK },
       { replicas: 0 },
@@ -610,7 +608,7 @@ describe('CLD-REQ-023, the life of a rollout', () => {
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 1 });
   });
 
-  it('a restart replaces every replica by one of the same template', async () => {
+  it('a restart replaces every replica with one of the same template', async () => {
     const story = await RolloutStory.begin();
     const before = (await story.replicas()).map(({ id }) => id);
     await story.call((client) => client.restartRollout({ name: 'web' }));

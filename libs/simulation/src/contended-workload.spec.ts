@@ -5,11 +5,11 @@ import { clusterOf, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
 const CLIENTS = 16;
-/** A whole cluster runs in each test, however busy the machine is. */
+/** Each test runs a whole cluster, which takes long on a busy machine. */
 jest.setTimeout(60_000);
 
 /**
- * A cluster with three ready replicas of `web`, whose commits take time.
+ * Starts a cluster with three ready replicas of `web`, whose commits take time.
  * @param commits - `overtake`: up to 20 ms, so that a later commit may come first; `equal`: 5 ms
  *   each.
  */
@@ -48,7 +48,7 @@ async function failuresOf(
   return (await cluster.until(calls)).filter((failure) => failure !== '');
 }
 
-describe(`${CLIENTS} clients that change one workload at the same time`, () => {
+describe(`${CLIENTS} concurrent clients of one workload`, () => {
   it.each([
     { commits: 'overtake', seed: 1 },
     { commits: 'overtake', seed: 2 },
@@ -85,7 +85,7 @@ describe(`${CLIENTS} clients that change one workload at the same time`, () => {
     await cluster.until(() => cluster.stopCoordinator());
   });
 
-  it('get ABORTED with the workload and both generations only when they sent the generation they expect', async () => {
+  it('receive ABORTED with the workload and both generations only when they sent an expected generation', async () => {
     const cluster = await contendedCluster(5);
     const { generation } = await readWeb(cluster);
     const failures = await failuresOf(cluster, (client) =>
@@ -102,7 +102,7 @@ describe(`${CLIENTS} clients that change one workload at the same time`, () => {
   });
 });
 
-it(`applies the changes of ${CLIENTS} clients to one node without a refusal`, async () => {
+it(`${CLIENTS} concurrent clients of one node all succeed`, async () => {
   const cluster = await contendedCluster(6);
   const failures = await failuresOf(cluster, (client) =>
     cluster.client.updateNode({ nodeId: 'node-1', setLabels: { [`client-${client}`]: 'yes' } }),

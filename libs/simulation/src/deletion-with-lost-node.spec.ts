@@ -6,7 +6,10 @@ import {
 import { clusterOf, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
-/** Follows `web` from now on. @returns The items so far, and the end of the watch. */
+/**
+ * Watches `web` from now on.
+ * @returns The items so far, and a function that ends the watch.
+ */
 function watchWeb(cluster: TestCluster): {
   readonly items: WatchWorkloadsResponse[];
   stop(): void;
@@ -30,7 +33,7 @@ const eventsOf = async (cluster: TestCluster, reason: string) =>
   ).events.filter((event) => event.reason === reason);
 
 /**
- * Two nodes with a replica of `web` each; `node-2` is cut off.
+ * Two nodes with one replica of `web` each; `node-2` is cut off.
  * @returns The id of the replica on `node-2`.
  */
 async function withSilentNode(): Promise<{
@@ -45,8 +48,8 @@ async function withSilentNode(): Promise<{
   return { cluster, silent: silent! };
 }
 
-describe('the deletion of a workload with a replica on a silent node', () => {
-  it('goes on until the node is lost, ends then, and names the replica that may still run', async () => {
+describe('deletion of a workload with a replica on a silent node', () => {
+  it('ends when the node is lost and names the replica that may still run', async () => {
     const { cluster, silent } = await withSilentNode();
     const watch = watchWeb(cluster);
     await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
@@ -67,7 +70,7 @@ describe('the deletion of a workload with a replica on a silent node', () => {
     watch.stop();
   });
 
-  it('is finished on the node itself when it returns', async () => {
+  it('stops the replica when the node returns', async () => {
     const { cluster, silent } = await withSilentNode();
     await cluster.advance(6_000);
     expect(
@@ -87,7 +90,7 @@ describe('the deletion of a workload with a replica on a silent node', () => {
     watch.stop();
   });
 
-  it('names nothing when every node has confirmed', async () => {
+  it('names no replica when every node has confirmed its stop', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(1_000);

@@ -14,7 +14,7 @@ async function exclusiveCluster(nodes: number): Promise<TestCluster> {
   return cluster;
 }
 
-/** Replicas of the workload that are wanted, by slot. */
+/** Wanted replicas of the workload, by slot. */
 function wanted(
   cluster: TestCluster,
 ): readonly { readonly id: string; readonly slot: number; readonly nodeId: string }[] {
@@ -26,21 +26,25 @@ function wanted(
 const eventsOf = (cluster: TestCluster): readonly string[] =>
   [...cluster.state.view().events()].map(({ reason }) => reason);
 
-describe('a node that is cut off', () => {
+describe('disconnected node', () => {
   it.each([
     {
-      name: 'AVAILABLE replaces when the lease has ended',
+      name: 'AVAILABLE: replaces when the lease ends',
       disconnect: undefined,
       afterMs: LEASE_MS,
     },
     {
-      name: 'AVAILABLE with lost_after waits so much longer',
+      name: 'AVAILABLE: waits lost_after longer',
       disconnect: { lostAfter: durationFromMs(7_000) },
       afterMs: 10_000,
     },
-    { name: 'EXCLUSIVE waits twice stop_after', disconnect: EXCLUSIVE, afterMs: LEASE_MS + 8_000 },
     {
-      name: 'EXCLUSIVE waits as long as it is told to',
+      name: 'EXCLUSIVE: waits twice the default stop_after',
+      disconnect: EXCLUSIVE,
+      afterMs: LEASE_MS + 8_000,
+    },
+    {
+      name: 'EXCLUSIVE: waits according to stop_after',
       disconnect: { ...EXCLUSIVE, lostAfter: durationFromMs(20_000) },
       afterMs: LEASE_MS + 20_000,
     },
@@ -58,7 +62,7 @@ describe('a node that is cut off', () => {
     expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
   });
 
-  it('is not waited for any longer when lost_after becomes shorter meanwhile', async () => {
+  it('is replaced earlier when lost_after is shortened meanwhile', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster, { replicas: 2, disconnect: { lostAfter: durationFromMs(3_600_000) } });
     await cluster.advance(1_000);
@@ -76,7 +80,7 @@ describe('a node that is cut off', () => {
     expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
   });
 
-  it('whose loss is confirmed has its replicas replaced at once, and only a lost one can be', async () => {
+  it('has its replicas replaced at once when an operator confirms its loss, which is allowed only for a lost node', async () => {
     const cluster = await exclusiveCluster(2);
     await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
     await cluster.advance(1_000);
@@ -91,7 +95,7 @@ describe('a node that is cut off', () => {
     expect(eventsOf(cluster).filter((reason) => reason === 'NodeLossConfirmed')).toHaveLength(1);
   });
 
-  it('of many that fell silent together is replaced once its loss is confirmed, the others wait', async () => {
+  it('among many that fell silent together is replaced when its loss is confirmed, while the others wait', async () => {
     const cluster = await clusterOf(6);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
@@ -106,8 +110,8 @@ describe('a node that is cut off', () => {
   });
 });
 
-describe('EXCLUSIVE', () => {
-  it('goes only to nodes that can hold to it, and says what is missing', async () => {
+describe('disconnect policy EXCLUSIVE', () => {
+  it('places only on nodes with the required capabilities and names the missing one', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
     await cluster.advance(500);
@@ -116,7 +120,7 @@ describe('EXCLUSIVE', () => {
     );
   });
 
-  it('tells the agent when to stop', async () => {
+  it('sends the stop time to the agent', async () => {
     const cluster = await exclusiveCluster(1);
     await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
     await cluster.advance(500);
@@ -125,7 +129,7 @@ describe('EXCLUSIVE', () => {
     ]);
   });
 
-  it('never gives a slot away while its replica may still run', async () => {
+  it('never reuses a slot while its replica may still run', async () => {
     const cluster = await exclusiveCluster(2);
     await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
     await cluster.advance(3_000);
@@ -138,7 +142,7 @@ describe('EXCLUSIVE', () => {
     expect(slots.sort()).toEqual([0, 1, 2]);
   });
 
-  it('is taken up and given up by running replicas without a restart', async () => {
+  it('can be enabled and disabled for running replicas without a restart', async () => {
     const cluster = await exclusiveCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(3_000);
@@ -170,7 +174,7 @@ describe('EXCLUSIVE', () => {
     expect(record()[0]?.lostAfter).toBeUndefined();
   });
 
-  it('made shorter while the node is cut off, still waits as long as the agent was told', async () => {
+  it('waits for the longer stop_after that the agent knows when it is shortened while the node is cut off', async () => {
     const cluster = await exclusiveCluster(2);
     await createWeb(cluster, {
       replicas: 1,

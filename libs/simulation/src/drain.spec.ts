@@ -9,7 +9,7 @@ import {
 import { clusterOf, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './index.js';
 
-/** Ready at once, and stopped at once unless an agent takes its time. */
+/** Replicas become available at once and stop at once. */
 const QUICK = { rollout: { minReadyDuration: durationFromMs(0) } };
 const fullFloor = (replicas: number) => ({
   replicas,
@@ -34,7 +34,7 @@ const messagesOf = (cluster: TestCluster, ...reasons: string[]): string[] =>
     .filter(({ reason }) => reasons.includes(reason))
     .map(({ message }) => message);
 
-/** Lets time pass, and gives the lowest count of ready replicas seen meanwhile. */
+/** Lets time pass and returns the lowest number of ready replicas. */
 async function lowestReady(cluster: TestCluster, forMs: number, stepMs = 10): Promise<number> {
   let lowest = Number.POSITIVE_INFINITY;
   for (let passed = 0; passed < forMs; passed += stepMs) {
@@ -52,8 +52,8 @@ async function nodesInUse(cluster: TestCluster): Promise<readonly string[]> {
 }
 
 /**
- * Two nodes for workload `web`, and every replica of it needs a node of its own with room: none is
- * left over.
+ * Starts two nodes on which every replica of `web` needs a node of its own, so that no node is
+ * free.
  */
 async function crowdedCluster(): Promise<TestCluster> {
   const cluster = await clusterOf(2);
@@ -63,7 +63,7 @@ async function crowdedCluster(): Promise<TestCluster> {
   return cluster;
 }
 
-/** Follows the drain of a node: `seen` grows by each state that is another than the one before. */
+/** Watches the drain of a node: `seen` grows by each changed state. */
 function watchDrain(cluster: TestCluster, nodeId: string) {
   const seen: string[] = [];
   const watch = new AbortController();
@@ -84,8 +84,8 @@ function watchDrain(cluster: TestCluster, nodeId: string) {
   return { seen, end };
 }
 
-describe('the drain of a node', () => {
-  it('moves what is there, shows how far it is, and is over when nothing is left', async () => {
+describe('drain of a node', () => {
+  it('replaces its replicas, reports progress, and completes when no replica is left', async () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster, fullFloor(6));
     await cluster.advance(1_000);
@@ -111,7 +111,7 @@ describe('the drain of a node', () => {
     ]);
   });
 
-  it('of an empty node is over at once, and is not begun again by asking again', async () => {
+  it('completes at once on an empty node, and a second call does not start it again', async () => {
     const cluster = await clusterOf(1);
     await drain(cluster, 'node-1');
     await cluster.advance(100);
@@ -124,7 +124,7 @@ describe('the drain of a node', () => {
     ).toHaveLength(2);
   });
 
-  it('gets other terms by another call, and keeps them when that says nothing', async () => {
+  it('takes new options from a later call and keeps them when the call has none', async () => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(60_000) });
     const { deadline } = (await drainOf(cluster, 'node-1'))!;
@@ -149,7 +149,7 @@ describe('the drain of a node', () => {
     });
   });
 
-  it('waits and says why when there is no room elsewhere, and goes on when there is', async () => {
+  it('waits with a reason while no other node has capacity, then continues', async () => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1');
     await cluster.advance(5_000);
@@ -166,7 +166,7 @@ describe('the drain of a node', () => {
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
   });
 
-  it('fails at its deadline, says what was left, and moves nothing more', async () => {
+  it('fails at its deadline, reports the remaining replicas, and moves no more', async () => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(10_000) });
     expect(await lowestReady(cluster, 9_500, 100)).toBe(2);
@@ -185,14 +185,14 @@ describe('the drain of a node', () => {
     ]);
     await cluster.addNode('node-3');
     await cluster.advance(3_000);
-    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']); // nothing moves any more
+    expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']); // no more moves
     expect((await readWeb(cluster)).status).toMatchObject({ totalReplicas: 2 });
     await drain(cluster, 'node-1');
     expect(await lowestReady(cluster, 3_000)).toBe(2);
     expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
   });
 
-  it('by force stops at once what the floor would keep', async () => {
+  it('with force and no deadline stops replicas at once, below min_available', async () => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', { force: true });
     await cluster.advance(1_000);
@@ -207,7 +207,7 @@ describe('the drain of a node', () => {
     ]);
   });
 
-  it('with a deadline and force keeps the floor until then, and what is left is stopped then', async () => {
+  it('with force and a deadline keeps min_available until the deadline and stops the remaining replicas then', async () => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(10_000), force: true });
     expect(await lowestReady(cluster, 9_500, 100)).toBe(2);
@@ -223,7 +223,7 @@ describe('the drain of a node', () => {
     expect(messagesOf(cluster, 'NodeDrainFailed')).toEqual([]);
   });
 
-  it('ends where it is when the node is uncordoned in the middle', async () => {
+  it('ends when the node is uncordoned', async () => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(10_000), force: true });
     await cluster.advance(2_000);
@@ -232,25 +232,25 @@ describe('the drain of a node', () => {
     expect(node.status?.drain).toBeUndefined();
     expect(await lowestReady(cluster, 20_000, 100)).toBe(2);
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']);
-    // and the replacement is gone
+    // The replacement is removed.
     expect((await readWeb(cluster)).status).toMatchObject({ totalReplicas: 2 });
   });
 
   it.each([
-    { name: 'and the drain goes on', terms: {}, phase: DrainPhase.DRAINING, ready: 2 },
+    { name: 'and the drain continues', terms: {}, phase: DrainPhase.DRAINING, ready: 2 },
     {
-      name: 'and its deadline counts from its start',
+      name: "and the deadline still counts from the drain's start",
       terms: { deadline: durationFromMs(10_000) },
       phase: DrainPhase.FAILED,
       ready: 2,
     },
     {
-      name: 'and force too',
+      name: 'and force still applies',
       terms: { deadline: durationFromMs(10_000), force: true },
       phase: DrainPhase.DRAINED,
       ready: 1,
     },
-  ])('the coordinator crashes in the middle, $name', async ({ terms, phase, ready }) => {
+  ])('survives a crash of the coordinator $name', async ({ terms, phase, ready }) => {
     const cluster = await crowdedCluster();
     await drain(cluster, 'node-1', terms);
     await cluster.advance(5_000);
@@ -272,7 +272,7 @@ describe('the drain of a node', () => {
       expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
   });
 
-  it('of a node that is removed while it is drained leaves nothing behind', async () => {
+  it('leaves no records when the node is removed during the drain', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster, { ...QUICK, replicas: 2 });
     await cluster.advance(1_000);
@@ -286,7 +286,7 @@ describe('the drain of a node', () => {
     ).toEqual(['node-2']);
   });
 
-  it('waits for stops to be confirmed', async () => {
+  it('waits until stops are confirmed', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster, { ...QUICK, replicas: 2 });
     await cluster.advance(1_000);
@@ -305,7 +305,7 @@ describe('the drain of a node', () => {
     expect(await drainOf(cluster, 'node-1')).toMatchObject({ phase: DrainPhase.DRAINED });
   });
 
-  it('a watch shows each step, and why it waits', async () => {
+  it('shows each step and reason in a watch', async () => {
     const cluster = await crowdedCluster();
     const watch = watchDrain(cluster, 'node-1');
     await cluster.advance(100);
@@ -320,7 +320,7 @@ describe('the drain of a node', () => {
     expect(seen.at(-1)).toBe('DRAINED 0/1');
   });
 
-  it('a watch shows also a reason that has changed elsewhere', async () => {
+  it('shows a reason in the watch when it has changed elsewhere', async () => {
     const cluster = await clusterOf(2);
     const rollout = { minReadyDuration: durationFromMs(3_000), minAvailable: 2 };
     await createWeb(cluster, {
@@ -347,7 +347,7 @@ describe('the drain of a node', () => {
     expect((await watch.end()).at(-1)).toBe('DRAINED 0/1');
   });
 
-  it('tells of at most twenty workloads', async () => {
+  it('lists at most twenty workloads', async () => {
     const cluster = await clusterOf(1);
     for (let number = 32; number >= 10; number -= 1) {
       await cluster.until(() =>
@@ -364,8 +364,8 @@ describe('the drain of a node', () => {
   });
 });
 
-describe('several drains at once', () => {
-  it('keep the floor of a workload that is on all of them', async () => {
+describe('concurrent drains', () => {
+  it('keep min_available of a workload that runs on all drained nodes', async () => {
     const cluster = await clusterOf(5);
     await createWeb(cluster, {
       ...QUICK,
@@ -384,7 +384,7 @@ describe('several drains at once', () => {
     expect(await nodesInUse(cluster)).toEqual(['node-4', 'node-5']);
   });
 
-  it('of every node there is wait and say why, until one is given back', async () => {
+  it('of every node wait with a reason until one node is uncordoned', async () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster, {
       ...QUICK,
@@ -410,32 +410,29 @@ describe('several drains at once', () => {
       expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
   });
 
-  it.each([1, 2, 3])(
-    'and a rollout in the middle keep the floor of all of it (seed %i)',
-    async (seed) => {
-      const cluster = await clusterOf(5, { seed });
-      await createWeb(cluster, {
-        replicas: 8,
-        rollout: { minReadyDuration: durationFromMs(200), minAvailable: 7 },
-      });
-      await cluster.advance(2_000);
-      await cluster.until(() =>
-        cluster.client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } }),
-      );
-      await cluster.advance(seed * 150);
-      await drainAtOnce(cluster, 'node-1', 'node-2');
-      await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 9 }));
-      expect(await lowestReady(cluster, 20_000, 20)).toBeGreaterThanOrEqual(7);
-      const { status } = await readWeb(cluster);
-      expect(status).toMatchObject({ readyReplicas: 9, updatedReplicas: 9, totalReplicas: 9 });
-      expect(await nodesInUse(cluster)).toEqual(['node-3', 'node-4', 'node-5']);
-      for (const nodeId of ['node-1', 'node-2'])
-        expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
-    },
-  );
+  it.each([1, 2, 3])('keep min_available during a rollout (seed %i)', async (seed) => {
+    const cluster = await clusterOf(5, { seed });
+    await createWeb(cluster, {
+      replicas: 8,
+      rollout: { minReadyDuration: durationFromMs(200), minAvailable: 7 },
+    });
+    await cluster.advance(2_000);
+    await cluster.until(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } }),
+    );
+    await cluster.advance(seed * 150);
+    await drainAtOnce(cluster, 'node-1', 'node-2');
+    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 9 }));
+    expect(await lowestReady(cluster, 20_000, 20)).toBeGreaterThanOrEqual(7);
+    const { status } = await readWeb(cluster);
+    expect(status).toMatchObject({ readyReplicas: 9, updatedReplicas: 9, totalReplicas: 9 });
+    expect(await nodesInUse(cluster)).toEqual(['node-3', 'node-4', 'node-5']);
+    for (const nodeId of ['node-1', 'node-2'])
+      expect(await drainOf(cluster, nodeId)).toMatchObject({ phase: DrainPhase.DRAINED });
+  });
 });
 
-describe('a NO_EXECUTE taint', () => {
+describe('NO_EXECUTE taint', () => {
   const evil = { key: 'evil', value: 'yes', effect: Effect.NO_EXECUTE };
   const taint = (cluster: TestCluster, nodeId: string): Promise<Node> =>
     cluster.until(() => cluster.client.updateNode({ nodeId, setTaints: [evil] }));
@@ -447,7 +444,7 @@ describe('a NO_EXECUTE taint', () => {
     return cluster;
   };
 
-  it('moves what does not tolerate it, within the floor, and says so', async () => {
+  it('replaces replicas that do not tolerate the taint within min_available, with a reason', async () => {
     const cluster = await webWith([]);
     await taint(cluster, 'node-1');
     expect(await lowestReady(cluster, 3_000)).toBe(3);
@@ -463,7 +460,7 @@ describe('a NO_EXECUTE taint', () => {
     expect(cluster.state.view().event(stopping.causeId)?.value.reason).toBe('NodeUpdated');
   });
 
-  it('leaves what tolerates it where it is', async () => {
+  it('keeps replicas that tolerate the taint', async () => {
     const cluster = await webWith([{ key: 'evil', value: 'yes' }]);
     await taint(cluster, 'node-1');
     await cluster.advance(60_000, 1_000);
@@ -471,7 +468,7 @@ describe('a NO_EXECUTE taint', () => {
     expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([]);
   });
 
-  it('gives what tolerates it for a time that time from when it was set, also over a crash, and nothing new comes', async () => {
+  it('keeps replicas for their toleration seconds from the time the taint was set, also across a crash, and places no new ones', async () => {
     const cluster = await webWith([
       { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(30_000) },
     ]);
@@ -490,10 +487,11 @@ describe('a NO_EXECUTE taint', () => {
     expect(await lowestReady(cluster, 3_000)).toBeGreaterThanOrEqual(3);
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
     await cluster.advance(60_000, 500);
-    expect(messagesOf(cluster, 'ReplicasStopping')).toHaveLength(1); // and it does not come and go
+    // the replica does not come back
+    expect(messagesOf(cluster, 'ReplicasStopping')).toHaveLength(1);
   });
 
-  it('that is taken away in time moves nothing', async () => {
+  it('moves no replica when it is removed in time', async () => {
     const cluster = await webWith([
       { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) },
     ]);
@@ -503,14 +501,14 @@ describe('a NO_EXECUTE taint', () => {
       cluster.client.updateNode({ nodeId: 'node-1', removeTaints: ['evil'] }),
     );
     await cluster.advance(8_000, 100);
-    await taint(cluster, 'node-1'); // it counts anew
+    await taint(cluster, 'node-1'); // the time starts again
     await cluster.advance(8_000, 100);
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
     await cluster.advance(4_000, 100);
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
   });
 
-  it('with another value counts anew', async () => {
+  it('starts the toleration time again when its value changes', async () => {
     const cluster = await webWith([
       { key: 'evil', operator: 1, tolerationPeriod: durationFromMs(10_000) },
     ]);
@@ -523,11 +521,11 @@ describe('a NO_EXECUTE taint', () => {
       cluster.client.updateNode({ nodeId: 'node-1', setTaints, setLabels: { disk: 'ssd' } }),
     );
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
-    await cluster.advance(4_000, 100); // the same taint set again is the same taint
+    await cluster.advance(4_000, 100); // setting the same taint again does not restart its time
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
   });
 
-  it('of an agent counts from the hello that brought it, and not anew with the next', async () => {
+  it('of an agent counts from the first hello that contained it', async () => {
     const cluster = await webWith([
       { key: 'evil', value: 'yes', tolerationPeriod: durationFromMs(10_000) },
     ]);

@@ -25,7 +25,7 @@ const staying = ({ status }: Workload): ReplicaStatus[] =>
   (status?.replicas ?? []).filter(
     ({ leaving, phase }) => !leaving && phase <= ReplicaPhase.RUNNING,
   );
-/** The nodes of the replicas that stay, in order. */
+/** Nodes of the wanted replicas, sorted. */
 const nodesOf = async (cluster: TestCluster): Promise<string[]> =>
   staying(await readWeb(cluster))
     .map(({ nodeId }) => nodeId)
@@ -35,8 +35,8 @@ const idOn = async (cluster: TestCluster, nodeId: string): Promise<string | unde
 const changeNode = (cluster: TestCluster, nodeId: string, change: object) =>
   cluster.until(() => cluster.client.updateNode({ nodeId, ...change }));
 
-describe('a workload in mode GLOBAL', () => {
-  it('has one replica on each node, and one more when a node joins', async () => {
+describe('GLOBAL workload', () => {
+  it('runs one replica per node, and one more when a node joins', async () => {
     const cluster = await clusterOf(3);
     await createGlobal(cluster);
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
@@ -67,7 +67,7 @@ describe('a workload in mode GLOBAL', () => {
     });
   });
 
-  it('follows the labels of nodes in and out', async () => {
+  it('follows label changes of nodes', async () => {
     const cluster = await clusterOf(3);
     await createGlobal(cluster, { placement: { nodeSelector: { disk: 'ssd' } } });
     await changeNode(cluster, 'node-1', { setLabels: { disk: 'ssd' } });
@@ -80,7 +80,7 @@ describe('a workload in mode GLOBAL', () => {
     expect((await readWeb(cluster)).status).toMatchObject({ desiredReplicas: 1, totalReplicas: 1 });
   });
 
-  it('leaves a node with a NO_EXECUTE taint, and stays on one that takes nothing new', async () => {
+  it('leaves a node with a NO_EXECUTE taint and stays on an unschedulable node', async () => {
     const cluster = await clusterOf(3);
     await createGlobal(cluster);
     const kept = await idOn(cluster, 'node-2');
@@ -95,7 +95,7 @@ describe('a workload in mode GLOBAL', () => {
     expect(await idOn(cluster, 'node-2')).toBe(kept);
   });
 
-  it('stays under a NO_EXECUTE taint for the time that it tolerates it, and does not come back meanwhile', async () => {
+  it('stays for its toleration time under a NO_EXECUTE taint and does not return meanwhile', async () => {
     const cluster = await clusterOf(2);
     const period = { key: 'spot', effect: Effect.NO_EXECUTE, tolerationPeriod: { seconds: 20n } };
     await createGlobal(cluster, { placement: { tolerations: [period] } });
@@ -114,7 +114,7 @@ describe('a workload in mode GLOBAL', () => {
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2']);
   });
 
-  it('keeps what a cordoned node has, adds nothing there, and comes when it is open again', async () => {
+  it('keeps its replica on a cordoned node, adds none there, and returns after an uncordon', async () => {
     const cluster = await clusterOf(2);
     await createGlobal(cluster);
     const kept = await idOn(cluster, 'node-1');
@@ -131,7 +131,7 @@ describe('a workload in mode GLOBAL', () => {
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2']);
   });
 
-  it('leaves a node that is drained, and moves nowhere', async () => {
+  it('leaves a drained node without a replacement elsewhere', async () => {
     const cluster = await clusterOf(3);
     await createGlobal(cluster);
     const [first, third] = [await idOn(cluster, 'node-1'), await idOn(cluster, 'node-3')];
@@ -149,7 +149,7 @@ describe('a workload in mode GLOBAL', () => {
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
   });
 
-  it('wants one less while a node is lost, and comes back with it', async () => {
+  it('wants one replica less while a node is lost, and returns with the node', async () => {
     const cluster = await clusterOf(4);
     await createGlobal(cluster);
     const agent = cluster.agents.get('node-2')!;
@@ -170,11 +170,11 @@ describe('a workload in mode GLOBAL', () => {
     expect(agent.replicas.size).toBe(1);
   });
 
-  it('waits for room on its node and says which, and takes no other', async () => {
+  it('waits for capacity on its node with a reason and uses no other node', async () => {
     const cluster = await clusterOf(1);
     await cluster.addNode('node-2', {
       capacity: { cpuMillis: 150, memoryBytes: 8n * 1024n ** 3n },
-    }); // for one, not two
+    }); // capacity for one, not two
     const spec = {
       command: ['fill'],
       resources: { requests: { cpuMillis: 4_000 } },
@@ -224,13 +224,13 @@ describe('a workload in mode GLOBAL', () => {
     expect(failing.started.length).toBeLessThanOrEqual(before + 1);
   });
 
-  it('is on every node of a large cluster', async () => {
+  it('runs on every node of a large cluster', async () => {
     const cluster = await clusterOf(120);
     await createGlobal(cluster);
     expect(await nodesOf(cluster)).toEqual([...cluster.agents.keys()].sort());
   });
 
-  it('is deleted like any other', async () => {
+  it('can be deleted', async () => {
     const cluster = await clusterOf(2);
     await createGlobal(cluster);
     await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
@@ -239,7 +239,7 @@ describe('a workload in mode GLOBAL', () => {
     expect([...cluster.agents.values()].map(({ replicas }) => replicas.size)).toEqual([0, 0]);
   });
 
-  it('survives a new coordinator with what it has', async () => {
+  it('keeps its replicas across a new coordinator', async () => {
     const cluster = await clusterOf(3);
     await createGlobal(cluster);
     const before = await readWeb(cluster);
@@ -253,10 +253,10 @@ describe('a workload in mode GLOBAL', () => {
   });
 });
 
-describe('an update of a GLOBAL workload', () => {
+describe('update of a GLOBAL workload', () => {
   const limits = { rollout: { maxSurge: 0, maxUnavailable: 1, minAvailable: 3 } };
 
-  /** Lowest ready and highest total while time passes. */
+  /** Returns the lowest ready and highest total count while time passes. */
   async function watch(
     cluster: TestCluster,
     durationMs: number,
@@ -271,7 +271,7 @@ describe('an update of a GLOBAL workload', () => {
     return seen;
   }
 
-  it('keeps the floor over the nodes and ends with one of the new version on each', async () => {
+  it('keeps min_available over all nodes and ends with one new replica per node', async () => {
     const cluster = await clusterOf(4);
     await createGlobal(cluster, { rollout: { minAvailable: 4 } });
     await update(cluster, { env: { COLOUR: 'green' } });
@@ -287,7 +287,7 @@ describe('an update of a GLOBAL workload', () => {
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2', 'node-3', 'node-4']);
   });
 
-  it('stops first on each node when there is no surge', async () => {
+  it('stops first on each node when max_surge is 0', async () => {
     const cluster = await clusterOf(4);
     await createGlobal(cluster, limits);
     await update(cluster, { env: { COLOUR: 'green' } });
@@ -301,7 +301,7 @@ describe('an update of a GLOBAL workload', () => {
     });
   });
 
-  it('RECREATE stops all, then starts one on each node', async () => {
+  it('with RECREATE stops all replicas, then starts one per node', async () => {
     const cluster = await clusterOf(3);
     await createGlobal(cluster, { rollout: { strategy: Strategy.RECREATE } });
     await update(cluster, { env: { COLOUR: 'green' } });
@@ -315,9 +315,9 @@ describe('an update of a GLOBAL workload', () => {
 
   it.each([
     { name: 'with a surge', rollout: {} },
-    { name: 'without one', rollout: { maxSurge: 0, maxUnavailable: 1 } },
+    { name: 'without a surge', rollout: { maxSurge: 0, maxUnavailable: 1 } },
   ])(
-    'goes around a cordoned node, whose replica stays, and does that one when it is open again: $name',
+    'skips a cordoned node, whose replica stays, and updates it after the uncordon: $name',
     async ({ rollout }) => {
       const cluster = await clusterOf(3);
       await createGlobal(cluster, { rollout });
@@ -343,7 +343,7 @@ describe('an update of a GLOBAL workload', () => {
     },
   );
 
-  it('comes to its end when a node joins, one is drained and one is lost under way', async () => {
+  it('completes when a node joins, one is drained and one is lost meanwhile', async () => {
     const cluster = await clusterOf(5);
     await createGlobal(cluster);
     await update(cluster, { env: { COLOUR: 'green' } });
@@ -360,7 +360,7 @@ describe('an update of a GLOBAL workload', () => {
     });
   });
 
-  it('is planned node by node', async () => {
+  it('is planned per node', async () => {
     const cluster = await clusterOf(2);
     const spec = { command: ['serve'], mode: Mode.GLOBAL };
     const plan = await cluster.until(() => cluster.client.planWorkload({ name: 'web', spec }));
@@ -374,7 +374,7 @@ describe('an update of a GLOBAL workload', () => {
   });
 });
 
-describe('what runs to its end in mode GLOBAL', () => {
+describe('GLOBAL job', () => {
   const once = { restart: { policy: Restart.NEVER } };
   const startsOf = (cluster: TestCluster): Record<string, number> =>
     Object.fromEntries(
@@ -410,7 +410,7 @@ describe('what runs to its end in mode GLOBAL', () => {
     });
   });
 
-  it('a new version runs once on each node again', async () => {
+  it('runs once more on each node for a new version', async () => {
     const cluster = await clusterOf(2);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createGlobal(cluster, once);
@@ -425,7 +425,7 @@ describe('what runs to its end in mode GLOBAL', () => {
   });
 });
 
-/** One thing that happens to one of six nodes, or an update. */
+/** Performs one random action on one of six nodes, or an update. */
 async function happening(cluster: TestCluster, random: Random, version: number): Promise<void> {
   const nodeId = `node-${1 + Math.floor(random.next() * 6)}`;
   const agent = cluster.agents.get(nodeId)!;
@@ -455,9 +455,9 @@ async function happening(cluster: TestCluster, random: Random, version: number):
   else if (!agent.isConnected) await cluster.reconnect(nodeId);
 }
 
-describe('whatever happens to nodes and versions', () => {
+describe('GLOBAL workload in a random world', () => {
   it.each(Array.from({ length: 12 }, (_, index) => index + 1))(
-    'seed %i: ends with one on each fitting node, and never more than a pair',
+    'ends with one replica per fitting node and never has more than two per node, seed %i',
     async (seed) => {
       const random = createSeededRandom(seed);
       const cluster = await clusterOf(6);
@@ -494,8 +494,8 @@ describe('whatever happens to nodes and versions', () => {
   );
 });
 
-describe('what makes no sense for a GLOBAL workload is refused', () => {
-  it('a number of replicas, at creation and by scaling', async () => {
+describe('validation of GLOBAL workloads', () => {
+  it('rejects a replica count at creation and by scaling', async () => {
     const cluster = await clusterOf(1);
     const spec = { command: ['serve'], mode: Mode.GLOBAL };
     const text = 'is not for GLOBAL, which has one on each fitting node';
@@ -508,7 +508,7 @@ describe('what makes no sense for a GLOBAL workload is refused', () => {
     await expect(scaled).rejects.toThrow(`replicas: ${text}`);
   });
 
-  it('another mode for a workload that there is, also in a plan', async () => {
+  it('rejects a change of the mode of an existing workload, also in a plan', async () => {
     const cluster = await clusterOf(1);
     await createGlobal(cluster);
     const request = {

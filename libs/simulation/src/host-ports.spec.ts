@@ -10,11 +10,11 @@ import { RandomWorld } from './random-world.js';
 import { createWeb, readWeb } from './support.js';
 
 const capabilities = ['runtime.cri', 'ports.host', 'network.host'];
-/** Any node has room for many of it, and port 8080 once. */
+/** Every node has capacity for many replicas, and port 8080 once. */
 const served = { command: [], image: 'web:1', ports: [{ containerPort: 80, hostPort: 8080 }] };
 const progressDeadline = durationFromMs(60_000);
 
-/** Nodes for containers, each in a zone of its own; every placement is checked. */
+/** Starts nodes with a container runtime, each in its own zone; every placement is checked. */
 async function containerNodes(
   count: number,
 ): Promise<TestCluster & { readonly violations: string[] }> {
@@ -55,8 +55,7 @@ async function rolloutOf(
 }
 
 /**
- * Does something, lets time pass, and gives the lowest count of ready replicas that any commit left
- * meanwhile.
+ * Runs an action, lets time pass, and returns the lowest number of ready replicas after any commit.
  */
 async function lowestReady(
   cluster: TestCluster,
@@ -76,8 +75,8 @@ async function lowestReady(
   return lowest;
 }
 
-describe('replicas that take a host port', () => {
-  it('exclude each other, and say why the rest waits', async () => {
+describe('host port of a replica', () => {
+  it('is held by one replica per node, and further replicas wait with a reason', async () => {
     const cluster = await containerNodes(2);
     await createWeb(cluster, served);
     await cluster.advance(1_000);
@@ -99,7 +98,7 @@ describe('replicas that take a host port', () => {
     expect(cluster.violations).toEqual([]);
   });
 
-  it('exclude those that have the port by the network of the node, and nobody else', async () => {
+  it('conflicts with the port of a replica on the host network, and with no other', async () => {
     const cluster = await containerNodes(1);
     await createWeb(cluster, { ...served, replicas: 1 });
     await cluster.advance(1_000);
@@ -118,7 +117,7 @@ describe('replicas that take a host port', () => {
     expect((await statusOf('shared'))?.reason).toContain('host port 8080 is taken: 1 of 1 nodes');
   });
 
-  it('hold it until their end is confirmed, also when they are given to nobody any more', async () => {
+  it('is held until the stop of the replica is confirmed, also without a successor', async () => {
     const cluster = await containerNodes(1);
     await createWeb(cluster, { ...served, replicas: 1 });
     await cluster.advance(1_000);
@@ -138,7 +137,7 @@ describe('replicas that take a host port', () => {
     expect(cluster.violations).toEqual([]);
   });
 
-  it('are moved by a drain to the node that has the port free', async () => {
+  it('is moved by a drain to a node where the port is free', async () => {
     const cluster = await containerNodes(3);
     await createWeb(cluster, { ...served, replicas: 2, rollout: { minAvailable: 2 } });
     await cluster.advance(3_000);
@@ -155,14 +154,18 @@ describe('replicas that take a host port', () => {
   });
 });
 
-describe('an update of replicas that take a host port on every node', () => {
+describe('update of replicas with a host port on every node', () => {
   it.each([
-    { name: 'by default: one goes, and the one that found no node takes its place', floor: 2 },
-    { name: 'one by one where no surge is allowed', rollout: { maxSurge: 0 }, floor: 2 },
+    { name: 'by default: one stops, and its successor takes its node', floor: 2 },
+    { name: 'one by one when no surge is allowed', rollout: { maxSurge: 0 }, floor: 2 },
     { name: 'two at a time', rollout: { maxUnavailable: 2 }, floor: 1 },
-    { name: 'as fast as all stop and start', rollout: { strategy: Strategy.RECREATE }, floor: 0 },
-    { name: 'one per node', mode: Mode.GLOBAL, floor: 2 },
-  ])('goes on $name', async ({ rollout = {}, mode = Mode.REPLICATED, floor }) => {
+    {
+      name: 'as fast as RECREATE stops and starts',
+      rollout: { strategy: Strategy.RECREATE },
+      floor: 0,
+    },
+    { name: 'one per node in mode GLOBAL', mode: Mode.GLOBAL, floor: 2 },
+  ])('proceeds $name', async ({ rollout = {}, mode = Mode.REPLICATED, floor }) => {
     const cluster = await containerNodes(3);
     await createWeb(cluster, {
       ...served,
@@ -183,14 +186,14 @@ describe('an update of replicas that take a host port on every node', () => {
 
   it.each([
     {
-      name: 'all that are there must stay ready',
+      name: 'all replicas must stay ready',
       replicas: 3,
       nodes: 3,
       rollout: { minAvailable: 3 },
     },
-    { name: 'there is but one', replicas: 1, nodes: 1, rollout: {} },
+    { name: 'there is only one replica', replicas: 1, nodes: 1, rollout: {} },
   ])(
-    'waits when $name, says what to do, and goes on when there is a node',
+    'waits when $name, reports what to do, and continues when a node joins',
     async ({ replicas, nodes, rollout }) => {
       const cluster = await containerNodes(nodes);
       await createWeb(cluster, { ...served, replicas, rollout: { ...rollout, progressDeadline } });
@@ -225,7 +228,7 @@ describe('an update of replicas that take a host port on every node', () => {
     expect(cluster.state.view().revision).toBe(revision);
   });
 
-  it('fails at its deadline with what to do, and does that when it is allowed', async () => {
+  it('fails at its deadline, reports what to do, and proceeds when the limit is changed', async () => {
     const cluster = await containerNodes(1);
     await createWeb(cluster, { ...served, replicas: 1, rollout: { progressDeadline } });
     await cluster.advance(3_000);
@@ -251,7 +254,7 @@ describe('an update of replicas that take a host port on every node', () => {
     expect(cluster.violations).toEqual([]);
   });
 
-  it('by blue/green needs as many nodes again: none of the new set takes a place until all do', async () => {
+  it('with BLUE_GREEN needs as many free nodes as replicas and places the new set as a whole', async () => {
     const cluster = await containerNodes(3);
     await createWeb(cluster, {
       ...served,
@@ -271,9 +274,9 @@ describe('an update of replicas that take a host port on every node', () => {
   });
 });
 
-describe('random worlds in which two workloads take the same host port', () => {
+describe('random worlds with two workloads on the same host port', () => {
   it.each(Array.from({ length: 24 }, (_, index) => index + 1))(
-    'seed %i: it is never given twice, and all heals',
+    'never assign the port twice and converge, seed %i',
     async (seed) => {
       const world = await RandomWorld.start(seed, seed % 4 === 0 ? 'slow' : 'fast', {
         hostPorts: true,

@@ -14,7 +14,7 @@ const policies = [
   { name: 'ON_FAILURE', restart: { policy: Restart.ON_FAILURE } },
 ];
 
-/** Three nodes, and three replicas that run until the test ends them. */
+/** Starts three nodes and three replicas that run until the test ends them. */
 async function running(restart: object, spec: object = {}): Promise<TestCluster> {
   const cluster = await clusterOf(3);
   await createWeb(cluster, { restart, ...spec });
@@ -27,11 +27,11 @@ const runs = async (cluster: TestCluster): Promise<ReplicaStatus[]> =>
   ((await statusOf(cluster))?.replicas ?? []).filter(
     ({ phase, leaving }) => phase === ReplicaPhase.RUNNING && !leaving,
   );
-/** How often anything was started anywhere. */
+/** Number of starts on all agents. */
 const starts = (cluster: TestCluster): number =>
   [...cluster.agents.values()].reduce((sum, { started }) => sum + started.length, 0);
 
-/** Ends one replica, or all that run. */
+/** Ends the given replicas, or all running ones, with success. */
 async function succeed(cluster: TestCluster, replicas?: readonly ReplicaStatus[]): Promise<void> {
   for (const { id, nodeId } of replicas ?? (await runs(cluster))) {
     cluster.agents
@@ -41,8 +41,8 @@ async function succeed(cluster: TestCluster, replicas?: readonly ReplicaStatus[]
   await cluster.advance(500);
 }
 
-describe.each(policies)('a job with restart policy $name', ({ restart }) => {
-  it('that has succeeded is not run again by a drain, nor by the loss of its node', async () => {
+describe.each(policies)('job with restart policy $name', ({ restart }) => {
+  it('does not run a succeeded replica again after a drain or the loss of its node', async () => {
     const cluster = await running(restart);
     await succeed(cluster);
     expect(await statusOf(cluster)).toMatchObject({
@@ -63,7 +63,7 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     });
   });
 
-  it('runs again elsewhere when its node is drained before the end, and what had succeeded does not', async () => {
+  it('runs unfinished replicas elsewhere when their node is drained, and finished ones not again', async () => {
     const cluster = await running(restart);
     const [first, second] = await runs(cluster);
     await succeed(cluster, [first!]);
@@ -83,7 +83,7 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     });
   });
 
-  it('runs again elsewhere when its node is lost before the end, and stops where it was when that comes back', async () => {
+  it('runs unfinished replicas elsewhere when their node is lost, and stops them there when the node returns', async () => {
     const cluster = await running(restart);
     const [first, second] = await runs(cluster);
     await succeed(cluster, [first!]);
@@ -104,7 +104,7 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     expect(starts(cluster)).toBe(4);
   });
 
-  it('one that succeeded while its lost node was cut off counts as lost, as its replacement runs', async () => {
+  it('counts a replica that succeeded on a lost node as lost, because its replacement runs', async () => {
     const cluster = await running(restart);
     const [first] = await runs(cluster);
     const agent = cluster.agents.get(first!.nodeId)!;
@@ -124,32 +124,35 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     { name: 'a rolling update', rollout: {} },
     { name: 'RECREATE', rollout: { strategy: Strategy.RECREATE } },
     { name: 'BLUE_GREEN', rollout: { strategy: Strategy.BLUE_GREEN } },
-  ])('runs the new version for all when some have succeeded: $name', async ({ rollout }) => {
-    const cluster = await running(restart, { rollout });
-    const [first] = await runs(cluster);
-    await succeed(cluster, [first!]);
-    await cluster.until(() =>
-      cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
-    );
-    await cluster.advance(20_000, 50);
-    expect(await statusOf(cluster)).toMatchObject({
-      version: 2,
-      updatedReplicas: 3,
-      readyReplicas: 3,
-      totalReplicas: 3,
-      succeededReplicas: 0,
-    });
-    expect(starts(cluster)).toBe(6);
-    await succeed(cluster);
-    expect(await statusOf(cluster)).toMatchObject({
-      phase: Phase.SUCCEEDED,
-      succeededReplicas: 3,
-      totalReplicas: 0,
-      rollout: { phase: RolloutPhase.COMPLETED },
-    });
-  });
+  ])(
+    'runs the new version for all replicas when some have succeeded: $name',
+    async ({ rollout }) => {
+      const cluster = await running(restart, { rollout });
+      const [first] = await runs(cluster);
+      await succeed(cluster, [first!]);
+      await cluster.until(() =>
+        cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
+      );
+      await cluster.advance(20_000, 50);
+      expect(await statusOf(cluster)).toMatchObject({
+        version: 2,
+        updatedReplicas: 3,
+        readyReplicas: 3,
+        totalReplicas: 3,
+        succeededReplicas: 0,
+      });
+      expect(starts(cluster)).toBe(6);
+      await succeed(cluster);
+      expect(await statusOf(cluster)).toMatchObject({
+        phase: Phase.SUCCEEDED,
+        succeededReplicas: 3,
+        totalReplicas: 0,
+        rollout: { phase: RolloutPhase.COMPLETED },
+      });
+    },
+  );
 
-  it('that has succeeded is not run again with its version while a rollout keeps that: canary, pause', async () => {
+  it('does not run succeeded replicas of a version again while a canary step or a pause keeps that version', async () => {
     const cluster = await running(restart, { rollout: { steps: [{ replicas: 1, promotion: 1 }] } });
     const [first, second] = await runs(cluster);
     await succeed(cluster, [first!, second!]);
@@ -173,7 +176,7 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     expect(starts(cluster)).toBe(6);
   });
 
-  it('that has succeeded is not run again when new ones fail while an update is paused', async () => {
+  it('does not run succeeded replicas again when new ones fail while an update is paused', async () => {
     const cluster = await running(restart);
     const [first, second] = await runs(cluster);
     await succeed(cluster, [first!, second!]);
@@ -194,7 +197,7 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     expect(starts(cluster)).toBe(before);
   });
 
-  it('runs the new version once for all when everything had succeeded, and so does an undo', async () => {
+  it('runs the new version once for all replicas when all had succeeded, and so does an undo', async () => {
     const cluster = await running(restart);
     await succeed(cluster);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
@@ -224,7 +227,7 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     { name: 'RECREATE', rollout: { strategy: Strategy.RECREATE } },
     { name: 'BLUE_GREEN', rollout: { strategy: Strategy.BLUE_GREEN } },
   ])(
-    'an update whose replicas succeed while old ones still run comes to its end: $name',
+    'completes an update whose replicas succeed while old ones still run: $name',
     async ({ rollout }) => {
       const cluster = await running(restart, { rollout });
       for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
@@ -243,7 +246,7 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     },
   );
 
-  it('is scaled up after its end: only the additional ones run; and down: nothing does', async () => {
+  it('runs only the additional replicas when it is scaled up after its end, and none when scaled down', async () => {
     const cluster = await running(restart);
     await succeed(cluster);
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
@@ -262,7 +265,7 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
     expect((await statusOf(cluster))?.phase).toBe(Phase.SUCCEEDED);
   });
 
-  it('survives a new coordinator with what has succeeded', async () => {
+  it('keeps its results across a new coordinator', async () => {
     const cluster = await running(restart);
     const [first] = await runs(cluster);
     await succeed(cluster, [first!]);
@@ -278,8 +281,8 @@ describe.each(policies)('a job with restart policy $name', ({ restart }) => {
   });
 });
 
-describe('a job that fails', () => {
-  it('with NEVER is not run again, neither by a drain nor by the loss of its node', async () => {
+describe('failed job', () => {
+  it('with NEVER is not run again after a drain or the loss of its node', async () => {
     const cluster = await running({ policy: Restart.NEVER });
     const [first, second] = await runs(cluster);
     for (const { id, nodeId } of [first!, second!]) {

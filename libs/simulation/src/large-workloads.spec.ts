@@ -3,8 +3,8 @@ import { clusterOf, createWeb, readWeb } from './support.js';
 
 const tiny = { resources: { requests: { cpuMillis: 1, memoryBytes: 1n } } };
 
-describe('large workloads', () => {
-  it('go to a thousand replicas and back to none', async () => {
+describe('large workload', () => {
+  it('scales to a thousand replicas and back to none', async () => {
     const cluster = await clusterOf(10);
     await createWeb(cluster, { ...tiny, replicas: 0 });
     await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1_000 }));
@@ -18,7 +18,7 @@ describe('large workloads', () => {
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 0, totalReplicas: 0 });
   });
 
-  it('replace a hundred replicas that fail at one moment', async () => {
+  it('replaces a hundred replicas that fail at the same moment', async () => {
     const cluster = await clusterOf(10);
     await createWeb(cluster, { ...tiny, replicas: 100 });
     await cluster.advance(1_000, 100);
@@ -33,7 +33,7 @@ describe('large workloads', () => {
     });
   });
 
-  it('tell each of many waiting replicas why it waits', async () => {
+  it('reports for each of many waiting replicas why it waits', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { ...tiny, replicas: 120, placement: { zones: ['nowhere'] } });
     await cluster.advance(1_000, 100);

@@ -10,8 +10,8 @@ import { toContainerId } from '@cloudless/base';
 import { TestCluster } from './index.js';
 
 /**
- * The path of every field of a spec that holds a value: messages of this API are entered, lists and
- * maps count as one step.
+ * Returns the path of every field of a spec that holds a value. Lists and maps of messages count as
+ * one step.
  */
 function leavesOf(message: DescMessage, prefix = ''): string[] {
   return message.fields.flatMap((field) => {
@@ -24,20 +24,23 @@ function leavesOf(message: DescMessage, prefix = ''): string[] {
   });
 }
 
-/** Two specs that differ in one leaf only, and the world in which that must show. */
+/**
+ * Two specs that differ in one leaf field, and the world in which the difference must be
+ * observable.
+ */
 interface Row {
   readonly base?: JsonObject;
   readonly variant: JsonObject;
   /**
-   * `contended`: room for one of two workloads; `cutOff`: two nodes of which one falls silent in
-   * the end; `evicting`: two of which one gets a NO_EXECUTE taint; `failing`: the updated program
-   * ends with an error at once; `containers`: one that has every capability of containers; the
-   * default is four diverse nodes with room.
+   * `contended`: capacity for one of two workloads; `cutOff`: two nodes, one of which falls silent
+   * at the end; `evicting`: two nodes, one of which gets a NO_EXECUTE taint; `failing`: the updated
+   * program ends with an error at once; `containers`: one node with every container capability.
+   * Default: four different nodes with free capacity.
    */
   readonly world?: 'contended' | 'cutOff' | 'evicting' | 'failing' | 'containers';
-  /** The variant is refused and names this. */
+  /** Text that names the field in the rejection of the variant. */
   readonly refused?: string;
-  /** With which code; default 12, UNIMPLEMENTED. */
+  /** Code of the rejection. Default: 12, UNIMPLEMENTED. */
   readonly code?: number;
 }
 
@@ -67,7 +70,7 @@ const tolerated = (toleration: JsonObject): JsonObject => ({
   tolerations: [toleration],
 });
 
-/** Six replicas of which the one node in the west takes only two. */
+/** Six replicas, of which the one node in zone west has capacity for only two. */
 const crowded = (spread: JsonObject): JsonObject => ({
   replicas: 6,
   resources: { requests: { cpuMillis: 1_500 } },
@@ -140,8 +143,8 @@ const affinityRows = (path: 'affinity' | 'anti_affinity'): Record<string, Row> =
 };
 
 /**
- * What an agent then does with a probe is tested leaf by leaf in agent-core,
- * `probes/probe-fields.spec.ts`.
+ * The specs of agent-core (`probes/probe-fields.spec.ts`) test the effect of each probe field in
+ * the agent.
  */
 const probeRows = (name: string, jsonName: string): Record<string, Row> => {
   const ports = [
@@ -154,7 +157,7 @@ const probeRows = (name: string, jsonName: string): Record<string, Row> => {
   });
   const exec = { exec: { command: ['true'] } };
   const http = (fields: JsonObject): JsonObject => ({ http: { port: 'http', ...fields } });
-  // The other two cannot have more than one.
+  // TCP and gRPC probes accept only a success threshold of 1.
   const successes =
     name === 'readiness_probe' ? of(exec, { ...exec, successThreshold: 2 }) : undefined;
   const rows: Record<string, Row> = {
@@ -194,10 +197,7 @@ const refusedRows = (
     Object.entries(rows).map(([leaf, variant]) => [`${parent}.${leaf}`, { variant, refused }]),
   );
 
-/**
- * On nodes that have every capability which the variant needs, so that what shows is the request to
- * the runtime.
- */
+/** Uses nodes with every needed capability, so that the runtime request shows the difference. */
 const ofImage = (before: JsonObject, after: JsonObject): Row => ({
   base: { image: 'nginx', ...before },
   variant: { image: 'nginx', ...after },
@@ -438,7 +438,7 @@ const rows: Readonly<Record<string, Row>> = {
   }),
 };
 
-/** Leaves that show otherwise, with the reason. */
+/** Leaf fields without a row, with the reason. */
 const exceptions: Readonly<Record<string, string>> = {
   restarted_at: 'changes nothing but the version: another time is another template, tested below',
 };
@@ -447,8 +447,8 @@ const SUBJECT = 'subject';
 const plain: JsonObject = { command: ['serve'], replicas: 3, rollout: { minReadyDuration: '1s' } };
 
 /**
- * Everything a spec brings about: what agents are asked to run, where, and how an update of it
- * goes. Ids are left out.
+ * Returns everything that a spec causes: requests to the agents, their nodes, and the course of an
+ * update, without ids.
  */
 async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unknown> {
   const rollout = {
@@ -580,7 +580,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
 
 const known = new Map<string, Promise<unknown>>();
 
-/** Many rows start from the same spec. */
+/** Caches outcomes, because many rows start from the same spec. */
 function knownOutcome(fields: JsonObject, world: Row['world']): Promise<unknown> {
   const key = JSON.stringify([fields, world]);
   const outcome = known.get(key) ?? outcomeOf(fields, world);
@@ -599,19 +599,19 @@ const asText = (value: unknown): string =>
         : inner,
   );
 
-describe('nothing that is declared is dropped', () => {
-  it('has a row or a reasoned exception for every leaf of a workload spec', () => {
+describe('leaf fields of a workload spec', () => {
+  it('have a row or an exception with a reason', () => {
     const leaves = leavesOf(WorkloadSpecSchema);
     expect([...Object.keys(rows), ...Object.keys(exceptions)].sort()).toEqual([...leaves].sort());
     expect(Object.keys(exceptions).length).toBeLessThanOrEqual(5);
   });
 
-  it('gives equal outcomes to equal specs, so that a difference means something', async () => {
+  it('give equal outcomes for equal specs, so that a difference is meaningful', async () => {
     expect(asText(await outcomeOf({}, undefined))).toBe(asText(await outcomeOf({}, undefined)));
   });
 
   it.each(Object.entries(rows).filter(([, { refused }]) => refused === undefined))(
-    '%s makes a difference',
+    'change the outcome: %s',
     async (_path, row) => {
       const before = await knownOutcome(row.base ?? {}, row.world);
       const after = await outcomeOf(row.variant, row.world);
@@ -620,7 +620,7 @@ describe('nothing that is declared is dropped', () => {
   );
 
   it.each(Object.entries(rows).filter(([, { refused }]) => refused !== undefined))(
-    '%s is refused and named',
+    'are rejected by name: %s',
     async (_path, { variant, refused, code = 12 }) => {
       const cluster = await TestCluster.start();
       const spec = fromJson(WorkloadSpecSchema, { ...plain, ...variant });
@@ -633,7 +633,7 @@ describe('nothing that is declared is dropped', () => {
     },
   );
 
-  it('restarted_at makes a new version, and the replicas are replaced', async () => {
+  it('include restarted_at, which makes a new version and replaces the replicas', async () => {
     const cluster = await TestCluster.start();
     await cluster.addNode('node-a');
     await cluster.until(() =>

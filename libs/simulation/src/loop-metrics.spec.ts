@@ -5,7 +5,7 @@ import { clusterOf, createWeb } from './support.js';
 interface Row {
   readonly metric: string;
   readonly labels?: Readonly<Record<string, string>>;
-  /** Makes it move. */
+  /** Action that changes the metric. */
   readonly act: (cluster: TestCluster) => Promise<unknown>;
   readonly nodes?: number;
 }
@@ -18,7 +18,7 @@ const web = async (cluster: TestCluster, spec: object = {}): Promise<void> => {
   await createWeb(cluster, spec);
   await cluster.advance(1_500, 50);
 };
-/** The store takes a write that the view does not hear of. */
+/** Writes to the store without notifying the view. */
 const unseen = async (cluster: TestCluster): Promise<void> => {
   const { revision } = cluster.store;
   cluster.store.revision = async () => (await revision.call(cluster.store)) + 3n;
@@ -103,7 +103,7 @@ async function lossyOrder(cluster: TestCluster): Promise<void> {
 }
 
 /**
- * Shown to move where time and order can be held: work-queue.spec of base, node-metrics.spec of
+ * Metrics whose specs need full control of time: work-queue.spec of base, node-metrics.spec of
  * controllers.
  */
 const elsewhere = [
@@ -113,8 +113,8 @@ const elsewhere = [
   'cloudless_lease_sweep_lag_seconds',
 ];
 
-describe('every metric of the loops moves', () => {
-  it.each(rows)('$metric $labels', async ({ metric, labels = {}, act, nodes = 2 }) => {
+describe('loop metrics', () => {
+  it.each(rows)('change: $metric $labels', async ({ metric, labels = {}, act, nodes = 2 }) => {
     const meter = new RecordingMeter();
     const cluster = await clusterOf(nodes, { meter });
     const before = await meter.read(metric, labels);
@@ -122,7 +122,7 @@ describe('every metric of the loops moves', () => {
     expect(await meter.read(metric, labels)).toBeGreaterThan(before);
   });
 
-  it('and none is without a row', async () => {
+  it('all have a row', async () => {
     const meter = new RecordingMeter();
     await clusterOf(1, { meter });
     expect(

@@ -1,8 +1,8 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { clusterOf, createWeb, readWeb } from './support.js';
 
-describe('agents that misbehave', () => {
-  it('an order that is dropped is sent again until it is acknowledged', async () => {
+describe('misbehaving agent', () => {
+  it('receives an order again until it acknowledges the order', async () => {
     const cluster = await clusterOf(1);
     const agent = cluster.agents.get('node-1')!;
     agent.dropsOrders = 2;
@@ -14,7 +14,7 @@ describe('agents that misbehave', () => {
     expect(agent.started).toHaveLength(1);
   });
 
-  it('an orphan that takes its time to stop is not flooded with orders', async () => {
+  it('is not flooded with stop orders for an orphan that stops slowly', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
@@ -37,7 +37,7 @@ describe('agents that misbehave', () => {
     expect([...agent.replicas.keys()]).toEqual([real!.replicaId]);
   });
 
-  it('an orphan whose stop was dropped is told again', async () => {
+  it('receives the stop order of an orphan again when it was lost', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
@@ -55,7 +55,7 @@ describe('agents that misbehave', () => {
     expect([...agent.replicas.keys()]).toEqual([real!.replicaId]);
   });
 
-  it('an order to forget that was dropped is given again, also in the same session, and no more once it is obeyed', async () => {
+  it('receives a lost forget order again, also in the same session, until it obeys', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
@@ -74,7 +74,7 @@ describe('agents that misbehave', () => {
     expect(agent.taken).toBe(taken);
   });
 
-  it('a replica that its agent lost is replaced, and not started again', async () => {
+  it('that lost a replica causes a replacement, not a second start', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
@@ -91,7 +91,7 @@ describe('agents that misbehave', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
-  it('a replica that runs although its record says that it has ended is stopped', async () => {
+  it('receives a stop order for a replica that runs although its record has ended', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
@@ -108,7 +108,7 @@ describe('agents that misbehave', () => {
     expect(cluster.state.restored).toBeUndefined();
   });
 
-  it('a replica that runs where it does not belong is stopped there, and only there', async () => {
+  it('receives a stop order for a replica that belongs to another node, which keeps running there', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
@@ -126,7 +126,7 @@ describe('agents that misbehave', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
-  it('a replica that stops unasked is replaced with growing delay', async () => {
+  it('that stops a replica unasked causes replacements with growing delay', async () => {
     const cluster = await clusterOf(1);
     const agent = cluster.agents.get('node-1')!;
     agent.onStart = 'stops';
@@ -136,7 +136,7 @@ describe('agents that misbehave', () => {
     expect(agent.started.length).toBeGreaterThanOrEqual(4);
   });
 
-  it('what failed last stays to be looked at when its agent reconnects', async () => {
+  it('that reconnects keeps its last failed replica until the record is removed', async () => {
     const cluster = await clusterOf(1);
     const agent = cluster.agents.get('node-1')!;
     await createWeb(cluster, { replicas: 1 });
@@ -155,7 +155,7 @@ describe('agents that misbehave', () => {
     expect(agent.replicas.has(id!)).toBe(true); // its logs are kept as long as its record
   });
 
-  it('of the last lines that an agent sends a few are kept and shown, harmless, until it sends others', async () => {
+  it('that sends many log lines has a few of them kept and shown, without control characters', async () => {
     const cluster = await clusterOf(1);
     const agent = cluster.agents.get('node-1')!;
     await createWeb(cluster, { replicas: 1 });
@@ -186,7 +186,7 @@ describe('agents that misbehave', () => {
     expect(await linesSeen()).toEqual([]);
   });
 
-  it('a newer session replaces the older one, whose late end changes nothing', async () => {
+  it('is served by its newest session; the late end of an older one changes nothing', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster);
     await cluster.advance(500);

@@ -9,7 +9,7 @@ import { createWeb, readWeb } from './support.js';
 const blueGreen = { rollout: { strategy: Strategy.BLUE_GREEN, promotion: Promotion.MANUAL } };
 const green = { env: { COLOUR: 'green' } };
 
-/** Nodes that have room for so many replicas of 100 m CPU each. */
+/** Starts nodes with capacity for the given numbers of replicas of 100 m CPU. */
 async function roomFor(...counts: number[]): Promise<TestCluster> {
   const cluster = await TestCluster.start();
   for (const [index, count] of counts.entries()) await addNode(cluster, `node-${index + 1}`, count);
@@ -32,8 +32,8 @@ const ofVersion = async (cluster: TestCluster, version: number): Promise<Replica
 const placed = (replicas: readonly ReplicaStatus[]): number =>
   replicas.filter(({ nodeId }) => nodeId !== '').length;
 
-describe('the new set of a blue/green rollout', () => {
-  it('is placed as a whole: while two of five find no node, none is placed, and each says why', async () => {
+describe('new set of a blue/green rollout', () => {
+  it('is placed as a whole: when two of five replicas fit nowhere, none is placed and each reports why', async () => {
     const cluster = await roomFor(4, 4);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
@@ -58,7 +58,7 @@ describe('the new set of a blue/green rollout', () => {
     expect(placed(await ofVersion(cluster, 2))).toBe(5);
   });
 
-  it('leaves the room to others while it waits', async () => {
+  it('leaves capacity to other workloads while it waits', async () => {
     const cluster = await roomFor(8);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
@@ -72,7 +72,7 @@ describe('the new set of a blue/green rollout', () => {
     expect(placed(await ofVersion(cluster, 2))).toBe(0);
   });
 
-  it('of more replicas than one commit creates or places waits for the last of them, then gets nodes at once', async () => {
+  it('that needs several commits waits for its last replica, then is placed at once', async () => {
     const cluster = await roomFor(210, 0);
     await createWeb(cluster, { ...blueGreen, replicas: 100 });
     await cluster.advance(3_000);
@@ -93,7 +93,7 @@ describe('the new set of a blue/green rollout', () => {
     expect(new Set(decisions.map(([id]) => id)).size).toBe(1);
   });
 
-  it('of more replicas than one commit places gets nothing when the last of them finds no node', async () => {
+  it('that needs several commits is not placed when its last replica fits nowhere', async () => {
     const cluster = await roomFor(199);
     await createWeb(cluster, { ...blueGreen, replicas: 100 });
     await cluster.advance(3_000);
@@ -106,14 +106,14 @@ describe('the new set of a blue/green rollout', () => {
     expect(new Set(waiting.map(({ reason }) => reason))).toEqual(new Set([why]));
   });
 
-  it('is not what the first deployment is: there each gets what there is', async () => {
+  it('differs from a first deployment, which places each replica that fits', async () => {
     const cluster = await roomFor(3);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3 });
   });
 
-  it('is replaced one by one where a part of it is lost later', async () => {
+  it('is replaced replica by replica when a part of it is lost later', async () => {
     const cluster = await roomFor(6, 6, 6);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);

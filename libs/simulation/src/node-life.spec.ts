@@ -5,21 +5,21 @@ import type { TestCluster } from './index.js';
 const phaseOf = async (cluster: TestCluster, nodeId: string): Promise<NodePhase | undefined> =>
   (await cluster.until(() => cluster.client.getNode({ nodeId }))).status?.phase;
 
-describe('the life of a node', () => {
-  it('a node whose session outlived its silence comes back', async () => {
+describe('node life cycle', () => {
+  it('a node returns after its session outlived its silence', async () => {
     const cluster = await clusterOf(3);
     const agent = cluster.agents.get('node-1')!;
     agent.isHeard = false;
     await cluster.advance(5_000);
     expect(await phaseOf(cluster, 'node-1')).toBe(NodePhase.LOST);
-    expect(agent.isConnected).toBe(false); // so that it dials anew
+    expect(agent.isConnected).toBe(false); // the agent dials again
     agent.isHeard = true;
     await cluster.reconnect('node-1');
     await cluster.advance(1_000);
     expect(await phaseOf(cluster, 'node-1')).toBe(NodePhase.READY);
   });
 
-  it('a coordinator that stops between a loss and the replacement finishes it after its restart', async () => {
+  it('a coordinator that stops between a loss and its replacements completes them after the restart', async () => {
     const cluster = await clusterOf(6);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
@@ -27,7 +27,7 @@ describe('the life of a node', () => {
     for (const nodeId of silent) cluster.agents.get(nodeId)!.isHeard = false;
     await cluster.advance(4_000);
     expect(cluster.state.view().node('node-1')?.value.lost).toBe(true);
-    // held back: most nodes fell silent together
+    // Replacement is paused: most nodes fell silent together.
     expect((await readWeb(cluster)).status?.totalReplicas).toBe(6);
     await cluster.restartCoordinator();
     for (const nodeId of ['node-5', 'node-6']) await cluster.reconnect(nodeId);
@@ -39,7 +39,7 @@ describe('the life of a node', () => {
     ).toEqual(new Set(['node-5', 'node-6']));
   });
 
-  it('says in an event that a mass loss holds replacement back, once', async () => {
+  it('a mass loss pauses replacement with one event', async () => {
     const cluster = await clusterOf(5);
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(1_000);
@@ -54,7 +54,7 @@ describe('the life of a node', () => {
     ]);
   });
 
-  it('a quarantined node takes replicas again when its time is over', async () => {
+  it('a quarantined node takes replicas again when the quarantine ends', async () => {
     const cluster = await clusterOf(1);
     for (let loss = 0; loss < 3; loss += 1) {
       cluster.agents.get('node-1')!.disconnect();
@@ -69,7 +69,7 @@ describe('the life of a node', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(1);
   });
 
-  it('refuses an agent whose figures make no sense, and lives on', async () => {
+  it('an agent with invalid resource figures is rejected, and the coordinator keeps working', async () => {
     const cluster = await clusterOf(1);
     const nonsense = cluster.addNode('node-x', { capacity: { cpuMillis: -1, memoryBytes: 1n } });
     await expect(nonsense).rejects.toThrow('capacity.cpu_millis');
@@ -78,7 +78,7 @@ describe('the life of a node', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(3);
   });
 
-  it('two nodes drained at once never take a workload below its floor', async () => {
+  it('two concurrent drains keep min_available', async () => {
     const cluster = await clusterOf(4);
     await createWeb(cluster, { replicas: 8, rollout: { minAvailable: 8 } });
     await cluster.advance(1_000);
@@ -95,7 +95,7 @@ describe('the life of a node', () => {
     );
   });
 
-  it('what an agent reports after it came back counts before anything is stopped by choice', async () => {
+  it('reports of a returned agent count before any voluntary stop', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster, { replicas: 2, rollout: { minAvailable: 1 } });
     await cluster.advance(1_000);

@@ -1,7 +1,7 @@
 import type { TestCluster } from './index.js';
 import { clusterOf, createWeb, readWeb } from './support.js';
 
-/** What the events say of one node's losses and returns, oldest first. */
+/** Returns the events about losses and returns of one node, oldest first. */
 function lossesAndReturns(cluster: TestCluster, nodeId: string): string[] {
   const reasons = ['NodeLost', 'NodeReturned', 'ReplicasLost'];
   return [...cluster.state.view().events()]
@@ -9,7 +9,7 @@ function lossesAndReturns(cluster: TestCluster, nodeId: string): string[] {
     .map(({ reason }) => reason);
 }
 
-/** The agent goes silent until its lease ends, and comes back with what it runs. */
+/** The agent is silent until its lease ends, and returns with its replicas. */
 async function loseAndReturn(cluster: TestCluster, nodeId: string): Promise<void> {
   const agent = cluster.agents.get(nodeId)!;
   agent.isHeard = false;
@@ -19,9 +19,9 @@ async function loseAndReturn(cluster: TestCluster, nodeId: string): Promise<void
   await cluster.advance(2_000);
 }
 
-describe('the return of a lost node', () => {
+describe('return of a lost node', () => {
   it.each([0, 1, 20, 90, 500])(
-    'emits no second NodeLost when a commit takes %i ms',
+    'records one NodeLost event when a commit takes %i ms',
     async (delayMs) => {
       let commitDelayMs = 0;
       const cluster = await clusterOf(3, { commitDelayMs: () => commitDelayMs });
@@ -37,7 +37,7 @@ describe('the return of a lost node', () => {
     },
   );
 
-  it('emits no second NodeLost when the agent has heartbeats in the place of a session', async () => {
+  it('records one NodeLost event when the agent sends heartbeats without a session', async () => {
     let commitDelayMs = 0;
     const cluster = await clusterOf(2, { commitDelayMs: () => commitDelayMs });
     const agent = cluster.agents.get('node-1')!;
@@ -54,7 +54,7 @@ describe('the return of a lost node', () => {
     expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
   });
 
-  it('keeps the replicas that wait for their node when commits are slow', async () => {
+  it('keeps replicas that wait for their node when commits are slow', async () => {
     let commitDelayMs = 0;
     const cluster = await clusterOf(3, { commitDelayMs: () => commitDelayMs });
     await createWeb(cluster, { replicas: 3, disconnect: { lostAfter: { seconds: 60n } } });
@@ -70,7 +70,7 @@ describe('the return of a lost node', () => {
     expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
   });
 
-  it('makes void a loss that was decided before and is committed after', async () => {
+  it('cancels a loss that was decided before and is committed after the return', async () => {
     let delays: number[] = [];
     const cluster = await clusterOf(3, { commitDelayMs: () => delays.shift() ?? 0 });
     const agent = cluster.agents.get('node-1')!;

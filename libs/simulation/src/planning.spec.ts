@@ -6,9 +6,9 @@ const counts = (nodeIds: readonly string[]): Record<string, number> => {
   return result;
 };
 
-describe('a plan', () => {
+describe('plan', () => {
   it.each([1, 3, 5, 8])(
-    'of a new workload of %i replicas is what then happens, and changes nothing itself',
+    'of a new workload with %i replicas predicts the real steps and changes nothing',
     async (replicas) => {
       const cluster = await clusterOf(4);
       const { revision } = cluster.state.view();
@@ -30,7 +30,7 @@ describe('a plan', () => {
     { replicas: 5, rollout: { minAvailable: 5, maxSurge: 2 } },
     { replicas: 6, rollout: { maxSurge: 0, maxUnavailable: 2 } },
   ])(
-    'of an update of $replicas names the fewest that are ready and the most that live',
+    'of an update of $replicas replicas reports the lowest ready and highest live counts',
     async ({ replicas, rollout }) => {
       const cluster = await clusterOf(4);
       await createWeb(cluster, { replicas, rollout });
@@ -59,7 +59,7 @@ describe('a plan', () => {
     },
   );
 
-  it('of a job that has run to its end has nothing to do', async () => {
+  it('of a completed job has no steps', async () => {
     const cluster = await clusterOf(2);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createWeb(cluster, { restart: { policy: 1 } });

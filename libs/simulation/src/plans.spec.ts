@@ -63,7 +63,7 @@ const placed = ({ placements }: WorkloadPlan) => countsOf(placements.map(({ node
 
 const QUICK = { minReadyDuration: { seconds: 0n } };
 
-/** `web`, ready, on four nodes. */
+/** Starts four nodes and a ready workload `web`. */
 async function withWeb(spec: object = {}): Promise<TestCluster> {
   const cluster = await clusterOf(4);
   await createWeb(cluster, { rollout: QUICK, ...spec });
@@ -71,8 +71,8 @@ async function withWeb(spec: object = {}): Promise<TestCluster> {
   return cluster;
 }
 
-describe('a kept plan', () => {
-  it('is executed as it was shown: the spec, the version and the nodes', async () => {
+describe('stored plan', () => {
+  it('is executed as shown: the spec, the version and the nodes', async () => {
     const cluster = await withWeb({
       replicas: 5,
       rollout: { ...QUICK, strategy: Strategy.BLUE_GREEN },
@@ -100,7 +100,7 @@ describe('a kept plan', () => {
     expect(kept).toEqual({ ...made, executedAt: kept.executedAt });
   });
 
-  it('is executed once; a retry with the same request id gets the same answer', async () => {
+  it('is executed once; a retry with the same request id gets the same response', async () => {
     const cluster = await withWeb();
     const made = await plan(cluster, scale('web', 4));
     const first = await execute(cluster, made, 'r1');
@@ -114,7 +114,7 @@ describe('a kept plan', () => {
     });
   });
 
-  it('is gone after an hour, also when nobody has swept it yet, and the janitor removes its record', async () => {
+  it('expires after an hour, even before the janitor removes its record', async () => {
     const cluster = await withWeb();
     const made = await plan(cluster, scale('web', 4));
     await cluster.advance(3_600_000 - 60_000, 60_000);
@@ -130,7 +130,7 @@ describe('a kept plan', () => {
     expect([...cluster.state.view().plans()]).toEqual([]);
   });
 
-  it('shows in the audit log: made, executed as the cause of what it changes, refused', async () => {
+  it('appears in the audit log when it is made, executed and refused, and is the cause of its changes', async () => {
     const cluster = await withWeb();
     const [good, bad] = [
       await plan(cluster, scale('web', 4)),
@@ -161,7 +161,7 @@ describe('a kept plan', () => {
   });
 });
 
-describe('a plan is refused when what it shows has changed', () => {
+describe('execution of an outdated plan', () => {
   it.each<{
     name: string;
     meanwhile: (cluster: TestCluster, made: Plan) => Promise<unknown>;
@@ -184,7 +184,7 @@ describe('a plan is refused when what it shows has changed', () => {
       says: 'workload "default/web" is being deleted',
     },
     {
-      name: 'a replica is not ready any more',
+      name: 'a replica is no longer ready',
       meanwhile: async (cluster) => {
         const [replica] = (await readWeb(cluster)).status?.replicas ?? [];
         cluster.agents.get(replica?.nodeId ?? '')?.change(replica?.id ?? '', { ready: false });
@@ -193,14 +193,14 @@ describe('a plan is refused when what it shows has changed', () => {
       says: 'default/web: step 1 was to leave 3 ready, it would leave 2 now',
     },
     {
-      name: 'a node takes nothing new',
+      name: 'a node no longer accepts replicas',
       meanwhile: (cluster, made) => {
         const [nodeId = ''] = Object.keys(placed(only(made)));
         return cluster.until(() => cluster.client.cordonNode({ nodeId }));
       },
       says: 'default/web: 1 replica was to go to node-1, now 0',
     },
-  ])('$name', async ({ meanwhile, says }) => {
+  ])('is refused because $name', async ({ meanwhile, says }) => {
     const cluster = await withWeb({ replicas: 3 });
     const made = await plan(cluster, apply('web', { args: ['new'] }));
     await meanwhile(cluster, made);
@@ -212,7 +212,7 @@ describe('a plan is refused when what it shows has changed', () => {
     expect((await readWeb(cluster)).generation).toBe(before.generation);
   });
 
-  it('the workload exists by now', async () => {
+  it('is refused because the workload exists now', async () => {
     const cluster = await clusterOf(2);
     const made = await plan(cluster, apply('web', { command: ['serve'], args: ['mine'] }));
     expect(only(made)).toMatchObject({ action: Action.CREATE, generation: 0n });
@@ -221,7 +221,7 @@ describe('a plan is refused when what it shows has changed', () => {
     expect(message).toContain('default/web: it was to be created, it would be updated now');
   });
 
-  it('nothing is done of two changes of which one does not hold', async () => {
+  it('with two changes applies neither when one is outdated', async () => {
     const cluster = await withWeb();
     const made = await plan(
       cluster,
@@ -235,7 +235,7 @@ describe('a plan is refused when what it shows has changed', () => {
     expect((await readWeb(cluster)).spec?.replicas).toBe(3);
   });
 
-  it('a node that a replica was to go to, while the plan is being committed', async () => {
+  it('is refused when a target node changes during the commit', async () => {
     let delaysMs: number[] = [];
     const cluster = await clusterOf(4, { commitDelayMs: () => delaysMs.shift() ?? 0 });
     await createWeb(cluster, { rollout: QUICK });
@@ -252,7 +252,7 @@ describe('a plan is refused when what it shows has changed', () => {
     expect((await readWeb(cluster)).generation).toBe(1n);
   });
 
-  it('the readiness of a replica, while the plan is being committed', async () => {
+  it('is refused when the readiness of a replica changes during the commit', async () => {
     let delaysMs: number[] = [];
     const cluster = await clusterOf(4, { commitDelayMs: () => delaysMs.shift() ?? 0 });
     const [replica] =
@@ -273,7 +273,7 @@ describe('a plan is refused when what it shows has changed', () => {
     expect(await executing).toContain('step 1 was to leave 3 ready, it would leave 2 now');
   });
 
-  it('and not for what is none of its business', async () => {
+  it('is not refused for unrelated changes', async () => {
     const cluster = await withWeb();
     const made = await plan(cluster, apply('web', { args: ['new'] }));
     await cluster.until(() =>
@@ -289,8 +289,8 @@ describe('a plan is refused when what it shows has changed', () => {
   });
 });
 
-describe('a plan of several changes', () => {
-  it('is checked as the calls are, and takes no request ids and no two changes of one thing', async () => {
+describe('plan of several changes', () => {
+  it('is validated like the calls, and rejects request ids and two changes of one object', async () => {
     const cluster = await withWeb();
     const value = { name: 'web', replicas: 2, requestId: 'r' };
     expect(
@@ -327,7 +327,7 @@ describe('a plan of several changes', () => {
     });
   });
 
-  it('shows each what those before it would have done', async () => {
+  it('shows each change after the ones before it', async () => {
     const small = { capacity: { cpuMillis: 1_000, memoryBytes: 8n << 30n } };
     const cluster = await clusterOf(0);
     await cluster.addNode('node-1', small);
@@ -392,8 +392,8 @@ describe('a plan of several changes', () => {
   });
 });
 
-describe('the plan of', () => {
-  it('a drain shows where the replicas of each workload go, and the fewest that stay ready', async () => {
+describe('plan content', () => {
+  it('of a drain shows the target nodes by workload and the lowest ready count', async () => {
     const cluster = await withWeb({ replicas: 4 });
     const made = await plan(cluster, drain('node-1'));
     expect(only(made)).toMatchObject({
@@ -417,7 +417,7 @@ describe('the plan of', () => {
     });
   });
 
-  it('a drain of all says that it would not finish, and a forced one how far it goes below the floor', async () => {
+  it('of a drain of all nodes reports that it would not complete, and of a forced one how far it goes below min_available', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { rollout: QUICK });
     await cluster.advance(1_000);
@@ -434,7 +434,7 @@ describe('the plan of', () => {
     );
   });
 
-  it('an undo and a restart say what they are', async () => {
+  it('of an undo and of a restart names the operation', async () => {
     const cluster = await withWeb({ replicas: 1 });
     await cluster.until(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { args: ['two'] } }),
@@ -454,7 +454,7 @@ describe('the plan of', () => {
     ]);
   });
 
-  it('RECREATE warns that a floor cannot be kept', async () => {
+  it('of RECREATE warns that min_available cannot be kept', async () => {
     const cluster = await withWeb({
       replicas: 2,
       rollout: { ...QUICK, strategy: Strategy.RECREATE, minAvailable: 2 },
@@ -472,7 +472,7 @@ describe('the plan of', () => {
     ]);
   });
 
-  it('blue/green waits for the promotion, switches, and keeps the former version for its time', async () => {
+  it('of BLUE_GREEN waits for the promotion, switches, and keeps the previous version for pause_duration', async () => {
     const rollout = {
       ...QUICK,
       strategy: Strategy.BLUE_GREEN,
@@ -493,7 +493,7 @@ describe('the plan of', () => {
     expect(made).toMatchObject({ lowestReady: 2, highestLive: 4, warnings: [] });
   });
 
-  it('a canary stops at each of its steps', async () => {
+  it('of a canary stops at each step', async () => {
     const steps = [
       { replicas: 1, promotion: Promotion.MANUAL },
       { percent: 50, wait: { seconds: 30n } },
@@ -505,7 +505,7 @@ describe('the plan of', () => {
     expect(made).toMatchObject({ lowestReady: 3, highestLive: 5 });
   });
 
-  it('a canary that waits already is the same plan, however long it has waited', async () => {
+  it('of a waiting canary does not depend on how long it has waited', async () => {
     const steps = [{ replicas: 1, wait: { seconds: 600n } }];
     const cluster = await withWeb({ replicas: 3, rollout: { ...QUICK, steps } });
     await cluster.until(() =>
@@ -518,7 +518,7 @@ describe('the plan of', () => {
     expect((await execute(cluster, made)).workloads).toMatchObject([{ spec: { replicas: 4 } }]);
   });
 
-  it('a GLOBAL workload names the node of each of its replicas', async () => {
+  it('of a GLOBAL workload names the node of each replica', async () => {
     const cluster = await clusterOf(3);
     const made = await plan(
       cluster,
@@ -536,7 +536,7 @@ describe('the plan of', () => {
     expect(told(away)).toEqual(['stop 1 of version 1']);
   });
 
-  it('a set of blue/green that does not fit as a whole says so, and switches nothing', async () => {
+  it('of BLUE_GREEN without capacity for the whole set reports that and switches nothing', async () => {
     const cluster = await clusterOf(0);
     await cluster.addNode('node-1', { capacity: { cpuMillis: 1_000, memoryBytes: 8n << 30n } });
     const resources = { requests: { cpuMillis: 300 } };
@@ -554,7 +554,7 @@ describe('the plan of', () => {
     expect(told(made)).toEqual(['create 1 of version 2', 'create 1 of version 2']);
   });
 
-  it('a rolling update for which there is no room stops where it would hang', async () => {
+  it('of a rolling update without capacity ends where the update would stop', async () => {
     const cluster = await clusterOf(0);
     await cluster.addNode('node-1', { capacity: { cpuMillis: 1_000, memoryBytes: 8n << 30n } });
     const resources = { requests: { cpuMillis: 500 } };
@@ -574,7 +574,7 @@ describe('the plan of', () => {
     });
   });
 
-  it('a large change shows its beginning, and holds all of it', async () => {
+  it('of a large change shows its first steps and contains all', async () => {
     const cluster = await clusterOf(4);
     await createWeb(cluster, {
       replicas: 150,
@@ -591,7 +591,7 @@ describe('the plan of', () => {
     expect((await execute(cluster, made)).workloads).toHaveLength(1);
   });
 
-  it('a change in the middle of a rollout names the one it takes the place of', async () => {
+  it('during a rollout names the rollout that it supersedes', async () => {
     const cluster = await withWeb({ replicas: 3 });
     for (const agent of cluster.agents.values()) agent.onStart = 'unready';
     await cluster.until(() =>
@@ -605,9 +605,9 @@ describe('the plan of', () => {
   });
 });
 
-describe('what is executed', () => {
+describe('plan execution', () => {
   it.each(Array.from({ length: 12 }, (_, seed) => seed + 1))(
-    'begins with the steps that were planned, seed %i',
+    'begins with the planned steps, seed %i',
     async (seed) => {
       const random = createSeededRandom(seed);
       const pick = <Item>(items: readonly Item[]): Item =>
@@ -644,7 +644,7 @@ describe('what is executed', () => {
       });
       await cluster.advance(30_000, 50);
       if (moves === undefined) return;
-      // Where those go that are made later depends on which stops are confirmed by then.
+      // Nodes of later replicas depend on which stops are confirmed by then.
       const where = [...cluster.state.view().replicas()]
         .map(({ value }) => value)
         .filter(({ id }) => ids.includes(id));
@@ -663,7 +663,7 @@ describe('what is executed', () => {
   );
 });
 
-/** How many replicas the first commit that does either creates and stops, and which it creates. */
+/** Returns the creations and stops of the first commit that has any. */
 function movesOf(
   cluster: TestCluster,
 ): () => { readonly created: number; readonly stopped: number; readonly ids: readonly string[] } {
@@ -679,7 +679,7 @@ function movesOf(
   return () => first;
 }
 
-/** The fewest that were ready and the most that lived, from now on. */
+/** Records the lowest ready and highest live counts from now on. */
 function extremesOf(
   cluster: TestCluster,
 ): () => { readonly first: number; readonly lowestReady: number; readonly highestLive: number } {
@@ -703,7 +703,7 @@ function wanted(record: unknown): boolean {
   return (record as ReplicaRecord | undefined)?.desiredRunning === true;
 }
 
-/** One more where one is already. */
+/** Allows one more replica where there already is one. */
 function two(counts: Record<string, number>): Record<string, number> {
   return Object.fromEntries(Object.entries(counts).map(([nodeId, count]) => [nodeId, count + 1]));
 }

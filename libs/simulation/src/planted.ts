@@ -10,34 +10,32 @@ import type { ContainerRuntime } from '@cloudless/runtime';
 import type { StateStore } from '@cloudless/state-store';
 
 /**
- * Replacements of what the processes of a world are given, by name: a historical fault is planted
- * by one of them, without a switch in the product. Each is asked for once per process, and gets
- * what it stands in front of.
+ * Replacements of the parts of a world's processes, to inject a known bug without a switch in the
+ * product. Each function is called once per process and receives the original part.
  */
 export interface Planted {
-  /** The coordinator's store. */
+  /** Replaces the coordinator's store. */
   readonly store?: (store: StateStore) => StateStore;
   readonly coordinatorClock?: (clock: Clock) => Clock;
   readonly agentClock?: (clock: Clock, nodeId: string) => Clock;
-  /** The coordinator's state, as its controllers or its API see it. */
+  /** Replaces the coordinator's state, for its controllers or its API. */
   readonly state?: (
     state: ClusterState,
     reader: 'controllers' | 'api',
     clock: Clock,
   ) => ClusterState;
   /**
-   * The controllers of a coordinator that has just started; they may be changed in place, and
-   * others be put beside them.
+   * Changes the controllers of a coordinator that has just started, in place or by adding others.
    */
   readonly controllers?: (
     controllers: Controllers,
     given: { readonly state: ClusterState; readonly clock: Clock },
   ) => Controllers;
-  /** How an agent dials. */
+  /** Replaces an agent's transport. */
   readonly transport?: (transport: CoordinatorTransport, clock: Clock) => CoordinatorTransport;
-  /** A connection of an agent to the coordinator. */
+  /** Replaces an agent's connection to the coordinator. */
   readonly connection?: (connection: CoordinatorConnection) => CoordinatorConnection;
-  /** The memory of an agent. */
+  /** Replaces the storage of an agent. */
   readonly agentStore?: (store: AgentStore) => AgentStore;
   readonly runtime?: (runtime: ContainerRuntime) => ContainerRuntime;
 }

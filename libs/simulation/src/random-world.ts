@@ -11,36 +11,33 @@ import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 const NODES = 5;
 const WORKLOADS = ['one', 'two', 'three'];
 /**
- * Those that share a host port, if there is one: all their replicas together, and one more, fit on
+ * Workloads that share a host port, if there is one. All their replicas together, plus one, fit on
  * the nodes.
  */
 const WITH_HOST_PORT = ['two', 'three'];
 const MOST_WITH_HOST_PORT = 2;
 /**
- * Losses of one node: one more would quarantine it for longer than a world may take to converge.
+ * Largest number of losses of one node. One more would quarantine the node for longer than a world
+ * may take to converge.
  */
 const MAX_LOSSES = 2;
-/** Longer than a lease: whoever stays away so long is lost. */
+/** Longer than a lease: a node that is away this long is lost. */
 const ABSENCE_MS = 4_000;
 const STEP_MS = 50;
-/** What no user can be to blame for. */
+/** Status codes that no user input may cause. */
 const FAULTS: readonly Code[] = [Code.Internal, Code.Unknown, Code.Aborted, Code.ResourceExhausted];
 
-/** Settings of a {@link RandomWorld}. */
 export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLimit'> {
   /**
-   * Two of the workloads take the same port of their nodes, and the nodes run containers too.
-   * Default false.
+   * True: two of the workloads use the same host port, and the nodes run containers too. Default:
+   * false.
    */
   readonly hostPorts?: boolean;
 }
 
-/**
- * A cluster in which users, agents and coordinators do random things. The same seed does the same
- * again.
- */
+/** A cluster in which users, agents and coordinators act at random. Equal seeds give equal runs. */
 export class RandomWorld {
-  /** What the checkers found, and what happened before, newest last. */
+  /** Violations of the checkers, and what happened before, newest last. */
   readonly violations: string[] = [];
   readonly story: string[] = [];
   private readonly random: Random;
@@ -90,14 +87,14 @@ export class RandomWorld {
     return new RandomWorld(cluster, seed, store, hostPorts);
   }
 
-  /** Something happens, and some time passes. */
+  /** Performs one random action and lets some time pass. */
   async step(): Promise<void> {
     const [name, act] = this.pick(this.acts());
     this.story.push(`${this.cluster.clock.now()} ms: ${name}`);
     try {
       await act();
     } catch (reason) {
-      // Users may ask for what is not possible; a fault of the coordinator is one of ours.
+      // Users may request what is not possible; an internal error is a fault of the coordinator.
       if (FAULTS.includes(ConnectError.from(reason).code))
         this.violations.push(`${name}: ${String(reason)}`);
     }
@@ -106,11 +103,11 @@ export class RandomWorld {
   }
 
   /**
-   * Ends all faults and waits until everything is as it should be. @returns What is not, after
-   * `withinMs`.
+   * Ends all faults and waits until the cluster has converged.
+   * @returns The remaining differences after `withinMs`.
    */
   async healAndSettle(withinMs: number): Promise<readonly string[]> {
-    this.story.push(`${this.cluster.clock.now()} ms: everything heals`);
+    this.story.push(`${this.cluster.clock.now()} ms: all faults end`);
     const { cluster } = this;
     for (const agent of cluster.agents.values()) this.comeBack(agent);
     for (const nodeId of cluster.agents.keys())
@@ -128,7 +125,7 @@ export class RandomWorld {
     return [...unconverged(cluster), ...wrongBookings(cluster)];
   }
 
-  /** What has failed in the turmoil is tried again. */
+  /** Resumes rollouts that failed while faults were injected. */
   private async resumeRollouts(): Promise<void> {
     const { cluster } = this;
     const view = cluster.state.view();
@@ -136,7 +133,7 @@ export class RandomWorld {
       const { name, uid } = workload;
       const control = view.control(uid)?.value;
       if (control === undefined || remedyOf(control, workload) !== 'resume') continue;
-      // it may have gone on by itself
+      // the rollout may have continued by itself
       await cluster.until(() => cluster.client.resumeRollout({ name })).catch(() => undefined);
     }
   }
@@ -209,7 +206,7 @@ export class RandomWorld {
         ? []
         : ([
             [
-              `${report.replicaId} is as well as can be`,
+              `${report.replicaId} becomes ready`,
               () => this.mend(agent, report.replicaId, report.phase),
             ],
             [
@@ -231,7 +228,7 @@ export class RandomWorld {
     if (phase === Phase.STOPPING) agent.change(replicaId, { phase: Phase.STOPPED, ready: false });
   }
 
-  /** Restarted in place, or gone for good. */
+  /** Ends a container, which is restarted in place or fails. */
   private crash(agent: ScriptedAgent, replicaId: string, phase: Phase): void {
     if (phase !== Phase.RUNNING) return;
     const forGood = this.random.next() < 0.3;
@@ -243,7 +240,7 @@ export class RandomWorld {
     );
   }
 
-  /** For less than a lease, or for so long that the node is lost. */
+  /** Disconnects an agent for less than a lease, or for so long that the node is lost. */
   private goAway(agent: ScriptedAgent, leave: () => void): void {
     const { nodeId } = agent;
     const losses = this.losses.get(nodeId) ?? 0;
@@ -265,7 +262,10 @@ export class RandomWorld {
     this.watch();
   }
 
-  /** Every agent that is not away dials again as soon as it is cut off, as real ones do. */
+  /**
+   * Lets time pass. Agents that are not away reconnect as soon as their connection ends, as real
+   * agents do.
+   */
   private async pass(durationMs: number): Promise<void> {
     for (let passed = 0; passed < durationMs; passed += STEP_MS) {
       for (const agent of this.cluster.agents.values()) {
@@ -278,8 +278,7 @@ export class RandomWorld {
 
   private watch(): void {
     const { state, controllers } = this.cluster;
-    // What is soft may change while a slow commit is under way; then only what records say is
-    // judged.
+    // The liveness of a node may change during a slow commit; then only the records are checked.
     const isAlive = (nodeId: string): boolean =>
       this.store === 'slow' || controllers.nodes.status(nodeId).alive;
     state.subscribe((changes) => {
@@ -302,7 +301,10 @@ export class RandomWorld {
   }
 }
 
-/** 8, 12: what is not as it should be once all faults have ended. */
+/**
+ * Invariants 8 and 12: returns the differences between desired and observed state after all faults
+ * have ended.
+ */
 function unconverged(cluster: TestCluster): readonly string[] {
   const view = cluster.state.view();
   const workloads = [...view.workloads()].flatMap(({ value: workload }) => {
@@ -315,12 +317,12 @@ function unconverged(cluster: TestCluster): readonly string[] {
     const { want } = limits;
     return good.length === want && live.length === want
       ? []
-      : [`${name}: ${good.length} of ${want} are right, ${live.length} live`];
+      : [`${name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live`];
   });
   const agents = [...cluster.agents.values()].flatMap(({ nodeId, replicas }) => {
     const held = new Set([...view.replicasOn(nodeId)].map(({ value }) => value.id));
     const extra = [...replicas.keys()].filter((id) => !held.has(id));
-    return extra.map((id) => `${nodeId} still has ${id}, of which no record speaks`);
+    return extra.map((id) => `${nodeId} still has ${id}, which has no record`);
   });
   const tombstones = [...view.replicas()].flatMap(({ value }) =>
     value.lost ? [`${value.id} is still a tombstone`] : [],

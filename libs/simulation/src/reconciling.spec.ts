@@ -3,7 +3,7 @@ import { openClusterState } from '@cloudless/cluster-state';
 import { createSeededRandom, silentLog } from '@cloudless/base';
 import { clusterOf, createWeb, readWeb } from './support.js';
 
-describe('reconciling', () => {
+describe('reconciler', () => {
   it('commits nothing while nothing changes', async () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster);
@@ -19,7 +19,7 @@ describe('reconciling', () => {
     expect(cluster.state.view().revision).toBe(revision);
   });
 
-  it('a leader that was replaced stops trying', async () => {
+  it('of a replaced leader stops', async () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster);
     await cluster.advance(1_000);
@@ -37,7 +37,7 @@ describe('reconciling', () => {
     await other.close();
   });
 
-  it('a new version does not wait for the back-off of the old one', async () => {
+  it('does not apply the back-off of an old version to a new one', async () => {
     const cluster = await clusterOf(3);
     for (const agent of cluster.agents.values()) agent.onStart = 'fails';
     await createWeb(cluster, { replicas: 1 });
@@ -50,7 +50,7 @@ describe('reconciling', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(1);
   });
 
-  it('an update during an update goes to the newest version only', async () => {
+  it('rolls out only the newest version after an update during an update', async () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
@@ -77,7 +77,7 @@ describe('reconciling', () => {
     expect([...cluster.agents.values()].map(({ replicas }) => replicas.size)).toEqual([0, 0, 0]);
   });
 
-  it('a deletion ends without a lost node, and the node is told when it returns', async () => {
+  it('completes a deletion without a lost node and stops its replicas when the node returns', async () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster);
     await cluster.advance(1_000);
@@ -96,8 +96,8 @@ describe('reconciling', () => {
   });
 });
 
-describe('requests with an id', () => {
-  it('made twice at once create one workload and get one answer', async () => {
+describe('request id', () => {
+  it('of two concurrent creations makes one workload and one response', async () => {
     const cluster = await clusterOf(1);
     const call = () =>
       cluster.client.createWorkload({
@@ -111,7 +111,7 @@ describe('requests with an id', () => {
     expect([...cluster.state.view().workloads()]).toHaveLength(1);
   });
 
-  it('apply a scale once, also when it is repeated after another one', async () => {
+  it('applies a scale once, also when it is repeated after another one', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster);
     const scale = (replicas: number, requestId: string) =>
@@ -123,7 +123,7 @@ describe('requests with an id', () => {
     await expect(scale(6, 'r-1')).rejects.toThrow('request_id');
   });
 
-  it('of a deletion are answered after the workload is gone', async () => {
+  it('of a deletion is answered after the workload is gone', async () => {
     const cluster = await clusterOf(1);
     const { uid } = await createWeb(cluster);
     const remove = () =>
@@ -134,7 +134,7 @@ describe('requests with an id', () => {
     expect((await remove()).uid).toBe(uid);
   });
 
-  it('are carried out one after the other, in the order of the calls', async () => {
+  it('calls are applied one after the other in their order', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster);
     const calls = [1, 2, 3, 4, 5, 6].map(

@@ -14,7 +14,7 @@ import {
 import { clusterOf, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
-/** As a backup that is put back: all that the store has now, and no memory of what comes after. */
+/** Copies the store as a backup does: its current content, without later changes. */
 async function copyOf(cluster: TestCluster): Promise<StateStore> {
   const storage = new MemoryStorage(1_000);
   await importSnapshot(
@@ -25,8 +25,8 @@ async function copyOf(cluster: TestCluster): Promise<StateStore> {
 }
 
 /**
- * The coordinator goes, another store takes the place of its own, and it comes back; agents dial
- * when a test says so.
+ * Stops the coordinator, replaces its store, and starts it again. Agents reconnect when a test says
+ * so.
  */
 async function goBackTo(cluster: TestCluster, store: StateStore): Promise<void> {
   await cluster.stopCoordinator();
@@ -57,7 +57,7 @@ const systemEvents = async (cluster: TestCluster) => {
 const scale = (cluster: TestCluster, replicas: number) =>
   cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
 
-/** Two nodes, `web` of three replicas at the copy and of five when it is put back. */
+/** Two nodes; `web` has three replicas in the backup and five when it is restored. */
 async function fiveOverThree(): Promise<TestCluster> {
   const cluster = await clusterOf(2);
   await createWeb(cluster);
@@ -69,8 +69,8 @@ async function fiveOverThree(): Promise<TestCluster> {
   return cluster;
 }
 
-describe('a store that went back in time', () => {
-  it('gives no order and decides nothing, says so once, and goes on reading and listening', async () => {
+describe('restored older store', () => {
+  it('blocks orders and decisions, reports this once, and continues to serve reads and reports', async () => {
     const cluster = await fiveOverThree();
     const before = { running: runningOn(cluster), taken: taken(cluster) };
     await reconnectAll(cluster);
@@ -94,7 +94,7 @@ describe('a store that went back in time', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
-  it('replaces nothing on a node that is lost meanwhile, until the state is accepted', async () => {
+  it('replaces nothing on a lost node until an operator accepts the state', async () => {
     const cluster = await fiveOverThree();
     await cluster.reconnect('node-1');
     const before = taken(cluster);
@@ -107,7 +107,7 @@ describe('a store that went back in time', () => {
     expect(runningOn(cluster)['node-1']).toHaveLength(3);
   });
 
-  it('makes its state the truth once that is accepted: what it does not know is stopped, the rest is not touched', async () => {
+  it('becomes authoritative when accepted: unknown replicas are stopped, the others stay', async () => {
     const cluster = await fiveOverThree();
     const known = (await readWeb(cluster)).status!.replicas.map(({ id }) => id).sort();
     await reconnectAll(cluster);
@@ -136,13 +136,13 @@ describe('a store that went back in time', () => {
     expect(again).toMatchObject({ accepted: false, epoch });
   });
 
-  it('orders agents by its own state again, also where they hold newer orders', async () => {
+  it('orders agents again by its own state, even where they hold newer orders', async () => {
     const cluster = await clusterOf(2);
     await createWeb(cluster);
     await cluster.advance(1_000);
     const copy = await copyOf(cluster);
     for (const agent of cluster.agents.values()) agent.obeysStops = false;
-    await scale(cluster, 0); // three stop orders that the copy does not know of
+    await scale(cluster, 0); // three stop orders that the backup does not contain
     await cluster.advance(100);
     const stopping = [...cluster.agents.values()].flatMap(({ replicas }) => [...replicas.values()]);
     expect(stopping.map(({ phase }) => phase)).toEqual([
@@ -167,7 +167,7 @@ describe('a store that went back in time', () => {
     expect(Object.values(runningOn(cluster)).flat()).toHaveLength(3);
   });
 
-  it('never gives an id again that the lost future may have given', async () => {
+  it('never reuses an id that may have been assigned after the backup', async () => {
     const cluster = await fiveOverThree();
     const lost = Object.values(runningOn(cluster)).flat();
     await cluster.reconnect('node-1');
@@ -182,7 +182,7 @@ describe('a store that went back in time', () => {
     expect(created.every((id) => Number(id.split('-').at(-1)) > 1_000_000)).toBe(true);
   });
 
-  it('stands still again after a restart of the coordinator, before any agent has told of it', async () => {
+  it('stays blocked after a coordinator restart, before any agent reports newer state', async () => {
     const cluster = await fiveOverThree();
     await reconnectAll(cluster);
     await cluster.advance(1_000);
@@ -196,7 +196,7 @@ describe('a store that went back in time', () => {
     await scale(cluster, 4);
   });
 
-  it('takes the orders of an agent that comes back after the acceptance for what they are: old', async () => {
+  it('treats the orders of an agent that returns after the acceptance as old', async () => {
     const cluster = await fiveOverThree();
     await cluster.reconnect('node-1');
     await cluster.advance(100);
@@ -210,8 +210,8 @@ describe('a store that went back in time', () => {
   });
 });
 
-describe('how it is noticed', () => {
-  it('by an epoch that this store has not come to', async () => {
+describe('detection of a restored store', () => {
+  it('by an epoch that the store has not reached', async () => {
     const cluster = await clusterOf(1);
     const copy = await copyOf(cluster);
     await cluster.restartCoordinator();
@@ -227,7 +227,7 @@ describe('how it is noticed', () => {
     });
   });
 
-  it('by an epoch that is ours, of an agent that has not heard it from us', async () => {
+  it("by the store's own epoch from an agent that this coordinator has not contacted", async () => {
     const cluster = await clusterOf(1);
     const copy = await copyOf(cluster);
     await cluster.restartCoordinator();
@@ -238,7 +238,7 @@ describe('how it is noticed', () => {
     expect(cluster.state.restored).toMatchObject({ nodeId: 'node-1', highestEpoch: 2n });
   });
 
-  it('by an order from before our time that is newer than its beginning, however far the store has come since', async () => {
+  it('by an order of an earlier epoch that is newer than the start of this epoch', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(1_000);
@@ -295,7 +295,7 @@ describe('how it is noticed', () => {
     expect(cluster.state.restored).toMatchObject({ highestEpoch: 9n });
   });
 
-  it('by nothing that happens to a store that goes on', async () => {
+  it('does not trigger while a store continues normally', async () => {
     const cluster = await clusterOf(3);
     await createWeb(cluster);
     for (let count = 0; count < 5; count += 1) {

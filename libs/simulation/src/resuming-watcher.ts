@@ -1,6 +1,6 @@
 import { fromConnectError } from '@cloudless/api';
 
-/** One way to watch, and what its items do to the picture that the reader keeps. */
+/** A kind of watch, and how its items change the picture that a client keeps. */
 export interface WatchKind<Item> {
   readonly name: string;
   open(afterRevision: bigint, signal: AbortSignal): AsyncIterable<Item>;
@@ -8,17 +8,17 @@ export interface WatchKind<Item> {
 }
 
 /**
- * A client that keeps a picture by a watch, and resumes it where it broke off; from the start only
- * when it is told to.
+ * A client that keeps a picture by a watch and resumes the watch where it broke off. Starts again
+ * only after OUT_OF_RANGE.
  */
 export class ResumingWatcher<Item extends { readonly revision: bigint }> {
   readonly picture = new Map<string, string>();
-  /** How often it had to begin anew, and how often it was resumed. */
+  /** Number of starts from the beginning, and of resumptions. */
   anew = 0;
   resumed = 0;
-  /** Messages of OUT_OF_RANGE. */
+  /** Messages of OUT_OF_RANGE errors. */
   readonly refusals: string[] = [];
-  /** What should never be. */
+  /** Observations that must never happen. */
   readonly faults: string[] = [];
   private revision = 0n;
   private connection: AbortController | undefined;
@@ -31,7 +31,7 @@ export class ResumingWatcher<Item extends { readonly revision: bigint }> {
     return this.connection !== undefined;
   }
 
-  /** @param most - The connection breaks after so many items. */
+  /** @param most - The connection breaks after this number of items. */
   connect(most = Number.POSITIVE_INFINITY): void {
     if (this.connection !== undefined) return;
     const connection = new AbortController();
@@ -45,7 +45,7 @@ export class ResumingWatcher<Item extends { readonly revision: bigint }> {
     void this.read(connection, most);
   }
 
-  /** Breaks the connection; what was not read by now is lost. */
+  /** Breaks the connection; unread items are lost. */
   disconnect(): void {
     this.connection?.abort();
     this.connection = undefined;

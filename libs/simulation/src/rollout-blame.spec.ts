@@ -8,15 +8,14 @@ import {
 } from '@cloudless/api';
 import { RolloutStory } from './rollout-story.js';
 
-/** What makes a rollout fail, who is blamed for it, and where it goes back to. */
+/** Causes of rollout failures, the replicas that count, and the target of a rollback. */
 
 const ms = durationFromMs;
 const BLUE_GREEN = { strategy: Strategy.BLUE_GREEN };
 const MANUAL = Promotion.MANUAL;
 
 /**
- * Replicas of version 1 fail, are replaced by others of version 1, and the newest of those
- * restarts.
+ * Replicas of version 1 fail and are replaced by others of version 1, the newest of which restarts.
  */
 async function troubleWithVersion1(story: RolloutStory): Promise<void> {
   const [old] = await story.replicas(1);
@@ -28,8 +27,8 @@ async function troubleWithVersion1(story: RolloutStory): Promise<void> {
   await story.pass(500);
 }
 
-describe('a rollout', () => {
-  it('does not fail by what replaces replicas of the version before, at a canary step', async () => {
+describe('rollout failure', () => {
+  it('is not caused by replacements of the previous version at a canary step', async () => {
     const steps = [{ replicas: 1, promotion: MANUAL }];
     const story = await RolloutStory.begin({
       steps,
@@ -44,7 +43,7 @@ describe('a rollout', () => {
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2 });
   });
 
-  it('does not fail by what replaces the active set of blue/green', async () => {
+  it('is not caused by replacements in the active set of BLUE_GREEN', async () => {
     const story = await RolloutStory.begin({ ...BLUE_GREEN, promotion: MANUAL, maxFailedNew: 1 });
     story.when(2, 'unready');
     await story.update();
@@ -53,7 +52,7 @@ describe('a rollout', () => {
     expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS', status: { failedNew: 0 } });
   });
 
-  it('names the replica that failed also when it serves again after each crash', async () => {
+  it('names the replica that failed, also when it serves again after each crash', async () => {
     const story = await RolloutStory.begin({ maxFailedNew: 3, minReadyDuration: ms(60_000) });
     await story.update();
     await story.pass(800);
@@ -73,7 +72,7 @@ describe('a rollout', () => {
     });
   });
 
-  it('goes back at once when the new set of blue/green stops being ready after the switch', async () => {
+  it('rolls back at once when the new BLUE_GREEN set stops being ready after the switch', async () => {
     const story = await RolloutStory.begin({
       ...BLUE_GREEN,
       onFailure: OnFailure.ROLLBACK,
@@ -93,7 +92,7 @@ describe('a rollout', () => {
     expect(idsOf(await story.replicas(1))).toEqual(former);
   });
 
-  it('is forgiven, when it is resumed, what failed while it was paused', async () => {
+  it('ignores replicas that failed during a pause when the rollout is resumed', async () => {
     const story = await RolloutStory.begin({ maxFailedNew: 2 });
     story.when(2, 'unready');
     await story.update();
@@ -109,8 +108,8 @@ describe('a rollout', () => {
   });
 });
 
-describe('an undo without a version', () => {
-  it('does not go to a version that was never rolled out', async () => {
+describe('undo without a version', () => {
+  it('skips versions that were never rolled out', async () => {
     const story = await RolloutStory.begin({ onFailure: OnFailure.ROLLBACK, maxFailedNew: 1 });
     story.when(2, 'fails');
     await story.update();
@@ -122,7 +121,7 @@ describe('an undo without a version', () => {
     await story.call((client) => client.undoRollout({ name: 'web', toVersion: 2 }));
   });
 
-  it('goes to the newest that was, past one that failed', async () => {
+  it('goes to the newest completed version and skips a failed one', async () => {
     const story = await RolloutStory.begin({ maxFailedNew: 1 });
     story.when(2, 'fails');
     await story.update();
@@ -139,8 +138,8 @@ describe('an undo without a version', () => {
   });
 });
 
-describe('a pause', () => {
-  it('of a first deployment that has failed is refused with what helps', async () => {
+describe('pause', () => {
+  it('of a failed first deployment is rejected with advice', async () => {
     const story = await RolloutStory.begin();
     await story.call((client) => client.deleteWorkload({ name: 'web' }));
     await story.cluster.advance(3_000, 50);

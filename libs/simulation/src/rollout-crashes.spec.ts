@@ -14,12 +14,11 @@ import { never } from './parts/sim-process.js';
 import { MOOD, type Mood } from './parts/sim-replicas.js';
 import { SimCluster } from './sim-cluster.js';
 
-/** Hundreds of small worlds, however busy the machine is. */
+/** Hundreds of small worlds run here, which takes long on a busy machine. */
 jest.setTimeout(600_000);
 
 /**
- * Where the coordinator dies: right before or right after its n-th transaction since the update was
- * asked for.
+ * Point at which the coordinator dies: just before or after its n-th transaction since the update.
  */
 interface Crash {
   readonly commit: number;
@@ -29,7 +28,7 @@ interface Crash {
 interface Case {
   readonly name: string;
   readonly rollout: MessageInitShape<typeof RolloutSchema>;
-  /** Of the new version. */
+  /** Behaviour of the new version. */
   readonly mood?: Mood;
   readonly ends: { readonly phase: string; readonly version: number };
 }
@@ -63,8 +62,8 @@ const cases: readonly Case[] = [
 ];
 
 /**
- * A rollout in a small world, with or without a crash in it. @returns What it came to, and how many
- * transactions it took.
+ * Runs a rollout in a small world, with or without a crash.
+ * @returns Its end state and the number of its transactions.
  */
 async function live(
   { rollout, mood }: Case,
@@ -120,7 +119,7 @@ async function live(
   return { end: { violations: world.violations, ...endOf(world) }, commits };
 }
 
-/** The process dies, and a new one comes soon. */
+/** Kills the process; a new one starts soon. */
 function die<Result>(world: SimCluster): Promise<Result> {
   world.killCoordinator(30);
   return never();
@@ -146,8 +145,8 @@ function endOf({ records }: SimCluster) {
   };
 }
 
-describe('12: a crash at any step of a rollout leads to the same end, and never below the floor', () => {
-  it.each(cases)('$name', async (row) => {
+describe('invariant 12: a coordinator crash at any step of a rollout', () => {
+  it.each(cases)('leads to the same end and never goes below min_available: $name', async (row) => {
     const { end, commits } = await live(row);
     expect(end).toMatchObject({ violations: [], ...row.ends });
     expect(commits).toBeGreaterThan(8);

@@ -13,13 +13,13 @@ import type { ScriptedAgent, StartBehaviour } from './scripted-agent.js';
 import { clusterOf } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
-/** What was seen of a workload while time passed. */
+/** Observations of a workload while time passed. */
 export interface Seen {
   readonly lowestReady: number;
   readonly highestTotal: number;
-  /** Phases of the rollout, each when it came. */
+  /** Phases of the rollout in order of appearance. */
   readonly phases: readonly string[];
-  /** The versions that were served from, each set when it came: `1`, `1,2`, `2`. */
+  /** Serving versions, each set in order of appearance: `1`, `1,2`, `2`. */
   readonly served: readonly string[];
 }
 
@@ -28,12 +28,12 @@ type RolloutInit = Exclude<NonNullable<Spec['rollout']>, { readonly $typeName: s
 
 const NAME = 'web';
 const LOOK_MS = 20;
-/** A replica is ready so long after its start, unless it behaves otherwise. */
+/** Time from start to ready of a replica without another behaviour, milliseconds. */
 const START_MS = 60;
 
 /**
- * One workload, `web`, on scripted agents: a test changes it, lets time pass, and sees what became
- * of it on the way.
+ * One workload `web` on scripted agents: a test changes the workload, lets time pass, and observes
+ * what happened meanwhile.
  */
 export class RolloutStory {
   private readonly behaviours = new Map<number, StartBehaviour>();
@@ -44,8 +44,8 @@ export class RolloutStory {
   }
 
   /**
-   * Creates it and waits until it is ready. Three replicas that count as ready at once, unless the
-   * spec says otherwise.
+   * Creates the workload and waits until it is ready. By default it has three replicas that are
+   * available as soon as they are ready.
    */
   static async begin(rollout: RolloutInit = {}, spec: Spec = {}, nodes = 4): Promise<RolloutStory> {
     const story = new RolloutStory(await clusterOf(nodes));
@@ -68,13 +68,13 @@ export class RolloutStory {
     return this.call((client) => client.createWorkload({ name: NAME, spec: whole }));
   }
 
-  /** What replicas of a version do when they are started. */
+  /** Sets the behaviour of replicas of a version when they start. */
   when(version: number, behaviour: StartBehaviour): this {
     this.behaviours.set(version, behaviour);
     return this;
   }
 
-  /** A new version. */
+  /** Updates the replica template, which makes a new version. */
   async update(spec: Spec = {}): Promise<Workload> {
     return this.call((client) =>
       client.updateWorkload({
@@ -90,14 +90,14 @@ export class RolloutStory {
 
   async status(): Promise<WorkloadStatus> {
     const { status } = await this.call((client) => client.getWorkload({ name: NAME }));
-    if (status === undefined) throw new Error('a workload without a status');
+    if (status === undefined) throw new Error('the workload has no status');
     return status;
   }
 
-  /** What a rollout shows, without what is about time. */
+  /** Returns the rollout status without its time fields. */
   async rollout() {
     const { rollout } = await this.status();
-    if (rollout === undefined) throw new Error('a status without a rollout');
+    if (rollout === undefined) throw new Error('the status has no rollout');
     const { phase, reason, version, fromVersion } = rollout;
     return {
       phase: RolloutPhase[phase],
@@ -109,7 +109,7 @@ export class RolloutStory {
     };
   }
 
-  /** Lets time pass, and looks all the while. */
+  /** Lets time pass and records observations. */
   async pass(durationMs: number): Promise<Seen> {
     const seen = {
       lowestReady: Number.POSITIVE_INFINITY,
@@ -129,14 +129,14 @@ export class RolloutStory {
     return seen;
   }
 
-  /** Those that are to stay, of a version or of all. */
+  /** Returns the replicas that are wanted, of one version or of all. */
   async replicas(version?: number): Promise<readonly ReplicaStatus[]> {
     const { replicas } = await this.status();
     const live = replicas.filter(({ leaving, phase }) => !leaving && phase <= Phase.RUNNING);
     return version === undefined ? live : live.filter((replica) => replica.version === version);
   }
 
-  /** Changes what its agent says of a replica. */
+  /** Changes what the agent reports about a replica. */
   say(
     { nodeId, id }: ReplicaStatus,
     changes: Parameters<ReturnType<RolloutStory['agentOf']>['change']>[1],
@@ -144,7 +144,7 @@ export class RolloutStory {
     this.agentOf(nodeId).change(id, changes);
   }
 
-  /** Stops are ordered and not carried out, until they are let go. */
+  /** Delays the execution of stop orders while `held` is true. */
   holdStops(held: boolean): void {
     for (const agent of this.cluster.agents.values()) {
       agent.obeysStops = !held;
@@ -154,7 +154,7 @@ export class RolloutStory {
     }
   }
 
-  /** Ready after a while, unless a test has said what it does. */
+  /** Becomes ready after a while, unless a test has set another behaviour. */
   private startOn(agent: ScriptedAgent, { version }: StartOrder): StartBehaviour {
     const behaviour = this.behaviours.get(version);
     if (behaviour !== undefined) return behaviour;
@@ -168,7 +168,7 @@ export class RolloutStory {
 
   private agentOf(nodeId: string) {
     const agent = this.cluster.agents.get(nodeId);
-    if (agent === undefined) throw new Error(`no node ${nodeId}`);
+    if (agent === undefined) throw new Error(`there is no node ${nodeId}`);
     return agent;
   }
 }

@@ -15,31 +15,31 @@ import {
 import { createSeededRandom, randomHex, type Clock } from '@cloudless/base';
 import type { Transport } from '@connectrpc/connect';
 
-/** What a scripted agent does with a replica it is told to start. */
+/** Behaviour of a scripted agent when it is ordered to start a replica. */
 export type StartBehaviour = 'ready' | 'unready' | 'fails' | 'succeeds' | 'stops' | 'nothing';
 
 /**
- * An agent that obeys at once, unless a test tells it otherwise. It keeps what it runs across
- * sessions, as a real one does.
+ * An agent that carries out orders at once unless a test says otherwise. Keeps its replicas across
+ * sessions, as a real agent does.
  */
 export class ScriptedAgent {
-  /** What it runs, by replica id; ended replicas stay until they are forgotten. */
+  /** Replicas by id. Ended replicas stay until they are forgotten. */
   readonly replicas = new Map<string, ReplicaReport>();
-  /** Every start order it took, newest last. */
+  /** All accepted start orders, newest last. */
   readonly started: Order[] = [];
-  /** What becomes of replicas that are started from now on. */
+  /** Behaviour of replicas that start from now on. */
   onStart: StartBehaviour | ((order: StartOrder) => StartBehaviour) = 'ready';
-  /** False: it takes stop orders and does nothing. */
+  /** False: accepts stop orders without carrying them out. */
   obeysStops = true;
-  /** False: it sends no PING, as if its network were cut. */
+  /** False: sends no PING, as with a cut network. */
   isHeard = true;
-  /** So many of the next orders to start or stop get lost on the way. */
+  /** Number of following start and stop orders that are lost on the way. */
   dropsOrders = 0;
-  /** So many of the next orders to forget a replica get lost on the way. */
+  /** Number of following forget orders that are lost on the way. */
   dropsForgets = 0;
-  /** Newest leadership it has heard of. */
+  /** Highest epoch that any coordinator has sent. */
   highestEpoch = 0n;
-  /** How many orders it took. */
+  /** Number of accepted orders. */
   taken = 0;
   private readonly random = createSeededRandom(7);
   private outgoing: AgentMessage[] = [];
@@ -48,12 +48,15 @@ export class ScriptedAgent {
 
   constructor(
     readonly nodeId: string,
-    /** What it says of its machine beside the usual; a change counts from its next session on. */
+    /**
+     * Fields of the Hello message besides the default ones; a change takes effect with the next
+     * session.
+     */
     public hello: MessageInitShape<typeof HelloSchema>,
     private readonly clock: Clock,
   ) {}
 
-  /** Enrols and opens a session; resolves when the coordinator has welcomed it. */
+  /** Enrols and opens a session; resolves after the coordinator's welcome. */
   async connect(transport: Transport): Promise<void> {
     const client = createCoordinatorClient(transport);
     const instanceId = `instance-of-${this.nodeId}-0123456789`;
@@ -90,12 +93,12 @@ export class ScriptedAgent {
       [Symbol.asyncIterator]();
     const welcome = await answers.next();
     if (welcome.done === true || welcome.value.message.case !== 'welcome')
-      throw new Error('no welcome');
+      throw new Error('the coordinator sent no welcome');
     this.hears(welcome.value.message.value.epoch);
     void this.obey(answers, session);
   }
 
-  /** Ends the session; what it runs goes on. */
+  /** Ends the session; replicas keep running. */
   disconnect(): void {
     this.session?.abort();
     this.session = undefined;
@@ -105,15 +108,15 @@ export class ScriptedAgent {
     return this.session !== undefined;
   }
 
-  /** What an HTTP/2 PING does on a real connection. */
+  /** Renews the lease, as an HTTP/2 PING does on a real connection. */
   ping(nodes: { heard(nodeId: string): void }): void {
     if (this.isHeard && this.session !== undefined) nodes.heard(this.nodeId);
   }
 
-  /** Changes what it reports of a replica, and reports it. */
+  /** Changes a replica's report and sends it. */
   change(replicaId: string, changes: Partial<ReplicaReport>): void {
     const report = this.replicas.get(replicaId);
-    if (report === undefined) throw new Error(`${this.nodeId} does not know ${replicaId}`);
+    if (report === undefined) throw new Error(`${this.nodeId} has no replica ${replicaId}`);
     this.report(Object.assign(clone(ReplicaReportSchema, report), changes));
   }
 
@@ -139,7 +142,7 @@ export class ScriptedAgent {
         else this.take(order);
       }
     } catch {
-      // The session was cut; what runs goes on.
+      // The session was cut; replicas keep running.
     }
     if (this.session === session) this.session = undefined;
   }
@@ -166,7 +169,7 @@ export class ScriptedAgent {
       return;
     }
     if (order.order.case === 'start') {
-      // What it has, it has: a replica never comes back, and what runs is not started twice.
+      // A replica never starts twice: a repeated start order changes nothing.
       if (held !== undefined)
         return this.report(Object.assign(clone(ReplicaReportSchema, held), { orderRevision }));
       this.started.push(order);
@@ -201,7 +204,7 @@ export class ScriptedAgent {
     this.wake?.();
   }
 
-  /** What one session sends: a newer session has its own, as it has its own connection. */
+  /** Messages of one session; a newer session has its own stream, as it has its own connection. */
   private async *messages(
     outgoing: AgentMessage[],
     signal: AbortSignal,
@@ -219,13 +222,13 @@ export class ScriptedAgent {
     }
   }
 
-  /** Virtual time as this agent sees it. */
+  /** Virtual time. */
   get now(): number {
     return this.clock.now();
   }
 }
 
-/** Where its ports would be reached. */
+/** Endpoints at which the replica's ports would be reachable. */
 function endpointsOf({ spec }: StartOrder): MessageInitShape<typeof EndpointSchema>[] {
   return (spec?.ports ?? []).map(({ name, containerPort }) => ({
     portName: name,

@@ -9,16 +9,16 @@ import {
   type SeedReport,
 } from './run/run-seeds.js';
 
-/** Fewer for a quick look: `CLOUDLESS_SEEDS=50`. */
+/** `CLOUDLESS_SEEDS=50` runs fewer seeds for a quick check. */
 const SEEDS = Number(process.env['CLOUDLESS_SEEDS'] ?? 500);
-/** Lived through a second time, each in another process than before or at another time of it. */
+/** Seeds that run a second time, in another process or at another time. */
 const SAMPLE = [3, 57, 101, 142, 199, 260, 311, 372, 433, 491].filter((seed) => seed <= SEEDS);
 
-/** Hundreds of worlds, on however busy a machine. */
+/** Hundreds of worlds, on a machine that may be busy. */
 jest.setTimeout(30 * 60_000);
 
-describe('a simulated cluster', () => {
-  it(`keeps every promise, heals and converges in ${SEEDS} worlds, and does the same again with the same seed`, async () => {
+describe('SimCluster', () => {
+  it(`keeps all invariants and converges in ${SEEDS} worlds, and repeats runs exactly for equal seeds`, async () => {
     const reports = await run(seedsFrom(1, SEEDS));
     const failed = [...reports.values()].filter(({ violations }) => violations.length > 0);
     expect(failed.map(describeFailure).join('\n\n')).toBe('');

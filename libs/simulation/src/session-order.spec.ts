@@ -35,7 +35,7 @@ class OpenSession {
   }
 }
 
-/** Opens a session for a node whose agent has said who it is before. */
+/** Opens a session for a node whose agent has already sent its hello. */
 async function openSession(cluster: TestCluster, nodeId: string): Promise<OpenSession> {
   const session = new OpenSession(cluster);
   const { hello } = cluster.state.view().node(nodeId)!.value;
@@ -46,8 +46,8 @@ async function openSession(cluster: TestCluster, nodeId: string): Promise<OpenSe
   return session;
 }
 
-describe('what a session says', () => {
-  it('counts no more once a newer session of the node has begun', async () => {
+describe('messages of a session', () => {
+  it('are ignored after a newer session of the node has begun', async () => {
     const cluster = await clusterOf(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
@@ -77,11 +77,11 @@ describe('what a session says', () => {
   });
 });
 
-describe('an inventory', () => {
+describe('inventory', () => {
   it.each([
-    { name: 'has ended meanwhile', phase: Phase.SUCCEEDED },
+    { name: 'has succeeded meanwhile', phase: Phase.SUCCEEDED },
     { name: 'has failed meanwhile', phase: Phase.FAILED },
-    { name: 'the agent does not have any more', phase: undefined },
+    { name: 'is missing at the agent', phase: undefined },
   ])(
     'is written before orders are computed, so a replica that $name is not started again',
     async ({ phase }) => {
@@ -93,7 +93,7 @@ describe('an inventory', () => {
       const [replica] = agent.replicas.values();
       agent.disconnect();
       await cluster.advance(100);
-      // An agent that has lost its memory of orders, as after a new start of its machine.
+      // The agent has lost its stored orders, as after a reinstallation of its machine.
       if (phase === undefined) agent.replicas.clear();
       else
         agent.replicas.set(replica!.replicaId, {
@@ -115,7 +115,7 @@ describe('an inventory', () => {
     },
   );
 
-  it('of a heartbeat is written before orders are computed as well, also of a node that is alive', async () => {
+  it('of a heartbeat is written before orders are computed, also for a node that is alive', async () => {
     let commitDelayMs = 0;
     const cluster = await clusterOf(1, { commitDelayMs: () => commitDelayMs });
     await createWeb(cluster, { replicas: 1, restart: { policy: RestartPolicy.NEVER } });

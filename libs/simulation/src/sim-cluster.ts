@@ -45,24 +45,24 @@ import { SimUser } from './parts/sim-user.js';
 import type { Planted } from './planted.js';
 import { Trace } from './trace.js';
 
-/** How a world is made. */
+/** Options of a world. */
 export interface SimClusterOptions {
   readonly seed: number;
-  /** In place of what the seed says. */
+  /** Overrides the plan that the seed gives. */
   readonly plan?: Partial<WorldPlan>;
   readonly planted?: Planted;
-  /** Told of each line of the trace as it comes. */
+  /** Called for each line of the trace. */
   readonly onLine?: (line: string) => void;
-  /** Where the parts of the product log. */
+  /** Log of the product's parts. */
   readonly log?: Log;
 }
 
-/** What became of a world. */
+/** Result of a world. */
 export interface SimOutcome {
   readonly seed: number;
   readonly violations: readonly string[];
   readonly trace: readonly string[];
-  /** Virtual milliseconds from the healing until all was as it should be. */
+  /** Virtual milliseconds from the end of all faults until convergence. */
   readonly convergedMs: number | undefined;
   readonly commits: number;
   readonly acknowledged: number;
@@ -70,24 +70,27 @@ export interface SimOutcome {
 
 const LEASE_MS = 3_000;
 /**
- * With a quarter of them gone there is one for each of two replicas and of two that take their
- * place.
+ * After the loss of a quarter of the nodes, one node remains for each of two replicas and their two
+ * replacements.
  */
 const NODES_FOR_HOST_PORTS = 5;
-/** How long a world may take until all is as it should be, once everything is healed. */
+/** Largest duration until convergence after all faults have ended, milliseconds. */
 const CONVERGE_MS = 60_000;
 const LOOK_MS = 250;
 const ASK_MS = 20;
-/** In a world that is at rest, everything is restarted, and for so long nothing may change. */
+/**
+ * Duration for which nothing may change after every process of a converged world was restarted,
+ * milliseconds.
+ */
 const CALM_MS = LEASE_MS + 2_000;
-/** A restarted process of a real machine is there after that, milliseconds from and to. */
+/** Shortest and longest restart time of a process on a real machine, milliseconds. */
 const RESTART_MS = [30, 1_500] as const;
-/** A violation leads to others: the first few say what is wrong. */
+/** One violation causes others, so only the first ones are kept. */
 const MAX_VIOLATIONS = 5;
 
 /**
  * A whole cluster on virtual time: the real coordinator and real agents, joined by a simulated
- * network, on disks and machines that outlive them. What happens follows from the seed.
+ * network, on disks and machines that outlive them. The seed determines everything that happens.
  */
 export class SimCluster {
   readonly time = new ManualClock();
@@ -103,7 +106,7 @@ export class SimCluster {
   readonly containers: ContainerChecker;
   readonly ledger: Ledger;
   private readonly herds: HerdChecker;
-  /** How late the coordinator's view is, milliseconds from and to. */
+  /** Shortest and longest delay of the coordinator's view, milliseconds. */
   viewDelayMs: readonly [number, number] = [0, 0];
   private readonly random: SimRandom;
   private readonly log: Log;
@@ -119,9 +122,9 @@ export class SimCluster {
   private readonly storeWatcher: StoreWatcher;
   private readonly workloadWatcher: WorkloadWatcher;
   private commits = 0;
-  /** Calls of the operator under way. */
+  /** Number of operator calls in progress. */
   private tidying = 0;
-  /** When a coordinator last stood still. */
+  /** End of the last pause of a coordinator. */
   private pausedUntil = Number.NEGATIVE_INFINITY;
 
   constructor(private readonly options: SimClusterOptions) {
@@ -129,7 +132,8 @@ export class SimCluster {
     this.trace = new Trace(() => this.time.now(), options.onLine);
     this.random = new SimRandom(seed);
     const drawn = planWorld(this.random.fork());
-    // Not drawn, so that worlds without are as they were.
+    // Derived from the seed instead of drawn, so that worlds without host ports keep their random
+    // streams.
     const hostPorts = seed % 3 === 0 && drawn.nodes >= NODES_FOR_HOST_PORTS;
     this.plan =
       options.plan === undefined ? { ...drawn, hostPorts } : { ...drawn, ...options.plan };
@@ -166,14 +170,14 @@ export class SimCluster {
     return this.coordinator?.process.isDead === true ? undefined : this.coordinator;
   }
 
-  /** When the coordinator last stood still; what it missed then it could not hear. */
+  /** Time of the coordinator's last pause, in which it received no pings. */
   get lastPause(): number {
     return this.process?.isRunning === false && this.process.isDead === false
       ? this.time.now()
       : this.pausedUntil;
   }
 
-  /** Runs the world from its beginning to its end. */
+  /** Runs the world from beginning to end. */
   async run(): Promise<SimOutcome> {
     const { plan } = this;
     await this.begin();
@@ -193,8 +197,8 @@ export class SimCluster {
   }
 
   /**
-   * Starts its processes. For a test that says itself what users do, with {@link ask} and {@link
-   * settle}, in place of {@link run}.
+   * Starts the processes. Use this with {@link ask} and {@link settle} instead of {@link run} when
+   * a test makes the user calls.
    */
   async begin(): Promise<void> {
     const { plan } = this;
@@ -204,22 +208,20 @@ export class SimCluster {
     await this.advance(300);
   }
 
-  /** A user's call, brought to its outcome. */
+  /** Makes a user call and waits for its outcome. */
   async ask(what: string, call: Parameters<SimUser['perform']>[1]): Promise<void> {
     let isDone = false;
     void this.users[0]?.perform(what, call).finally(() => (isDone = true));
     while (!isDone && !this.isBroken) await this.advance(ASK_MS);
   }
 
-  /** Somebody sees to every rollout that waits for somebody, until all is as it should be. */
+  /** Performs the user action that each stopped rollout needs until the cluster has converged. */
   settle(): Promise<void> {
     for (const user of this.users) user.leave();
     return this.settleRollouts('8: not converged', false);
   }
 
-  /**
-   * Lets time pass, looking at everything after each event. Ends early when something is broken.
-   */
+  /** Lets time pass and runs all checkers after each event. Ends early after a violation. */
   async advance(durationMs: number): Promise<void> {
     const until = this.time.now() + durationMs;
     await settle();
@@ -238,7 +240,7 @@ export class SimCluster {
     this.trace.add('VIOLATION', text);
   }
 
-  /** A machine joins, with an agent. */
+  /** Adds a machine with an agent. */
   addNode(): SimNode {
     const { random, time, plan, log, options } = this;
     const number = this.nodes.length + 1;
@@ -290,7 +292,7 @@ export class SimCluster {
     return node;
   }
 
-  /** @returns Whether there was one. */
+  /** @returns False when no coordinator was running. */
   killCoordinator(restartAfterMs: number): boolean {
     const process = this.coordinatorProcess;
     if (process === undefined) return false;
@@ -299,7 +301,7 @@ export class SimCluster {
     return true;
   }
 
-  /** The disk has room again. */
+  /** Frees space on the coordinator's disk. */
   emptyDisk(): void {
     if (this.disk.full) this.diskFullUntil = this.time.now();
     this.disk.full = false;
@@ -363,7 +365,8 @@ export class SimCluster {
       time,
       watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
       onCommit: (revision, evidence) => this.evidence.set(revision, evidence),
-      onFault: (rpc, reason) => this.violation(`${rpc} failed inside: ${String(reason)}`),
+      onFault: (rpc, reason) =>
+        this.violation(`${rpc} failed with an internal error: ${String(reason)}`),
       wrapStore: options.planted?.store,
       wrapClock: options.planted?.coordinatorClock,
       wrapState: options.planted?.state,
@@ -415,7 +418,7 @@ export class SimCluster {
     });
   }
 
-  /** Takes in what was committed, and lets every checker look at it. */
+  /** Applies committed transactions to the records and runs every checker on each. */
   private look(): void {
     if (this.process?.isRunning === false && !this.process.isDead)
       this.pausedUntil = this.time.now();
@@ -433,8 +436,8 @@ export class SimCluster {
     this.evidence.delete(revision);
     this.noteCommit(revision, changes);
     const commit = { view: this.records, changes, evidence };
-    // A transaction whose answer was lost with its process leaves no evidence: what needs it is not
-    // judged.
+    // When the process died before its transaction was acknowledged, what it knew is not recorded;
+    // checkers that need that knowledge are skipped.
     if (evidence !== UNKNOWN) {
       for (const check of this.checkers) for (const text of check(commit)) this.violation(text);
     }
@@ -463,7 +466,10 @@ export class SimCluster {
     } else if (message?.case === 'report') {
       const { replicaId, phase, ready, restarts, orderRevision } = message.value;
       const state = `phase ${phase}${ready ? ' ready' : ''} restarts ${restarts} order ${orderRevision}`;
-      this.trace.add(nodeId, `${direction === 'up' ? 'reports' : 'hears'} ${replicaId}: ${state}`);
+      this.trace.add(
+        nodeId,
+        `${direction === 'up' ? 'reports' : 'receives'} ${replicaId}: ${state}`,
+      );
     } else if (message?.case === 'inventory') {
       const ids = message.value.replicas.map(({ replicaId, phase }) => `${replicaId}:${phase}`);
       this.trace.add(nodeId, `inventory [${ids.join(' ')}]`);
@@ -476,7 +482,8 @@ export class SimCluster {
   }
 
   /**
-   * Ends every fault, then waits. @returns How long it took, or undefined when it did not converge.
+   * Ends every fault, then waits for convergence.
+   * @returns The duration in milliseconds, or undefined without convergence.
    */
   private async healAndConverge(): Promise<number | undefined> {
     this.heal();
@@ -486,7 +493,7 @@ export class SimCluster {
     this.replicas.mend();
     const dead = this.nodes.filter(({ isGone }) => isGone);
     if (dead.length > 0) {
-      // 11: what is dead may stay so; no rollout waits for it.
+      // Invariant 11: no rollout waits for a destroyed machine, even before the machine is removed.
       const names = dead.map(({ id }) => id).join(', ');
       await this.settleRollouts(`11: not converged with ${names} destroyed`, true);
       for (const { id } of dead) this.removeForGood(id);
@@ -495,10 +502,7 @@ export class SimCluster {
     return this.isBroken ? undefined : this.time.now() - began;
   }
 
-  /**
-   * Somebody sees to every rollout that was paused or has failed; then all is to become as it
-   * should be.
-   */
+  /** Resumes every rollout that was paused or has failed, then waits for convergence. */
   private settleRollouts(what: string, deadAreKept: boolean): Promise<void> {
     return this.converge(this.time.now(), what, () => {
       if (this.tidying === 0)
@@ -507,9 +511,7 @@ export class SimCluster {
     });
   }
 
-  /**
-   * What an operator does with a rollout that does not go on by itself, by what its status says.
-   */
+  /** Performs the operator action that the status of a stopped rollout calls for. */
   private seeTo(workload: WorkloadRecord): void {
     const { uid, name, deletionRequestedAt } = workload;
     const control = this.records.control(uid)?.value;
@@ -534,7 +536,10 @@ export class SimCluster {
     }
   }
 
-  /** Waits until nothing is named any more. @param what - Said when it is not in time. */
+  /**
+   * Waits until `problems` is empty.
+   * @param what - Description for the violation when it does not become empty in time.
+   */
   private async converge(
     began: number,
     what: string,
@@ -545,7 +550,7 @@ export class SimCluster {
       if (problems.length === 0) return;
       if (this.time.now() - began >= CONVERGE_MS) {
         for (const problem of problems)
-          this.violation(`${what} ${CONVERGE_MS / 1_000} s after the healing: ${problem}`);
+          this.violation(`${what} ${CONVERGE_MS / 1_000} s after all faults ended: ${problem}`);
         return;
       }
       await this.advance(LOOK_MS);
@@ -574,13 +579,13 @@ export class SimCluster {
     this.process?.resume();
   }
 
-  /** Whoever runs the cluster makes nodes usable again; nobody waits for it here. */
+  /** Uncordons all nodes, without waiting for the result. */
   private uncordonAll(): void {
     for (const { id: nodeId, isGone } of this.nodes)
       if (!isGone) this.operate('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
   }
 
-  /** A machine that was destroyed is removed. Refused as long as it counts as connected. */
+  /** Removes a destroyed machine. The API refuses while the node still counts as connected. */
   private removeForGood(nodeId: string): void {
     const isFinal = (code: number): boolean => code !== FAILED_PRECONDITION;
     this.operate('remove', nodeId, (client) => client.removeNode({ nodeId, force: true }), isFinal);
@@ -603,7 +608,7 @@ export class SimCluster {
       .finally(() => (this.tidying -= 1));
   }
 
-  /** What is not as it should be now. */
+  /** Returns the current differences between desired and observed state. */
   private problems(deadAreKept: boolean): readonly string[] {
     const { serving, records, containers, nodes } = this;
     if (serving === undefined) return ['no coordinator serves'];
@@ -629,7 +634,7 @@ export class SimCluster {
     ];
   }
 
-  /** 15, 17: in a cluster at rest a restart of every process changes nothing. */
+  /** Invariants 15 and 17: in a converged cluster a restart of every process changes nothing. */
   private async stayCalm(): Promise<void> {
     const before = this.atRest();
     this.trace.add('fault', 'all is well; every process is restarted');
@@ -665,10 +670,10 @@ export class SimCluster {
   }
 }
 
-/** Nobody knows what the process knew. */
+/** Used for transactions whose process died before it recorded what it knew. */
 const UNKNOWN: Evidence = { alive: new Set(), draining: new Set(), cordoned: new Set() };
 
-/** Code `FailedPrecondition`. */
+/** gRPC code of `FailedPrecondition`. */
 const FAILED_PRECONDITION = 9;
 
 function describeChange({ kind, id, before, after }: RecordChange): string | undefined {

@@ -6,10 +6,10 @@ import { clusterOf } from './support.js';
 import { TestCluster } from './test-cluster.js';
 
 const DAY_MS = 24 * 3_600_000;
-/** A whole cluster runs for weeks of virtual time in each test, however busy the machine is. */
+/** Each test runs a whole cluster for weeks of virtual time, which takes long on a busy machine. */
 jest.setTimeout(60_000);
 
-/** Keys and bytes of the store by kind of record, as in `event`. */
+/** Returns number of keys and bytes in the store by record kind, for example `event`. */
 async function usageByKind(
   cluster: TestCluster,
 ): Promise<Map<string, { keys: number; bytes: number }>> {
@@ -30,7 +30,7 @@ async function usageByKind(
   return usage;
 }
 
-/** Creates a workload of two replicas, lets them run, and deletes the workload until it is gone. */
+/** Creates a workload with two replicas, waits until they run, and deletes the workload. */
 async function createAndDelete(cluster: TestCluster, name: string): Promise<void> {
   const requestId = `${name}-${cluster.clock.now()}`;
   const spec = { command: ['serve'], replicas: 2 };
@@ -56,8 +56,8 @@ const auditOf = (cluster: TestCluster) =>
     .events()
     .filter(({ category }) => category === Category.AUDIT);
 
-describe('a workload that was created and deleted', () => {
-  it('leaves events, audit records and the results of its requests, and nothing else', async () => {
+describe('created and deleted workload', () => {
+  it('leaves only events, audit records and request results in the store', async () => {
     const cluster = await clusterOf(2);
     const before = await usageByKind(cluster);
     await createAndDelete(cluster, 'web');
@@ -69,7 +69,7 @@ describe('a workload that was created and deleted', () => {
   });
 });
 
-describe('the store over weeks of create-and-delete cycles', () => {
+describe('store size over weeks of create-and-delete cycles', () => {
   const CYCLES = 40;
   const limits = {
     eventBytes: 20_000,
@@ -79,8 +79,7 @@ describe('the store over weeks of create-and-delete cycles', () => {
     auditMs: 20 * DAY_MS,
   };
   /**
-   * A sweep begins when a bound is exceeded by an eighth, and the newest records come before it
-   * ends.
+   * A sweep begins when a bound is exceeded by an eighth, and new records arrive before it ends.
    */
   const SLACK = 1.25;
 
@@ -99,7 +98,7 @@ describe('the store over weeks of create-and-delete cycles', () => {
     await cluster.until(() => cluster.stopCoordinator());
   });
 
-  it('keeps no event longer than its time, and the newest ones for that long', async () => {
+  it('keeps no event longer than its retention, and the newest ones for that long', async () => {
     const cluster = await TestCluster.start({
       retention: { eventMs: 10 * DAY_MS, auditMs: 20 * DAY_MS },
     });
@@ -110,7 +109,7 @@ describe('the store over weeks of create-and-delete cycles', () => {
           spec: { command: ['serve'], replicas: 0 },
         }),
       );
-      await cluster.stopCoordinator(); // days of its timers would take minutes
+      await cluster.stopCoordinator(); // advancing days of timers step by step would take minutes
       await cluster.clock.advance(DAY_MS);
       await cluster.startCoordinator();
     }
@@ -127,15 +126,15 @@ describe('the store over weeks of create-and-delete cycles', () => {
         .map(({ time }) => Math.round((now - timestampMs(time!)) / DAY_MS));
     const upTo = (days: number): readonly number[] =>
       Array.from({ length: days }, (_, index) => days - index);
-    // Ages are whole days, so one that is due now may have been removed already.
+    // Ages are whole days, so the event that is due today may already be removed.
     expect([upTo(10), upTo(9)]).toContainEqual(agesInDays(false));
     expect([upTo(20), upTo(19)]).toContainEqual(agesInDays(true));
     await cluster.until(() => cluster.stopCoordinator());
   });
 });
 
-describe('a client that makes very many calls', () => {
-  it('pushes out neither the audit records of other callers nor its own of other calls', async () => {
+describe('client with very many calls', () => {
+  it('does not displace audit records of other callers, nor its own of other RPCs', async () => {
     let callerAddress = '10.0.0.1';
     const cluster = await clusterOf(1, {
       retention: { auditBytes: 12_000 },
@@ -168,7 +167,7 @@ describe('a client that makes very many calls', () => {
     await cluster.until(() => cluster.stopCoordinator());
   });
 
-  it('pushes out no events of nodes by changing workloads', async () => {
+  it('does not displace events of nodes by workload changes', async () => {
     const cluster = await clusterOf(1, { retention: { eventBytes: 10_000, auditBytes: 10_000 } });
     const { client } = cluster;
     await cluster.until(() =>
@@ -189,8 +188,8 @@ describe('a client that makes very many calls', () => {
   });
 });
 
-describe('a watch of events after an id', () => {
-  it('is refused with OUT_OF_RANGE when events after that id were removed, and begins when none was', async () => {
+describe('event watch after an id', () => {
+  it('fails with OUT_OF_RANGE when later events were removed, and begins otherwise', async () => {
     const cluster = await clusterOf(1, { retention: { eventBytes: 10_000 } });
     const { client } = cluster;
     await cluster.until(() =>

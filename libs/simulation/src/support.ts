@@ -1,7 +1,7 @@
 import type { Workload } from '@cloudless/api';
 import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
-/** Nodes `node-1` … of a fresh cluster, in three zones by turns. */
+/** Adds nodes `node-1`, `node-2`, … in three zones in turn to a new cluster. */
 export async function clusterOf(
   nodes: number,
   options: TestClusterOptions = {},
@@ -12,7 +12,7 @@ export async function clusterOf(
   return cluster;
 }
 
-/** Creates workload `web` of three replicas, unless the spec says otherwise. */
+/** Creates workload `web` with three replicas; `spec` overrides fields. */
 export function createWeb(cluster: TestCluster, spec: object = {}): Promise<Workload> {
   return cluster.until(() =>
     cluster.client.createWorkload({
@@ -22,7 +22,7 @@ export function createWeb(cluster: TestCluster, spec: object = {}): Promise<Work
   );
 }
 
-/** The workload as the API shows it. */
+/** Reads workload `web` from the API. */
 export function readWeb(cluster: TestCluster): Promise<Workload> {
   return cluster.until(() => cluster.client.getWorkload({ name: 'web' }));
 }

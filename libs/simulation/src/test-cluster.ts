@@ -30,35 +30,39 @@ import { createMemoryStateStore, type StateStore } from '@cloudless/state-store'
 import { createContextKey, createRouterTransport, type Transport } from '@connectrpc/connect';
 import { ScriptedAgent } from './scripted-agent.js';
 
-/** How a cluster of the simulation is set up. */
+/** Options of a {@link TestCluster}. */
 export interface TestClusterOptions {
   readonly seed?: number;
   readonly log?: Log;
   readonly leaseMs?: number;
-  /** How long the store lets the next commit wait, milliseconds: others overtake it. Default 0. */
+  /**
+   * Returns how long the store delays the next commit, milliseconds; later commits may overtake it.
+   * Default: 0.
+   */
   readonly commitDelayMs?: () => number;
-  /** How many changes the store's history retains. Default: that of the memory store. */
+  /** Number of changes that the store's history retains. Default: that of the memory store. */
   readonly historyLimit?: number;
-  /** Default: nothing is measured. */
+  /** Default: no metrics. */
   readonly meter?: Meter;
-  /** Where callers seem to be; default: nowhere. */
+  /** Remote address of callers. Default: none. */
   readonly callerAddress?: string | (() => string);
-  /** What the store keeps at most, where it is not the default. */
+  /** Retention limits of the store where they differ from the defaults. */
   readonly retention?: Partial<RetentionLimits>;
 }
 
 /**
  * A cluster in one process on virtual time: the real API, controllers and in-memory store. Agents
- * are scripted: a test says what their replicas do. Nothing happens until the test moves the clock.
+ * are scripted: a test decides what their replicas do. Time moves only when the test advances the
+ * clock.
  */
 export class TestCluster {
   readonly clock = new ManualClock();
-  /** What the next coordinator starts on; another one when a test puts it there. */
+  /** Store of the next coordinator; a test may replace it. */
   store: StateStore;
   readonly agents = new Map<string, ScriptedAgent>();
   /**
-   * One for the whole life of the cluster: a new coordinator must not draw the ids of the old one
-   * again.
+   * One source for the whole life of the cluster, so that a new coordinator does not draw the ids
+   * of an earlier one again.
    */
   private readonly random: Random;
   private constructor(
@@ -79,7 +83,7 @@ export class TestCluster {
     this.random = createSeededRandom(options.seed ?? 1);
   }
 
-  /** Transactions that were tried on the store so far. */
+  /** Number of transactions that were attempted on the store. */
   attempts = 0;
 
   private running:
@@ -115,12 +119,12 @@ export class TestCluster {
     return this.parts.state;
   }
 
-  /** The controllers of the coordinator that runs now. */
+  /** Controllers of the running coordinator. */
   get controllers(): Controllers {
     return this.parts.controllers;
   }
 
-  /** Starts a coordinator on the store; a new one each time. */
+  /** Starts a new coordinator on the store. */
   async startCoordinator(): Promise<void> {
     const { clock, random } = this;
     const log = this.options.log ?? silentLog;
@@ -163,7 +167,7 @@ export class TestCluster {
     this.running = { state, controllers, api, transport };
   }
 
-  /** Ends the coordinator without a word to anyone; agents find out by themselves. */
+  /** Ends the coordinator without notice to agents. */
   async stopCoordinator(): Promise<void> {
     const { api, controllers, state } = this.parts;
     this.running = undefined;
@@ -172,7 +176,7 @@ export class TestCluster {
     await state.close();
   }
 
-  /** A new coordinator takes the place of the old one; every agent has to dial anew. */
+  /** Replaces the coordinator; every agent has to reconnect. */
   async restartCoordinator(): Promise<void> {
     await this.stopCoordinator();
     for (const agent of this.agents.values()) agent.disconnect();
@@ -191,14 +195,14 @@ export class TestCluster {
     return agent;
   }
 
-  /** Opens a new session for an agent that was cut off. */
+  /** Opens a new session for an agent whose session has ended. */
   async reconnect(nodeId: string): Promise<void> {
     const agent = this.agents.get(nodeId);
     if (agent === undefined) throw new Error(`there is no node ${nodeId}`);
     await this.until(() => agent.connect(this.parts.transport));
   }
 
-  /** Moves time in small steps. */
+  /** Advances time in small steps. */
   async advance(durationMs: number, stepMs = 10): Promise<void> {
     for (let passed = 0; passed < durationMs; passed += stepMs) {
       for (const agent of this.agents.values()) agent.ping(this.parts.controllers.nodes);
@@ -206,7 +210,7 @@ export class TestCluster {
     }
   }
 
-  /** Runs a call while time stands still or moves as it needs. */
+  /** Completes a call, advancing time as far as needed. */
   async until<Result>(call: () => Promise<Result>): Promise<Result> {
     let outcome: { readonly value: Result } | { readonly reason: unknown } | undefined;
     call().then(
@@ -227,12 +231,11 @@ export class TestCluster {
 }
 
 /**
- * A call that does not end within so many virtual milliseconds waits for something that will not
- * come.
+ * A call that takes more virtual milliseconds than this waits for something that will not happen.
  */
 const MAX_TURNS = 30_000;
 
-/** Scripted agents have no connection of their own: their sessions end with their stream. */
+/** Scripted agents have no connection: their sessions end with their stream. */
 const agentConnection = createContextKey<undefined>(undefined);
 
 function callerAt(address: TestClusterOptions['callerAddress']) {

@@ -7,8 +7,8 @@ import type { TestCluster } from './test-cluster.js';
 const DAY_MS = 24 * 3_600_000;
 
 /**
- * Two nodes with a replica each; `node-2` falls silent until its replica is replaced. @returns the
- * id of the lost one.
+ * Two nodes with one replica each; `node-2` falls silent until its replica is replaced.
+ * @returns The id of the lost replica.
  */
 async function withTombstone(cluster: TestCluster): Promise<string> {
   await createWeb(cluster, { replicas: 2 });
@@ -25,14 +25,14 @@ async function withTombstone(cluster: TestCluster): Promise<string> {
   return lost!;
 }
 
-/** The silent node comes back with what it runs. */
+/** The silent node returns with its replicas. */
 async function returns(cluster: TestCluster): Promise<void> {
   cluster.agents.get('node-2')!.isHeard = true;
   await cluster.reconnect('node-2');
   await cluster.advance(3_000);
 }
 
-/** As if the node had been lost so long ago. */
+/** Changes the records as if the node had been lost the given number of days ago. */
 async function lostFor(cluster: TestCluster, id: string, days: number): Promise<void> {
   const stored = cluster.state.view().replica(id)!;
   const lostAt = timestampFromMs(cluster.clock.wallTime() - days * DAY_MS);
@@ -46,8 +46,8 @@ async function lostFor(cluster: TestCluster, id: string, days: number): Promise<
 const phasesOn = (cluster: TestCluster, nodeId: string): readonly Phase[] =>
   [...cluster.agents.get(nodeId)!.replicas.values()].map(({ phase }) => phase);
 
-describe('replicas on lost nodes', () => {
-  it('are remembered for 30 days and answered with a stop when the node returns, also after a restart of the coordinator', async () => {
+describe('tombstone of a replica on a lost node', () => {
+  it('is kept for 30 days, so that the returning node stops the replica, also after a coordinator restart', async () => {
     const cluster = await clusterOf(2);
     const lost = await withTombstone(cluster);
     await lostFor(cluster, lost, 29);
@@ -60,7 +60,7 @@ describe('replicas on lost nodes', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
-  it('are forgotten after 30 days, and stopped as orphans when the node returns still later', async () => {
+  it('is removed after 30 days; the returning node then stops the replica as an orphan', async () => {
     const cluster = await clusterOf(2);
     const lost = await withTombstone(cluster);
     await lostFor(cluster, lost, 31);
@@ -71,7 +71,7 @@ describe('replicas on lost nodes', () => {
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
-  it('hold up no deletion of their workload, and are stopped although it is gone', async () => {
+  it('does not delay the deletion of its workload, and still stops the replica', async () => {
     const cluster = await clusterOf(2);
     const lost = await withTombstone(cluster);
     await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
@@ -83,7 +83,7 @@ describe('replicas on lost nodes', () => {
     expect([...cluster.state.view().replicas()]).toEqual([]);
   });
 
-  it('are stopped also when their node was removed meanwhile and enrols again', async () => {
+  it('works also when the node was removed and enrols again', async () => {
     const cluster = await clusterOf(2);
     await withTombstone(cluster);
     cluster.agents.get('node-2')!.disconnect();
@@ -93,7 +93,7 @@ describe('replicas on lost nodes', () => {
     expect(cluster.state.restored).toBeUndefined();
   });
 
-  it('are not taken for an orphan as long as they stop', async () => {
+  it('stays while the replica stops, so that it is not treated as an orphan', async () => {
     const cluster = await clusterOf(2);
     const lost = await withTombstone(cluster);
     const agent = cluster.agents.get('node-2')!;

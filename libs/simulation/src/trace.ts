@@ -1,10 +1,10 @@
-/** What happened in a world, line by line: the same seed gives the same lines. */
+/** Events of a world, line by line. Equal seeds give equal lines. */
 export class Trace {
   private readonly all: string[] = [];
 
   /**
-   * @param now - Virtual time, milliseconds.
-   * @param onLine - Told of each line as it comes.
+   * @param now - Returns virtual time, milliseconds.
+   * @param onLine - Called for each line.
    */
   constructor(
     private readonly now: () => number,
@@ -15,7 +15,7 @@ export class Trace {
     return this.all;
   }
 
-  /** @param who - `coordinator`, `node-3`, `user-1`, `network`, `fault`… */
+  /** @param who - `coordinator`, `node-3`, `user-1`, `network`, `fault` and so on. */
   add(who: string, what: string): void {
     const line = `${this.now().toFixed(1).padStart(9)} ${who.padEnd(12)} ${what}`;
     this.all.push(line);

@@ -5,7 +5,7 @@ import {
 } from '@cloudless/api';
 import { clusterOf, createWeb } from './support.js';
 
-/** The items of a stream as they come, until the test stops it. */
+/** Collects the items of a stream until the test stops it. */
 function collect<Item>(open: (signal: AbortSignal) => AsyncIterable<Item>): {
   readonly items: Item[];
   stop(): void;
@@ -19,7 +19,7 @@ function collect<Item>(open: (signal: AbortSignal) => AsyncIterable<Item>): {
   return { items, stop: () => call.abort() };
 }
 
-it('a resumed watch of workloads shows the newest state once, and a watch of events from there every change', async () => {
+it('a resumed watch of workloads shows the newest state once, and a resumed watch of events shows every change', async () => {
   const cluster = await clusterOf(1);
   const { client } = cluster;
   await createWeb(cluster, { replicas: 0 });

@@ -17,7 +17,7 @@ import { RandomWorld } from './random-world.js';
 import { ResumingWatcher, type WatchKind } from './resuming-watcher.js';
 import type { TestCluster } from './test-cluster.js';
 
-/** A whole cluster runs in each test, however busy the machine is. */
+/** Each test runs a whole cluster, which takes long on a busy machine. */
 jest.setTimeout(60_000);
 
 const workloads = (
@@ -41,7 +41,7 @@ const nodes = (cluster: TestCluster, request: object = {}): WatchKind<WatchNodes
     cluster.client.watchNodes({ ...request, afterRevision }, { signal }),
   take: (picture, { kind, node }) => {
     if (node === undefined) return;
-    // As of the item, by their description.
+    // `status.description` is computed when the item is sent.
     if (node.status !== undefined)
       Object.assign(node.status, { reliability: 0, lastSeen: undefined });
     if (kind === NodeKind.PUT) picture.set(node.id, toJsonString(NodeSchema, node));
@@ -59,7 +59,7 @@ const endpoints = (cluster: TestCluster, name: string): WatchKind<EndpointSet> =
   },
 });
 
-/** Every event that ever was, by id. */
+/** All events that ever existed, by id. */
 const events = (cluster: TestCluster): WatchKind<WatchEventsResponse> => ({
   name: 'events',
   open: (afterRevision, signal) =>
@@ -83,7 +83,7 @@ const kindsOf = (cluster: TestCluster) =>
     events(cluster),
   ] as readonly WatchKind<{ readonly revision: bigint }>[];
 
-/** Things that a world does not do by itself and that watches show. */
+/** User actions that a random world does not perform and watches show. */
 function moreActs(
   cluster: TestCluster,
   pick: <Item>(items: readonly Item[]) => Item,
@@ -116,7 +116,7 @@ async function quiet(cluster: TestCluster): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await cluster.clock.advance(0);
 }
 
-/** What a watcher that has just begun sees. */
+/** Returns what a new watcher sees. */
 async function freshPicture(
   cluster: TestCluster,
   kind: WatchKind<{ readonly revision: bigint }>,
@@ -128,13 +128,13 @@ async function freshPicture(
   return watcher.picture;
 }
 
-describe('a watch that breaks off and is resumed', () => {
+describe('resumed watch', () => {
   const counts = { resumed: 0, refused: 0 };
 
   it.each(
     Array.from({ length: 16 }, (_, index) => [index + 1, index % 2 === 0 ? 100_000 : 60] as const),
   )(
-    'shows what a new one shows, seed %i, with a history of %i changes',
+    'ends with the same picture as a new watch, seed %i, with a history of %i changes',
     async (seed, historyLimit) => {
       const world = await RandomWorld.start(seed, 'fast', { historyLimit });
       const { cluster } = world;
@@ -164,7 +164,7 @@ describe('a watch that breaks off and is resumed', () => {
         watcher.connect();
       }
       await quiet(cluster);
-      // those whose revision had been compacted
+      // Reconnect the watchers whose revision was compacted.
       for (const { watcher } of watchers) watcher.connect();
       await quiet(cluster);
       for (const { kind, watcher } of watchers) {
@@ -187,7 +187,7 @@ describe('a watch that breaks off and is resumed', () => {
     },
   );
 
-  it('was resumed often, and refused too', () => {
+  it('was resumed often and also rejected as compacted', () => {
     expect(counts.resumed).toBeGreaterThan(500);
     expect(counts.refused).toBeGreaterThan(20);
   });

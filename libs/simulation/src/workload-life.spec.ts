@@ -31,7 +31,7 @@ function zonesOf({ status }: Workload): number[] {
   return Object.values(counts).sort();
 }
 
-describe('the life of a workload', () => {
+describe('life cycle of a workload', () => {
   it('is created, spread over the zones, and becomes RUNNING', async () => {
     const cluster = await threeZones();
     await createWeb(cluster, { replicas: 5 });
@@ -47,7 +47,7 @@ describe('the life of a workload', () => {
     expect(zonesOf(workload)).toEqual([1, 2, 2]);
   });
 
-  it('scales up and down to exactly the wanted count, and keeps its version', async () => {
+  it('scales up and down to exactly the wanted count and keeps its version', async () => {
     const cluster = await threeZones();
     await createWeb(cluster);
     await cluster.advance(200);
@@ -67,7 +67,7 @@ describe('the life of a workload', () => {
     expect(cluster.agents.get('node-a')?.replicas.size).toBe(0);
   });
 
-  it('rolls a new version without ever going below min_available or above its ceiling', async () => {
+  it('rolls out a new version within min_available and the ceiling', async () => {
     const cluster = await threeZones();
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(3_000);
@@ -95,7 +95,7 @@ describe('the life of a workload', () => {
     expect(idsOf(after).filter((id) => before.includes(id))).toEqual([]);
   });
 
-  it('does not take a replica that became ready a moment ago for one that may always go', async () => {
+  it('does not treat a replica that became ready a moment ago as unready', async () => {
     const cluster = await threeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
@@ -162,7 +162,7 @@ describe('the life of a workload', () => {
     expect(status?.replicas.length).toBeLessThanOrEqual(2);
   });
 
-  it('counts what ran to completion and ends SUCCEEDED', async () => {
+  it('counts completed replicas and ends SUCCEEDED', async () => {
     const cluster = await threeZones();
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createWeb(cluster, { restart: { policy: Restart.ON_FAILURE } });
@@ -174,7 +174,7 @@ describe('the life of a workload', () => {
     });
   });
 
-  it('does not run again what may run only once, and says why it failed', async () => {
+  it('does not run a failed replica with NEVER again and reports the failure', async () => {
     const cluster = await threeZones();
     for (const agent of cluster.agents.values()) agent.onStart = 'fails';
     await createWeb(cluster, { replicas: 1, restart: { policy: Restart.NEVER } });
@@ -185,7 +185,7 @@ describe('the life of a workload', () => {
     expect(status?.reason).toContain('exit code 1');
   });
 
-  it('is deleted once every agent has confirmed, and its name is free again', async () => {
+  it('is deleted when every agent has confirmed, and its name is free again', async () => {
     const cluster = await threeZones();
     await createWeb(cluster);
     await cluster.advance(200);
@@ -206,8 +206,8 @@ describe('the life of a workload', () => {
   });
 });
 
-describe('placement', () => {
-  it('waits with a reason, and is placed within a second of a fitting node joining', async () => {
+describe('placement of a workload', () => {
+  it('waits with a reason, and happens within a second after a fitting node joins', async () => {
     const cluster = await threeZones();
     await createWeb(cluster, { placement: { zones: ['zone-x'] } });
     await cluster.advance(100);
@@ -221,7 +221,7 @@ describe('placement', () => {
     expect((await read(cluster)).status?.readyReplicas).toBe(3);
   });
 
-  it('is placed within a second of a node being relabelled', async () => {
+  it('happens within a second after a node is relabelled', async () => {
     const cluster = await threeZones();
     await createWeb(cluster, { placement: { nodeSelector: { disk: 'ssd' } } });
     await cluster.advance(100);
@@ -244,7 +244,7 @@ describe('placement', () => {
     expect((await read(cluster)).status?.reason).toContain('capability runtime.cri: 3 of 3 nodes');
   });
 
-  it('places higher priority first when there is not room for all', async () => {
+  it('prefers higher priority when capacity is short', async () => {
     const cluster = await TestCluster.start();
     for (const [name, priority] of [
       ['low', 10],
@@ -261,8 +261,8 @@ describe('placement', () => {
   });
 });
 
-describe('nodes', () => {
-  it('a silent node is lost when its lease ends, and only what it held is replaced', async () => {
+describe('node in a cluster', () => {
+  it('is lost when its lease ends, and only its replicas are replaced', async () => {
     const cluster = await threeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
@@ -280,7 +280,7 @@ describe('nodes', () => {
     expect(node.status?.phase).toBe(3);
   });
 
-  it('a returning node is told to stop what was replaced', async () => {
+  it('stops replaced replicas when it returns', async () => {
     const cluster = await threeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
@@ -296,7 +296,7 @@ describe('nodes', () => {
     expect((await read(cluster)).status?.replicas).toHaveLength(3);
   });
 
-  it('an agent that comes back within the lease keeps its replicas', async () => {
+  it('keeps its replicas when its agent returns within the lease', async () => {
     const cluster = await threeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
@@ -311,7 +311,7 @@ describe('nodes', () => {
     expect(idsOf(await read(cluster))).toEqual(idsOf(before));
   });
 
-  it('a drained node is emptied without going below min_available, and takes nothing until it is uncordoned', async () => {
+  it('is drained within min_available and receives no replicas until it is uncordoned', async () => {
     const cluster = await threeZones();
     await createWeb(cluster, { replicas: 3, rollout: { minAvailable: 3 } });
     await cluster.advance(3_000);
@@ -332,7 +332,7 @@ describe('nodes', () => {
     );
   });
 
-  it('an orphan is stopped, and one that has ended is forgotten', async () => {
+  it('stops an orphan and forgets an ended one', async () => {
     const cluster = await threeZones();
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(200);
@@ -351,8 +351,8 @@ describe('nodes', () => {
   });
 });
 
-describe('the coordinator', () => {
-  it('finds everything as acknowledged after a restart, and restarts nothing', async () => {
+describe('restarted coordinator', () => {
+  it('has all acknowledged state and restarts nothing', async () => {
     const cluster = await threeZones();
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(3_000);

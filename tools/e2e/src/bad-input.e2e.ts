@@ -629,7 +629,7 @@ describe('a program that cannot start', () => {
       what: 'an unknown key',
       args: () => ['--config', path('settings.yaml')],
       code: 2,
-      says: () => `${path('settings.yaml')}: prot: is no setting; there are host, port, `,
+      says: () => `${path('settings.yaml')}: prot: is not a setting; the settings are host, port, `,
     },
     {
       what: 'a file of settings that is not there',
@@ -720,7 +720,7 @@ describe('a program that cannot start', () => {
       what: 'an unknown key',
       args: () => ['--config', path('settings.yaml')],
       code: 2,
-      says: () => `${path('settings.yaml')}: prot: is no setting; there are name, `,
+      says: () => `${path('settings.yaml')}: prot: is not a setting; the settings are name, `,
     },
     {
       what: 'a name that is no label',

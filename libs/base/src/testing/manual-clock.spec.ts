@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { ManualClock, settle } from './index.js';
 
 describe('ManualClock', () => {
-  it('tells wall time from its epoch, and both grow alike', async () => {
+  it('returns wall time from its epoch; wall time and monotonic time advance together', async () => {
     const clock = new ManualClock(1_000);
     expect({ now: clock.now(), wall: clock.wallTime() }).toEqual({ now: 0, wall: 1_000 });
     await clock.advance(5);
@@ -10,7 +10,7 @@ describe('ManualClock', () => {
     expect(new ManualClock().wallTime()).toBe(Date.UTC(2026, 0, 1));
   });
 
-  it('fires by deadline, then by creation, and stands at the deadline meanwhile', async () => {
+  it('fires timers by deadline, then by creation, each at its deadline', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.integer({ min: -2, max: 20 }), { maxLength: 30 }),
@@ -36,7 +36,7 @@ describe('ManualClock', () => {
     );
   });
 
-  it('lets every promise run between two timers', async () => {
+  it('runs all pending promises between two timers', async () => {
     const clock = new ManualClock();
     const order: string[] = [];
     clock.setTimer(1, () => void settleFor(20).then(() => order.push('what the first one began')));
@@ -45,7 +45,7 @@ describe('ManualClock', () => {
     expect(order).toEqual(['what the first one began', 'second timer']);
   });
 
-  it('fires what a timer sets for within the same advance, at its own time', async () => {
+  it('fires timers that an action sets within the same advance, at their own deadlines', async () => {
     const clock = new ManualClock();
     const fired: number[] = [];
     const tick = (): void => {
@@ -58,7 +58,7 @@ describe('ManualClock', () => {
     expect(clock.pendingTimers).toBe(1);
   });
 
-  it('never fires what was cancelled, also by a timer that fires at the same time; cancelling again does nothing', async () => {
+  it('never fires a cancelled timer, even when a timer of the same deadline cancels it; a second cancel does nothing', async () => {
     const clock = new ManualClock();
     const fired: string[] = [];
     clock.setTimer(5, () => {
@@ -75,7 +75,7 @@ describe('ManualClock', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('never goes back: not by a negative advance, not by two that overlap', async () => {
+  it('never goes back, neither by a negative advance nor by overlapping advances', async () => {
     const clock = new ManualClock();
     await clock.advance(10);
     await clock.advance(-5);
@@ -90,7 +90,7 @@ async function settleFor(turns: number): Promise<void> {
 }
 
 describe('settle', () => {
-  it('outlasts chains of a hundred awaits', async () => {
+  it('waits for a chain of a hundred awaits', async () => {
     let done = false;
     void settleFor(100).then(() => (done = true));
     await settle();

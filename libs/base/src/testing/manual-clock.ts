@@ -2,22 +2,22 @@ import type { Clock, Timer } from '../clock.js';
 import { TimerHeap, type HeapTimer } from './timer-heap.js';
 
 /**
- * Virtual time: nothing happens until the test moves it. Timers fire by (deadline, creation), and
- * every promise that can run does so between two of them.
+ * Virtual clock: time moves only when a test advances it. Timers fire by (deadline, creation), and
+ * all pending promises run between two timers.
  */
 export class ManualClock implements Clock {
   private time = 0;
   private count = 0;
   private readonly timers = new TimerHeap();
 
-  /** @param epochMs - What `wallTime` says at the origin. */
+  /** @param epochMs - Wall time at the origin. */
   constructor(private readonly epochMs = Date.UTC(2026, 0, 1)) {}
 
   now(): number {
     return this.time;
   }
 
-  /** Whole, as that of a machine. */
+  /** Whole milliseconds, as on a real machine. */
   wallTime(): number {
     return Math.floor(this.epochMs + this.time);
   }
@@ -28,14 +28,14 @@ export class ManualClock implements Clock {
     return { cancel: () => this.timers.cancel(timer) };
   }
 
-  /** How many timers are set and not cancelled. */
+  /** Number of timers that are set and not cancelled. */
   get pendingTimers(): number {
     return this.timers.size;
   }
 
   /**
-   * Moves time by `durationMs` (0 or more), firing what falls due on the way. Two that overlap end
-   * where the farther one ends: time never goes back.
+   * Advances time by `durationMs` (at least 0) and fires the timers that are due. Two overlapping
+   * calls end at the later of their ends: time never goes back.
    */
   async advance(durationMs: number): Promise<void> {
     const until = this.time + Math.max(0, durationMs);
@@ -45,8 +45,8 @@ export class ManualClock implements Clock {
   }
 
   /**
-   * Moves time to the next timer that is due by `untilMs`, and fires it.
-   * @returns False, and the time as it was, when there is none.
+   * Advances time to the next timer that is due by `untilMs`, and fires it.
+   * @returns False, with the time unchanged, when no timer is due.
    */
   async step(untilMs: number): Promise<boolean> {
     const due = this.timers.takeDue(untilMs);
@@ -58,12 +58,15 @@ export class ManualClock implements Clock {
   }
 }
 
-/** Of the platform, which this library does not know: runs `action` once no promise can go on. */
+/**
+ * Declared here because this library compiles without platform types: runs `action` when no promise
+ * can continue.
+ */
 declare const process: { nextTick(action: () => void): void };
 
-/** Lets every promise run that can run without time passing, however deep their chains. */
+/** Runs all promises that can continue without time passing, however long their chains are. */
 export function settle(): Promise<void> {
-  // From within a promise's continuation, Node.js runs a tick only once the queue of all others is
-  // empty.
+  // Within a promise continuation, Node.js runs a nextTick callback only when the queue of all
+  // other continuations is empty.
   return Promise.resolve().then(() => new Promise((resolve) => process.nextTick(resolve)));
 }

@@ -1,8 +1,8 @@
 import type { HistogramSpec, Labels, Meter, MetricSpec } from '../meter.js';
 
-/** A meter that keeps what it is told, for tests. */
+/** A meter for tests that records values in memory. */
 export class RecordingMeter implements Meter {
-  /** What was asked for, by name. */
+  /** Requested metrics by name. */
   readonly specs = new Map<string, MetricSpec>();
   private readonly values = new Map<string, Map<string, number>>();
   private readonly collectors = new Set<() => void | Promise<void>>();
@@ -23,7 +23,7 @@ export class RecordingMeter implements Meter {
     };
   }
 
-  /** Of a histogram it keeps how many values there were. */
+  /** A histogram records only the number of values. */
   histogram(spec: HistogramSpec) {
     const series = this.seriesOf(spec);
     return {
@@ -39,8 +39,8 @@ export class RecordingMeter implements Meter {
   }
 
   /**
-   * Asks the collectors, then gives the value of a metric with these labels; with fewer, the sum
-   * over the others.
+   * Runs the collectors, then returns the value of a metric with these labels. With only some of
+   * the labels, returns the sum over the others.
    */
   async read(name: string, labels: Labels = {}): Promise<number> {
     await Promise.all([...this.collectors].map((collect) => collect()));
@@ -52,7 +52,7 @@ export class RecordingMeter implements Meter {
     return sum;
   }
 
-  /** The label sets that a metric has now. */
+  /** Returns the label sets that a metric currently has. */
   labelsOf(name: string): readonly Labels[] {
     return [...(this.values.get(name)?.keys() ?? [])].map((key) => JSON.parse(key) as Labels);
   }

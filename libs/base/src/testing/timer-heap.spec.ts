@@ -8,7 +8,7 @@ const arbAct = fc.oneof(
 );
 
 describe('TimerHeap', () => {
-  it('gives the earliest, then the oldest, and none that was cancelled, as a sorted list does', () => {
+  it('returns the earliest, then the oldest timer, and no cancelled one, like a sorted list', () => {
     fc.assert(
       fc.property(fc.array(arbAct, { maxLength: 400 }), (acts) => {
         const heap = new TimerHeap();
@@ -42,7 +42,7 @@ describe('TimerHeap', () => {
     );
   });
 
-  it('forgets what was cancelled once that is more than the rest', () => {
+  it('removes cancelled timers when they outnumber the others', () => {
     const heap = new TimerHeap();
     const timers = Array.from({ length: 200 }, (_, order): HeapTimer => ({
       at: 1,

@@ -1,9 +1,9 @@
-/** A timer that waits in a {@link TimerHeap}. */
+/** A pending timer in a {@link TimerHeap}. */
 export interface HeapTimer {
   readonly at: number;
-  /** Of two with the same deadline the lower one fires first. */
+  /** Orders timers with the same deadline; the lower one fires first. */
   readonly order: number;
-  /** Dropped when it was cancelled, so that nothing is held by it. */
+  /** Undefined after cancellation, so that a cancelled timer keeps no objects alive. */
   action: (() => void) | undefined;
 }
 
@@ -14,14 +14,14 @@ export interface DueTimer {
 }
 
 /**
- * Timers by (deadline, creation): a binary heap. Cancelled ones stay in it until they are due or
+ * Timers by (deadline, creation) in a binary heap. Cancelled timers stay until they are due or
  * outnumber the others.
  */
 export class TimerHeap {
   private heap: HeapTimer[] = [];
   private cancelled = 0;
 
-  /** How many are set and not cancelled. */
+  /** Number of timers that are set and not cancelled. */
   get size(): number {
     return this.heap.length - this.cancelled;
   }
@@ -31,7 +31,7 @@ export class TimerHeap {
     this.up(this.heap.length - 1);
   }
 
-  /** Cancelling one that has fired, or again, does nothing. */
+  /** Does nothing for a timer that has fired or is cancelled. */
   cancel(timer: HeapTimer): void {
     if (timer.action === undefined) return;
     timer.action = undefined;
@@ -39,7 +39,7 @@ export class TimerHeap {
     if (this.cancelled > MIN_CANCELLED && this.cancelled * 2 > this.heap.length) this.sweep();
   }
 
-  /** Takes out the first that is due by `untilMs`. */
+  /** Removes and returns the first timer that is due by `untilMs`. */
   takeDue(untilMs: number): DueTimer | undefined {
     for (
       let first = this.heap[0];
@@ -49,7 +49,7 @@ export class TimerHeap {
       this.removeFirst();
       const { at, action } = first;
       if (action !== undefined) {
-        first.action = undefined; // fired: a late cancel does nothing
+        first.action = undefined; // fired: a later cancel does nothing
         return { at, action };
       }
       this.cancelled -= 1;

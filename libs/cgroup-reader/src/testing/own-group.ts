@@ -3,23 +3,26 @@ import { join } from 'node:path';
 import { errorMessageOf } from '@cloudless/base';
 import { parseCgroupMounts, type CgroupMount } from '@cloudless/cgroup-stats';
 
-/** Groups of a test's own on this machine, one in each hierarchy, at the same path. */
+/** Groups that a test creates on this machine, one in each hierarchy, at the same path. */
 export interface OwnGroup {
   readonly path: string;
-  /** Moves a process into it. */
+  /** Moves a process into the group. */
   add(pid: number): void;
-  /** All processes in it must have ended. */
+  /** Removes the group. All its processes must have ended. */
   remove(): void;
 }
 
-/** What a test asks of its group. */
+/** Limits of a test's group. */
 export interface OwnLimits {
   readonly cpuMillis: number;
   readonly memoryBytes: number;
   readonly pids: number;
 }
 
-/** @returns The reason, where this machine or user does not allow it. */
+/**
+ * Creates a group.
+ * @returns The group, or the reason why this machine or user cannot create groups.
+ */
 export function makeOwnGroup(name: string, limits: OwnLimits): OwnGroup | string {
   if (process.getuid?.() !== 0) return 'needs root';
   const directories: string[] = [];
@@ -60,8 +63,8 @@ const isUsed = ({ version, root, controllers }: CgroupMount): boolean =>
 const PERIOD_USEC = 100_000;
 
 /**
- * Controller, file and value. Of v2 only the controllers that are enabled below the top: beside v1
- * there are none.
+ * Returns controller, file and value of each limit. For v2 only controllers that are enabled below
+ * the root; there are none beside v1.
  */
 function limitFiles(
   { version, mountPoint, controllers }: CgroupMount,

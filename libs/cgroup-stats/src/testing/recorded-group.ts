@@ -1,16 +1,16 @@
 import type { CgroupLayout } from '../hierarchy.js';
 
-/** The files of one machine that speak about one container. */
+/** Recorded files of one machine about one container. */
 export interface RecordedGroup {
   readonly name: string;
   readonly layout: CgroupLayout;
-  /** A process in the container. */
+  /** Pid of a process in the container. */
   readonly pid: number;
-  /** Text of each file, by its path. */
+  /** Text of each file by path. */
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** Reads a tree of files out of one text: `== /path`, then what the file holds. */
+/** Parses a tree of files from one text: a line `== /path`, then the content of the file. */
 export function recorded(about: Omit<RecordedGroup, 'files'>, tree: string): RecordedGroup {
   const files = tree
     .split(/^== /m)

@@ -7,10 +7,7 @@ import { V2_6_1 } from './recorded/v2-6-1.js';
 import { V2_6_8 } from './recorded/v2-6-8.js';
 import type { RecordedGroup } from './recorded-group.js';
 
-/**
- * One container on each of several kernels and layouts. `recorded/README.md` says where each comes
- * from.
- */
+/** One container on several kernels and layouts. `recorded/README.md` names the sources. */
 export const recordedGroups = {
   hybrid618: HYBRID_6_18,
   v1Kernel54: V1_5_4,

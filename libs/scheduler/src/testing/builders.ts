@@ -10,7 +10,8 @@ export const GIB = 1024 ** 3;
 type Given<Whole> = { readonly [Key in keyof Whole]?: Whole[Key] };
 
 /**
- * Four cores, 8 GiB, 100 GiB, 1 Gbit/s, no GPU, in zone `a` of region `eu`, nothing wrong with it.
+ * A node with 4 cores, 8 GiB memory, 100 GiB storage, 1 Gbit/s and no GPU in zone `a` of region
+ * `eu`, available and without conditions.
  */
 export function aNode(id: string, given: Given<Omit<SchedulerNode, 'id'>> = {}): SchedulerNode {
   const capacity = {
@@ -23,7 +24,10 @@ export function aNode(id: string, given: Given<Omit<SchedulerNode, 'id'>> = {}):
   return { id: toNodeId(id), region: 'eu', zone: 'a', capacity, ...given };
 }
 
-/** Workload `web` of namespace `default`: 500 m CPU and 512 MiB a replica, labelled `app=web`. */
+/**
+ * A request of workload `web` in namespace `default`: 500 m CPU and 512 MiB per replica, label
+ * `app=web`.
+ */
 export function aRequest(given: Given<PlacementRequest> = {}): PlacementRequest {
   return {
     workloadId: toWorkloadId('web'),
@@ -34,7 +38,7 @@ export function aRequest(given: Given<PlacementRequest> = {}): PlacementRequest 
   };
 }
 
-/** A replica of {@link aRequest}'s workload on node `n1`, unless said otherwise. */
+/** A reservation of {@link aRequest}'s workload on node `n1`. */
 export function aReservation(
   replicaId: string,
   given: Given<Omit<Reservation, 'replicaId'>> = {},
@@ -51,7 +55,7 @@ export function aReservation(
   };
 }
 
-/** What a caller reserves after it has committed a placement. */
+/** The reservation that a caller adds after committing a placement of the request. */
 export function reservationFor(
   request: PlacementRequest,
   replicaId: string,
@@ -77,7 +81,7 @@ export function reservationFor(
   };
 }
 
-/** A cluster of these nodes and reservations. */
+/** A cluster with these nodes and reservations. */
 export function aCluster(
   nodes: readonly SchedulerNode[],
   reservations: readonly Reservation[] = [],
@@ -89,7 +93,7 @@ export function aCluster(
   return cluster;
 }
 
-/** The nodes that replicas are placed on, in order; `undefined` for a refused one. */
+/** Node ids of the placements, in order; `undefined` for a refusal. */
 export function placedOn(
   cluster: Cluster,
   request: PlacementRequest,

@@ -6,16 +6,15 @@ import type {
   WorkloadTerm,
 } from '../index.js';
 
-/** What the oracle looks at: plain lists, nothing prepared. */
+/** Input of the oracle: plain lists without indexes. */
 export interface PlainWorld {
   readonly nodes: readonly SchedulerNode[];
   readonly reservations: readonly Reservation[];
 }
 
 /**
- * Everything that forbids the request on a node, found by brute force straight from the sentences
- * of the documentation: one independent statement per filter, each over the whole world, with no
- * order and no early end.
+ * Returns every filter that excludes the node, computed by brute force from the documentation: one
+ * independent statement per filter, each over the whole world, without order or early exit.
  */
 export function forbids(
   world: PlainWorld,
@@ -91,7 +90,9 @@ export function forbids(
   return found;
 }
 
-/** Replicas of the request's workload that stay, on nodes of a kind. */
+/**
+ * Counts replicas of the request's workload, without leaving ones, on the nodes that `on` selects.
+ */
 export function replicasIn(
   world: PlainWorld,
   request: PlacementRequest,
@@ -103,7 +104,7 @@ export function replicasIn(
   ).length;
 }
 
-/** The node's domain, undefined when it is in none. */
+/** Returns the node's domain; undefined when the node is in none. */
 export function domain(node: SchedulerNode, topology: string): string | undefined {
   if (topology === 'node') return node.id;
   if (topology === 'region') return node.region || undefined;
@@ -111,7 +112,7 @@ export function domain(node: SchedulerNode, topology: string): string | undefine
   return node.labels?.[topology];
 }
 
-/** What workloads may book of a node. */
+/** Returns the allocatable amount of a resource. */
 export function usable(
   node: SchedulerNode,
   field: 'cpuMillis' | 'memoryBytes' | 'storageBytes' | 'bandwidthBps' | 'gpus',

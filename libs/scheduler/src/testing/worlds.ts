@@ -14,14 +14,14 @@ import type {
   WorkloadTerm,
 } from '../index.js';
 
-/** A small, crowded world, in which nodes fill up and every filter gets its turn. */
+/** A small, crowded random world in which nodes fill up and every filter fails sometimes. */
 export interface World {
   readonly nodes: readonly SchedulerNode[];
   readonly reservations: readonly Reservation[];
   readonly requests: readonly PlacementRequest[];
 }
 
-/** How to draw from a source of randomness. */
+/** Draws from a source of randomness. */
 class Dice {
   constructor(private readonly random: Random) {}
   chance(probability: number): boolean {
@@ -49,7 +49,7 @@ const taints: readonly Taint[] = [
   { key: 'old', effect: 'PreferNoSchedule' },
 ];
 
-/** Draws a world; equal sources give equal worlds. */
+/** Draws a world. Equal sources give equal worlds. */
 export function aWorld(random: Random): World {
   const dice = new Dice(random);
   const nodes = dice.list(7, (index) => aRandomNode(dice, index));
@@ -88,7 +88,7 @@ function aRandomReservation(dice: Dice, index: number): Reservation {
   const workload = dice.one(workloads);
   return {
     replicaId: toReplicaId(`old-${index}`),
-    nodeId: toNodeId(`n${dice.upTo(7)}`), // the last of them is never there
+    nodeId: toNodeId(`n${dice.upTo(7)}`), // no node has the last one
     workloadId: toWorkloadId(workload),
     namespace: dice.one(['default', 'default', 'prod']),
     labels: { app: workload, ...(dice.chance(0.3) ? { tier: 'front' } : {}) },
@@ -142,7 +142,7 @@ function someResources(dice: Dice): ResourceAmounts {
   };
 }
 
-/** Most have none; those that have one want one of three, so that they clash. */
+/** Returns mostly no ports, otherwise one of three ports, so that requests conflict. */
 function somePorts(dice: Dice): readonly HostPort[] {
   const ports = [
     { number: 80, protocol: 'tcp' },

@@ -1,20 +1,20 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
 
-/** A replica before and after a commit. */
+/** State of a replica before and after a commit. */
 interface ReplicaChange {
   readonly before: ReplicaRecord | undefined;
   readonly after: ReplicaRecord | undefined;
 }
 
-/** The replicas that a commit made. */
+/** Returns the replicas that a commit created. */
 export function createdBy(changes: readonly RecordChange[]): readonly ReplicaRecord[] {
   return replicaChanges(changes).flatMap(({ before, after }) =>
     before === undefined && after !== undefined ? [after] : [],
   );
 }
 
-/** The replicas that a commit changed. */
+/** Returns the replicas that a commit changed. */
 export function replicaChanges(changes: readonly RecordChange[]): readonly ReplicaChange[] {
   return changes
     .filter(({ kind }) => kind === 'replica')

@@ -43,7 +43,8 @@ const change = (kind: string, before: unknown, after: unknown): RecordChange =>
   ({ kind, id: 'x', before, after }) as RecordChange;
 
 /**
- * A workload of two replicas on a node of 100 m; those of version 2 want no CPU and host port 80.
+ * A workload with two replicas on a node of 100 m CPU. Replicas of version 2 request no CPU and
+ * host port 80.
  */
 function viewOf(replicas: readonly ReturnType<typeof replica>[]): CheckedView {
   const stored = replicas.map((value) => ({ value, revision: 1n }));
@@ -85,57 +86,57 @@ const rows: readonly {
     says: 'u-1 moved from node-1 to node-2',
   },
   {
-    name: 'a replica that comes back',
+    name: 'a replica whose phase goes back',
     check: replicasNeverMove,
     changes: [change('replica', replica({ phase: Phase.STOPPED }), replica())],
     says: 'u-1 went back from phase 5 to 3',
   },
   {
-    name: 'an order that is older than the one before',
+    name: 'an order with a lower revision than the previous one',
     check: replicasNeverMove,
     changes: [change('replica', replica({ orderRevision: 9n }), replica({ orderRevision: 8n }))],
-    says: 'u-1 has an older order than before',
+    says: 'u-1 has an older order revision than before',
   },
   {
-    name: 'a stop that is taken back',
+    name: 'a stop that is revoked',
     check: replicasNeverMove,
     changes: [change('replica', leaving, replica())],
-    says: 'u-1 is wanted again after it was not',
+    says: 'u-1 is wanted again after its stop was requested',
   },
   {
     name: 'more replicas than the ceiling',
     check: creationsKeepTheCeiling,
     replicas: [...three, replica({ id: 'u-4' })],
     changes: [change('replica', undefined, replica({ id: 'u-4' }))],
-    says: 'web has 4 live replicas, 3 are the most it may have',
+    says: 'web has 4 live replicas, but its ceiling is 3',
   },
   {
-    name: 'a stop by choice below the floor',
+    name: 'a voluntary stop below min_available',
     check: stopsKeepTheFloor,
     replicas: [leaving],
     changes: [change('replica', replica(), leaving)],
-    says: 'web was taken to 0 ready by choice, 1 must stay',
+    says: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
   },
   {
-    name: 'a stop by choice while the other ready one is on a silent node',
+    name: 'a voluntary stop while the other ready replica is on a silent node',
     check: stopsKeepTheFloor,
     replicas: [leaving, replica({ id: 'u-2', nodeId: 'node-9' })],
     changes: [change('replica', replica(), leaving)],
-    says: 'web was taken to 0 ready by choice, 1 must stay',
+    says: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
   },
   {
-    name: 'more on a node than it has',
+    name: 'reservations above the capacity of a node',
     check: placementsFit,
     replicas: three,
     changes: [change('replica', replica({ nodeId: '' }), replica())],
     says: 'node-1 holds 180 m of 100 m CPU',
   },
   {
-    name: 'a host port that is given twice, also while one of them leaves',
+    name: 'a host port that is assigned twice, also while one replica leaves',
     check: placementsFit,
     replicas: [replica({ version: 2, desiredRunning: false }), replica({ id: 'u-2', version: 2 })],
     changes: [change('replica', replica({ version: 2, nodeId: '' }), replica({ version: 2 }))],
-    says: 'node-1 has given host port 80/tcp twice',
+    says: 'node-1 assigns host port 80/tcp twice',
   },
   {
     name: 'a placement on a cordoned node',
@@ -146,28 +147,28 @@ const rows: readonly {
     says: 'a replica was placed on node-1, which is cordoned',
   },
   {
-    name: 'a replica given up on a living node',
+    name: 'a replica declared lost on a node that is alive',
     check: onlyTheLostAreGivenUp,
     changes: [change('replica', replica(), replica({ lost: true }))],
-    says: 'u-1 was given up on a living node',
+    says: 'u-1 was declared lost on a node that is alive',
   },
   {
-    name: 'an older spec that comes back',
+    name: 'a spec that returns to an older generation',
     check: specsOnlyGoForward,
     changes: [change('workload', workload(), workload({ generation: 1n }))],
     says: 'web went back from generation 2 to 1',
   },
   {
-    name: 'a spec that changes and is not counted',
+    name: 'a spec that changes without a new generation',
     check: specsOnlyGoForward,
     changes: [change('workload', workload(), workload({ replicas: 5 }))],
     says: 'web changed within generation 2',
   },
   {
-    name: 'a workload that goes without being deleted',
+    name: 'a workload that disappears without a deletion',
     check: specsOnlyGoForward,
     changes: [change('workload', workload(), undefined)],
-    says: 'web is gone and nobody deleted it',
+    says: 'web disappeared without a deletion',
   },
   {
     name: 'a request that is applied twice',
@@ -177,20 +178,20 @@ const rows: readonly {
   },
 ];
 
-describe('checkers of commits', () => {
-  it.each(rows)('find $name', ({ check, changes, replicas = [], evidence = ALL_WELL, says }) => {
+describe('commit checkers', () => {
+  it.each(rows)('report $name', ({ check, changes, replicas = [], evidence = ALL_WELL, says }) => {
     expect(check({ view: viewOf(replicas), changes, evidence })).toEqual([says]);
   });
 
   it.each([
     {
-      name: 'a stop that leaves enough',
+      name: 'a stop that leaves enough ready replicas',
       check: stopsKeepTheFloor,
       changes: [change('replica', replica(), leaving)],
       replicas: three,
     },
     {
-      name: 'a replica in place of one on a draining node',
+      name: 'a replacement of a replica on a draining node',
       check: creationsKeepTheCeiling,
       replicas: [...three, replica({ id: 'u-4' })],
       changes: [change('replica', undefined, replica({ id: 'u-4' }))],
@@ -203,12 +204,12 @@ describe('checkers of commits', () => {
       changes: [change('replica', replica({ version: 2, nodeId: '' }), replica({ version: 2 }))],
     },
     {
-      name: 'a replica given up with its node',
+      name: 'a replica declared lost with its node',
       check: onlyTheLostAreGivenUp,
       changes: [change('replica', replica(), replica({ lost: true }))],
       evidence: { ...ALL_WELL, alive: new Set<string>() },
     },
-  ])('let pass $name', ({ check, changes, replicas = [], evidence = ALL_WELL }) => {
+  ])('accept $name', ({ check, changes, replicas = [], evidence = ALL_WELL }) => {
     expect(check({ view: viewOf(replicas), changes, evidence })).toEqual([]);
   });
 });

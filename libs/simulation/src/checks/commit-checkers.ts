@@ -15,21 +15,21 @@ import {
   type RolloutFacts,
 } from './rollout-facts.js';
 
-/** What a checker looks at: one commit, after the records show it. */
+/** Input of a commit checker: one commit, with the records after it. */
 export interface Commit {
   readonly view: CheckedView;
   readonly changes: readonly RecordChange[];
-  /** What the coordinator knew of the nodes when it decided. */
+  /** What the coordinator knew about the nodes when it decided. */
   readonly evidence: Evidence;
 }
 
 /**
- * Looks at one commit and says what it breaks. Numbers of invariants are those of the reliability
+ * Checks one commit and returns violations. Numbers are those of the invariants in the reliability
  * document.
  */
 export type Checker = (commit: Commit) => readonly string[];
 
-/** 7, and the meaning of a replica: it never moves, its phase and its orders only go forward. */
+/** Invariant 7: a replica never moves, and its phase and orders only go forward. */
 export const replicasNeverMove: Checker = ({ changes }) =>
   replicaChanges(changes).flatMap(({ before, after }) => {
     if (before === undefined || after === undefined) return [];
@@ -41,24 +41,24 @@ export const replicasNeverMove: Checker = ({ changes }) =>
         ? [`${after.id} went back from phase ${before.phase} to ${after.phase}`]
         : []),
       ...(after.orderRevision < before.orderRevision
-        ? [`${after.id} has an older order than before`]
+        ? [`${after.id} has an older order revision than before`]
         : []),
       ...(after.desiredRunning && !before.desiredRunning
-        ? [`${after.id} is wanted again after it was not`]
+        ? [`${after.id} is wanted again after its stop was requested`]
         : []),
-      ...(before.lost && !after.lost ? [`${after.id} was given up and is not any more`] : []),
+      ...(before.lost && !after.lost ? [`${after.id} was declared lost and is no longer`] : []),
     ];
   });
 
 /**
- * 6: nothing is created beyond the ceiling of its workload, and under RECREATE nothing beside
- * another version.
+ * Invariant 6: no creation exceeds the ceiling of its workload, and under RECREATE no creation
+ * happens beside another version.
  */
 export const creationsKeepTheCeiling: Checker = ({ view, changes, evidence }) => {
   const created = createdBy(changes);
   return [...new Set(created.map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
-    if (workload === undefined) return [`${uid} got a replica and does not exist`];
+    if (workload === undefined) return [`${uid} has a new replica but does not exist`];
     const facts = factsOf(view, workload);
     const { live, strategy, canonical } = facts;
     const ceiling = ceilingOf(facts, evidence);
@@ -68,11 +68,11 @@ export const creationsKeepTheCeiling: Checker = ({ view, changes, evidence }) =>
     const beside = live.filter(({ version }) => !own.includes(canonical(version)));
     return [
       ...(live.length > ceiling
-        ? [`${workload.name} has ${live.length} live replicas, ${ceiling} are the most it may have`]
+        ? [`${workload.name} has ${live.length} live replicas, but its ceiling is ${ceiling}`]
         : []),
       ...(strategy === Strategy.RECREATE && !facts.isHalted && beside.length > 0
         ? [
-            `${workload.name} got replicas beside ${beside.length} of another version, and its strategy is RECREATE`,
+            `${workload.name} has new replicas beside ${beside.length} of another version, but its strategy is RECREATE`,
           ]
         : []),
     ];
@@ -80,10 +80,9 @@ export const creationsKeepTheCeiling: Checker = ({ view, changes, evidence }) =>
 };
 
 /**
- * 9: no voluntary stop leaves fewer freshly ready replicas than the floor. 10: nor fewer than what
- * lets the update go on: all that are wanted but one batch. Under BLUE_GREEN only the version that
- * serves counts, RECREATE stops other versions as it likes, and a drain that is forced knows no
- * floor.
+ * Invariant 9: no voluntary stop leaves fewer available replicas than `min_available`. Invariant
+ * 10: nor fewer than the wanted count minus one batch. Under BLUE_GREEN only the serving version
+ * counts, RECREATE may stop other versions at any time, and a forced drain has no floor.
  */
 export const stopsKeepTheFloor: Checker = (commit) => {
   const { view, changes, evidence } = commit;
@@ -116,14 +115,16 @@ export const stopsKeepTheFloor: Checker = (commit) => {
     const due = gone.some(isFresh) ? Math.max(minAvailable, want - batch) : minAvailable;
     if (ready >= due) return [];
     return ready < minAvailable
-      ? [`${workload.name} was taken to ${ready} ready by choice, ${minAvailable} must stay`]
+      ? [
+          `${workload.name} has ${ready} ready replicas after a voluntary stop, but min_available is ${minAvailable}`,
+        ]
       : [
-          `10: ${workload.name} was taken to ${ready} ready by choice before ${want - batch} of ${want} were ready again`,
+          `10: ${workload.name} has ${ready} ready replicas after a voluntary stop before ${want - batch} of ${want} were ready again`,
         ];
   });
 };
 
-/** Under BLUE_GREEN only the version that serves counts. */
+/** Under BLUE_GREEN only the serving version counts. */
 function countsForTheFloor(
   { strategy, active, canonical }: RolloutFacts,
   { version }: ReplicaRecord,
@@ -131,7 +132,7 @@ function countsForTheFloor(
   return strategy !== Strategy.BLUE_GREEN || canonical(version) === active;
 }
 
-/** RECREATE's own stops. */
+/** Stops that are part of RECREATE. */
 function goesFreely(
   { strategy, wanted, canonical, isUnderWay }: RolloutFacts,
   { version }: ReplicaRecord,
@@ -139,7 +140,7 @@ function goesFreely(
   return strategy === Strategy.RECREATE && isUnderWay && canonical(version) !== wanted;
 }
 
-/** The drain of its node has come to its end by force. */
+/** The drain of the node has reached its deadline and is forced. */
 function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Evidence): boolean {
   const { drain, draining = false } = view.node(nodeId)?.value ?? {};
   if (!draining || drain?.force !== true) return false;
@@ -148,7 +149,10 @@ function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Evid
   );
 }
 
-/** Whether it had been ready for min_ready_duration, as far as the coordinator knew. */
+/**
+ * Returns a predicate: the replica was ready for min_ready_duration, as far as the coordinator
+ * knew.
+ */
 function freshness(
   { workload }: RolloutFacts,
   { evidence: { readyForMs } }: Commit,
@@ -158,8 +162,8 @@ function freshness(
 }
 
 /**
- * 8: nothing is placed beyond the capacity of a node, on a host port that is held there, or on a
- * node that takes nothing.
+ * Invariant 8: no placement exceeds the capacity of a node, uses a held host port, or goes to a
+ * node that is not schedulable.
  */
 export const placementsFit: Checker = ({ view, changes, evidence }) => {
   const placedOn = replicaChanges(changes).flatMap(({ before, after }) =>
@@ -175,7 +179,7 @@ export const placementsFit: Checker = ({ view, changes, evidence }) => {
     const capacity = node.hello?.capacity?.cpuMillis ?? 0;
     return [
       ...(cpu > capacity ? [`${nodeId} holds ${cpu} m of ${capacity} m CPU`] : []),
-      ...heldTwice(view, held).map((port) => `${nodeId} has given host port ${port} twice`),
+      ...heldTwice(view, held).map((port) => `${nodeId} assigns host port ${port} twice`),
       ...(evidence.cordoned.has(nodeId)
         ? [`a replica was placed on ${nodeId}, which is cordoned`]
         : []),
@@ -186,25 +190,22 @@ export const placementsFit: Checker = ({ view, changes, evidence }) => {
   });
 };
 
-/** 17: only replicas of nodes that are not alive are given up. */
+/** Invariant 17: only replicas on nodes that are not alive are declared lost. */
 export const onlyTheLostAreGivenUp: Checker = ({ changes, evidence }) =>
   replicaChanges(changes).flatMap(({ before, after }) =>
     before?.lost === false && after?.lost === true && evidence.alive.has(after.nodeId)
-      ? [`${after.id} was given up on a living node`]
+      ? [`${after.id} was declared lost on a node that is alive`]
       : [],
   );
 
-/**
- * 13, and what a user wrote: generations and versions only grow, and nobody but a user ends a
- * workload.
- */
+/** Invariant 13: generations and versions only grow, and only users delete workloads. */
 export const specsOnlyGoForward: Checker = ({ changes }) =>
   changes.flatMap(({ kind, before, after }) => {
     if (kind !== 'workload' || before === undefined) return [];
     const [was, is] = [before as WorkloadRecord, after as WorkloadRecord | undefined];
     if (is === undefined)
       return was.deletionRequestedAt === undefined
-        ? [`${was.name} is gone and nobody deleted it`]
+        ? [`${was.name} disappeared without a deletion`]
         : [];
     const isSame =
       was.spec !== undefined &&
@@ -226,7 +227,7 @@ export const specsOnlyGoForward: Checker = ({ changes }) =>
     ];
   });
 
-/** 3: the outcome of a request id is written once. */
+/** Invariant 3: the outcome of a request id is written once. */
 export const requestsApplyOnce: Checker = ({ changes }) =>
   changes.flatMap(({ kind, id, before, after }) =>
     kind === 'request' && before !== undefined && after !== undefined
@@ -234,7 +235,7 @@ export const requestsApplyOnce: Checker = ({ changes }) =>
       : [],
   );
 
-/** All that look at commits. */
+/** All checkers of commits. */
 export const COMMIT_CHECKERS: readonly Checker[] = [
   replicasNeverMove,
   creationsKeepTheCeiling,
@@ -245,7 +246,7 @@ export const COMMIT_CHECKERS: readonly Checker[] = [
   requestsApplyOnce,
 ];
 
-/** Host ports that more than one of these replicas, all of one node, hold. */
+/** Returns the host ports that more than one of these replicas of one node hold. */
 function heldTwice(view: CheckedView, held: readonly ReplicaRecord[]): readonly string[] {
   const ports = held.flatMap(({ uid, version }) => {
     const template = view.version(uid, version)?.template;

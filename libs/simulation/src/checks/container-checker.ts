@@ -17,65 +17,67 @@ import { replicaChanges } from './commit-changes.js';
 import type { Commit } from './commit-checkers.js';
 import { ceilingOf, factsOf } from './rollout-facts.js';
 
-/** Needs of a {@link ContainerChecker}. */
 export interface ContainerCheckerDeps {
   readonly records: CheckedView;
   readonly now: () => number;
-  /** Looks again later. */
+  /** Schedules a later check. */
   readonly later: (delayMs: number, action: () => void) => void;
   readonly violation: (text: string) => void;
 }
 
-/** A container that really runs. */
+/** A container that runs on a simulated machine. */
 export interface RunningContainer {
   readonly node: SimNode;
   readonly containerId: ContainerId;
   readonly owner: ContainerOwner;
 }
 
-/** What the machine of a replica has seen of it. */
+/** What happened to a replica on its machine. */
 interface ReplicaHistory {
   exits: number;
   failedStarts: number;
   lastStartAt: number;
 }
 
-/** Between the end of a back-off and the start: writes, the runtime, and the agent's turn. */
+/**
+ * Tolerance between the end of a back-off and the start: writes, the runtime, and the agent's
+ * scheduling.
+ */
 const RESTART_SLACK_MS = 1_500;
 
 /**
- * Compares what the machines really run with what is on the disks: that of the coordinator, and
- * those of the agents.
+ * Compares the containers that run on the machines with the disks of the coordinator and of the
+ * agents.
  */
 export class ContainerChecker {
   private readonly running = new Map<ContainerId, RunningContainer>();
   private readonly histories = new Map<string, ReplicaHistory>();
   /** What each agent process knows to be on its disk, by node and replica. */
   private readonly held = new Map<string, StoredReplica>();
-  /** The ceiling of a workload when it last got a replica. */
+  /** Ceiling of each workload when its newest replica was created. */
   private readonly ceilings = new Map<string, number>();
   private readonly removedNodes = new Set<string>();
   /**
-   * Replicas that were given up with their nodes: what runs of them is stopped when the node is
-   * back.
+   * Replicas that were declared lost with their nodes; their containers are stopped when the node
+   * returns.
    */
   private readonly givenUp = new Set<string>();
 
   constructor(private readonly deps: ContainerCheckerDeps) {}
 
-  /** All containers that run, everywhere. */
+  /** Yields all running containers on all machines. */
   all(): Iterable<RunningContainer> {
     return this.running.values();
   }
 
-  /** A new agent reads what the one before wrote. */
+  /** A new agent process reads the disk of its predecessor. */
   agentStarted(node: SimNode): void {
     for (const key of this.held.keys()) if (key.startsWith(`${node.id}/`)) this.held.delete(key);
     for (const stored of node.store.replicas.values())
       this.held.set(`${node.id}/${stored.replicaId}`, stored);
   }
 
-  /** The agent has heard that this is on its disk; undefined: that nothing is. */
+  /** The agent knows that the replica is saved on its disk; undefined: that it is removed. */
   saved(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void {
     const key = `${node.id}/${replicaId}`;
     const before = this.held.get(key);
@@ -91,16 +93,16 @@ export class ContainerChecker {
         `7: ${node.id} went back from order ${before.heldRevision} of ${replicaId} to ${stored.heldRevision}`,
       );
     if (before.end !== undefined && stored.end === undefined)
-      this.deps.violation(`7: ${node.id} has forgotten that ${replicaId} was ordered to stop`);
+      this.deps.violation(`7: ${node.id} lost the stop order of ${replicaId}`);
     if (isEnded(before.progress.phase) && !isEnded(stored.progress.phase))
-      this.deps.violation(`7: ${replicaId} on ${node.id} has ended and lives again`);
+      this.deps.violation(`7: ${replicaId} on ${node.id} has ended and runs again`);
   }
 
-  /** The agent asks its machine to start a container. */
+  /** The agent requests a container start. */
   starting(node: SimNode, request: ContainerRequest): void {
     const owner = fromContainerLabels(request.labels);
     if (owner === undefined)
-      return this.deps.violation(`${node.id} starts a container that nobody owns`);
+      return this.deps.violation(`${node.id} starts a container without an owner`);
     const { replicaId } = owner;
     const held = this.held.get(`${node.id}/${replicaId}`);
     if (held?.start === undefined)
@@ -109,12 +111,12 @@ export class ContainerChecker {
       );
     if (held.end !== undefined)
       this.deps.violation(
-        `7: ${node.id} starts a container of ${replicaId}, which it knows was ordered to stop`,
+        `7: ${node.id} starts a container of ${replicaId}, but its disk has a stop order`,
       );
     const history = this.historyOf(node, replicaId);
     if (owner.restarts > history.exits + history.failedStarts)
       this.deps.violation(
-        `15: ${replicaId} on ${node.id} counts ${owner.restarts} restarts, and ${history.exits} containers of it have ended`,
+        `15: ${replicaId} on ${node.id} reports ${owner.restarts} restarts, but ${history.exits} of its containers have ended`,
       );
   }
 
@@ -123,8 +125,8 @@ export class ContainerChecker {
   }
 
   /**
-   * 15: an agent ends only what it was ordered to end, or a container that another one has
-   * replaced.
+   * Invariant 15: an agent stops only containers that it was ordered to stop, or that another
+   * container has replaced.
    */
   stopping(node: SimNode, containerId: ContainerId): void {
     const container = this.running.get(containerId);
@@ -139,12 +141,10 @@ export class ContainerChecker {
       !hasAnother &&
       !(held !== undefined && isEnded(held.progress.phase))
     )
-      this.deps.violation(
-        `15: ${node.id} stops a container of ${replicaId}, and nobody has ordered it to`,
-      );
+      this.deps.violation(`15: ${node.id} stops a container of ${replicaId} without an order`);
   }
 
-  /** What the machine says happened. */
+  /** The machine reports a container event. */
   observe(node: SimNode, { kind, status }: ContainerEvent): void {
     const owner = fromContainerLabels(status.labels);
     if (owner === undefined) return;
@@ -168,7 +168,7 @@ export class ContainerChecker {
     this.checkCeiling(owner);
   }
 
-  /** Compares a commit with what runs. */
+  /** Compares a commit with the running containers. */
   committed({ changes, view, evidence }: Commit): void {
     for (const { kind, id, after } of changes)
       if (kind === 'node' && after === undefined) this.removedNodes.add(id);
@@ -189,38 +189,44 @@ export class ContainerChecker {
     }
   }
 
-  /** 6: what the coordinator counts no more does not run, unless it was given up with its node. */
+  /**
+   * Invariant 6: a replica that the coordinator no longer counts does not run, unless it was
+   * declared lost with its node.
+   */
   private ended(before: ReplicaRecord, after: ReplicaRecord | undefined): void {
     if (after?.lost === true || this.removedNodes.has(before.nodeId)) return;
     for (const { owner, node } of this.running.values()) {
       if (owner.replicaId === before.id && this.deps.records.node(before.nodeId) !== undefined)
-        this.deps.violation(
-          `6: ${before.id} still runs on ${node.id}, and its record says that it has ended`,
-        );
+        this.deps.violation(`6: ${before.id} still runs on ${node.id}, but its record has ended`);
     }
   }
 
-  /** 15: nothing is ordered to end that its record wants to run there. */
+  /**
+   * Invariant 15: no stop order is sent for a replica whose record wants it to run on that node.
+   */
   private checkStopOrder(node: SimNode, replicaId: string): void {
     const record = this.deps.records.replica(replicaId)?.value;
     if (record === undefined || record.nodeId !== node.id || this.removedNodes.has(node.id)) return;
     if (record.desiredRunning && !record.lost && isLive(record))
       this.deps.violation(
-        `15: ${node.id} was ordered to stop ${replicaId}, and its record says that it is to run there`,
+        `15: ${node.id} was ordered to stop ${replicaId}, but its record wants it to run there`,
       );
   }
 
-  /** 6: nothing begins to run that the coordinator does not count, or counts elsewhere. */
+  /**
+   * Invariant 6: no container starts that the coordinator does not count, or counts on another
+   * node.
+   */
   private checkRecord(node: SimNode, replicaId: string): void {
     const record = this.deps.records.replica(replicaId)?.value;
     if (this.givenUp.has(replicaId) || this.removedNodes.has(node.id)) return;
     if (record === undefined || !isLive(record) || record.nodeId !== node.id)
-      this.deps.violation(
-        `6: ${replicaId} begins to run on ${node.id}, and its record says that it has ended`,
-      );
+      this.deps.violation(`6: ${replicaId} starts on ${node.id}, but its record has ended`);
   }
 
-  /** 6: never more run, of those that are counted, than was allowed when the newest was made. */
+  /**
+   * Invariant 6: no more counted replicas run than the ceiling allowed when the newest was created.
+   */
   private checkCeiling({ workloadUid, replicaId, workload }: ContainerOwner): void {
     const { records, violation } = this.deps;
     const ceiling = this.ceilings.get(workloadUid);
@@ -230,10 +236,10 @@ export class ContainerChecker {
       ({ owner }) => owner.workloadUid === workloadUid && isCounted(owner.replicaId),
     ).length;
     if (counted > ceiling)
-      violation(`6: ${counted} containers of ${workload} run, ${ceiling} are the most it may have`);
+      violation(`6: ${counted} containers of ${workload} run, but the ceiling is ${ceiling}`);
   }
 
-  /** 14: a container that ends is restarted by its agent, with or without a coordinator. */
+  /** Invariant 14: the agent restarts an ended container, with or without a coordinator. */
   private expectRestart(node: SimNode, { replicaId }: ContainerOwner, exitCode: number): void {
     const held = this.held.get(`${node.id}/${replicaId}`);
     const { agent } = node;
@@ -286,5 +292,5 @@ export class ContainerChecker {
   }
 }
 
-/** As agents wait (DESIGN: restart or replace). */
+/** Back-off of the agents' restarts in place. */
 const RESTART_BACKOFF = { firstMs: 100, maxMs: 5 * 60_000 };

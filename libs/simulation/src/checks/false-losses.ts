@@ -2,7 +2,7 @@ import type { SimNode } from '../parts/sim-node.js';
 import { replicaChanges } from './commit-changes.js';
 import type { Checker } from './commit-checkers.js';
 
-/** What {@link falseLosses} looks at. */
+/** Input of {@link falseLosses}. */
 export interface NodesOfWorld {
   readonly nodes: readonly SimNode[];
   readonly lastPause: number;
@@ -10,14 +10,14 @@ export interface NodesOfWorld {
 }
 
 /**
- * Slowest way back: an agent that waits for an answer that was lost gives up after 5 s, and waits 1
- * s before it dials.
+ * Slowest reconnect: an agent that waits for a lost answer gives up after 5 s and waits 1 s before
+ * it dials.
  */
 const RETURN_MS = 7_000;
 
 /**
- * 17: a machine whose agent and network have been well all the time is not given up, whatever the
- * coordinator went through.
+ * Invariant 17: a machine whose agent and network worked all the time is not declared lost,
+ * whatever happened to the coordinator.
  */
 export function falseLosses(world: NodesOfWorld, leaseMs: number): Checker {
   return ({ changes }) =>
@@ -32,7 +32,7 @@ export function falseLosses(world: NodesOfWorld, leaseMs: number): Checker {
         node.link.wasPerfectSince(since) &&
         world.lastPause < since;
       return wasWell
-        ? [`17: ${after.id} was given up, and ${node.id} has been well all the time`]
+        ? [`17: ${after.id} was declared lost, but ${node.id} was healthy all the time`]
         : [];
     });
 }

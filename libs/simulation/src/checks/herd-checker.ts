@@ -1,31 +1,30 @@
-/** Needs of a {@link HerdChecker}. */
 export interface HerdCheckerDeps {
   readonly now: () => number;
-  /** How many machines there are. */
+  /** Returns the number of machines. */
   readonly nodes: () => number;
   readonly violation: (text: string) => void;
 }
 
-/** For so long after its return the dials to a coordinator are looked at, milliseconds. */
+/** Time after a coordinator's return in which dials are checked, milliseconds. */
 const WATCHED_MS = 5_000;
 /**
- * Dials that are not further apart come together, milliseconds. A coordinator asks its agents to
- * spread over 50 and more.
+ * Dials no further apart than this count as simultaneous, milliseconds. A coordinator asks its
+ * agents to spread over 50 ms or more.
  */
 const TOGETHER_MS = 10;
-/** Most of all agents that may dial together. */
+/** Largest share of all agents that may dial simultaneously. */
 const MOST_SHARE = 0.7;
-/** In a smaller cluster so many may dial together by chance. */
+/** In clusters with fewer nodes, many simultaneous dials can happen by chance. */
 const LEAST_NODES = 20;
 
-/** 25: when a coordinator is back its agents do not all dial at the same moment. */
+/** Invariant 25: after a coordinator restart the agents do not all reconnect at the same moment. */
 export class HerdChecker {
   private watchedUntil = Number.NEGATIVE_INFINITY;
   private dials: { readonly at: number; readonly nodeId: string }[] = [];
 
   constructor(private readonly deps: HerdCheckerDeps) {}
 
-  /** A coordinator serves that takes the place of another. */
+  /** A coordinator that replaces an earlier one begins to serve. */
   coordinatorReturned(): void {
     this.watchedUntil = this.deps.now() + WATCHED_MS;
   }
@@ -38,7 +37,7 @@ export class HerdChecker {
     const [all, together] = [nodes(), new Set(this.dials.map((dial) => dial.nodeId)).size];
     if (at > this.watchedUntil || all < LEAST_NODES || together <= all * MOST_SHARE) return;
     violation(
-      `25: ${together} of ${all} agents dialled within ${TOGETHER_MS} ms, when the coordinator was back`,
+      `25: ${together} of ${all} agents dialled within ${TOGETHER_MS} ms after the coordinator returned`,
     );
   }
 }

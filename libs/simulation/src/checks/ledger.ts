@@ -4,9 +4,9 @@ import type { WorkloadRecord } from '@cloudless/api/store';
 import type { DurableRecords } from '../parts/records.js';
 import type { Commit } from './commit-checkers.js';
 
-/** 1, 3: what users were told has happened is on the disk, once. */
+/** Invariants 1 and 3: every acknowledged call is on the disk, exactly once. */
 export class Ledger {
-  /** Every spec that a workload has had, by uid and generation. */
+  /** All specs of each workload, by uid and generation. */
   private readonly specs = new Map<string, Map<bigint, WorkloadSpec>>();
   private readonly deletions = new Set<string>();
   private readonly names = new Map<string, string>();
@@ -22,12 +22,12 @@ export class Ledger {
     private readonly violation: (text: string) => void,
   ) {}
 
-  /** A user is about to ask for the end of a workload. */
+  /** A user is about to request deletion of a workload. */
   deletionAsked(name: string): void {
     this.deletions.add(name);
   }
 
-  /** A user was told that a call has been carried out. */
+  /** A user received the success response of a call. */
   told(call: string, requestId: string, workload: Workload): void {
     this.acknowledged += 1;
     this.waiting.push({ call, requestId, workload });
@@ -46,24 +46,24 @@ export class Ledger {
       const wasDeleting = (before as WorkloadRecord | undefined)?.deletionRequestedAt !== undefined;
       const isDeleting = record?.deletionRequestedAt !== undefined;
       if (isDeleting && !wasDeleting && !this.deletions.has(record.name))
-        this.violation(`1: ${record.name} is being deleted, and no user has asked for it`);
+        this.violation(`1: ${record.name} is being deleted without a user request`);
     }
   }
 
-  /** Compares what was told since the last time with what is on the disk. */
+  /** Compares the acknowledgements since the last check with the disk. */
   check(): void {
     for (const { call, requestId, workload } of this.waiting.splice(0)) {
       const { uid, generation, name } = workload;
       const spec = this.specs.get(uid)?.get(generation);
       const what = `${call} of ${name} (request ${requestId}) was acknowledged with generation ${generation}`;
-      if (spec === undefined) this.violation(`1: ${what}, which is not on the disk`);
+      if (spec === undefined) this.violation(`1: ${what}, but that generation is not on the disk`);
       else if (workload.spec !== undefined && !equals(WorkloadSpecSchema, spec, workload.spec))
-        this.violation(`1: ${what}, whose spec on the disk is another`);
+        this.violation(`1: ${what}, but the spec on the disk differs`);
       if (this.records.request(requestId) === undefined)
-        this.violation(`3: ${what}, and its request id was not kept`);
+        this.violation(`3: ${what}, but its request id was not stored`);
       const record = this.records.workload(uid)?.value;
       if (call === 'delete' && record !== undefined && record.deletionRequestedAt === undefined)
-        this.violation(`1: ${what}, and it is not being deleted`);
+        this.violation(`1: ${what}, but the workload is not being deleted`);
     }
   }
 }

@@ -3,13 +3,13 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { replicaChanges } from './commit-changes.js';
 
 /**
- * Since when each replica has been ready as far as a coordinator knows, by its own clock. A new one
- * knows it anew.
+ * Time since which each replica is ready as far as one coordinator knows, by that coordinator's
+ * clock. A new coordinator starts to count again.
  */
 export class ReadySince {
   private readonly since = new Map<string, number>();
 
-  /** @param replicas - Those that are there at the start. */
+  /** @param replicas - Replicas at the start of the coordinator. */
   constructor(replicas: Iterable<ReplicaRecord>, nowMs: number) {
     for (const { id, ready } of replicas) if (ready) this.since.set(id, nowMs);
   }
@@ -24,7 +24,7 @@ export class ReadySince {
     }
   }
 
-  /** How long each ready one has been so now, milliseconds. */
+  /** Returns for each ready replica how long it has been ready, milliseconds. */
   durationsMs(nowMs: number): ReadonlyMap<string, number> {
     return new Map([...this.since].map(([id, since]) => [id, nowMs - since]));
   }

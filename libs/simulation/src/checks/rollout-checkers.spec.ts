@@ -37,15 +37,15 @@ import { remedyOf, rolloutsUnderWay } from './rollout-ends.js';
 const NOW_MS = 10_000;
 const MANUAL = { promotion: Promotion.MANUAL };
 
-/** Fields one by one: parts of it are put together. */
+/** Init shape with known fields, because messages are assembled from parts. */
 type Fields<Schema extends DescMessage> = Exclude<
   MessageInitShape<Schema>,
   { readonly $typeName: string }
 >;
 
 /**
- * What is unusual in a picture: three replicas are wanted of version 3, and version 1 was rolled
- * out before.
+ * Deviations from the default state: three replicas of version 3 are wanted, and version 1 was
+ * rolled out before.
  */
 interface Picture {
   readonly replicas?: readonly ReplicaRecord[];
@@ -146,64 +146,64 @@ const rows: readonly (Picture & {
   readonly name: string;
   readonly check: Checker;
   readonly changes: readonly RecordChange[];
-  /** Absent: nothing is wrong. */
+  /** Expected violation; absent when there is none. */
   readonly says?: RegExp;
 })[] = [
   {
-    name: '13: a replica of a version that was superseded',
+    name: 'invariant 13: a replica of a version that was superseded',
     check: creationsAreOfTheRollout,
     changes: [created(superseded)],
-    says: /^13: u-\d+ was made of version 2, and version 3 is wanted/,
+    says: /^13: u-\d+ was created with version 2, but version 3 is wanted/,
   },
   {
-    name: '13: a replica made by a rollout that was superseded',
+    name: 'invariant 13: a replica created by a rollout that was superseded',
     check: creationsAreOfTheRollout,
     changes: [created(replica())],
     control: control({}, { version: 2 }),
-    says: /^13: u-\d+ was made by the rollout of version 2/,
+    says: /^13: u-\d+ was created by the rollout of version 2/,
   },
   {
-    name: '13: a replica of the version before without need',
+    name: 'invariant 13: an unneeded replica of the previous version',
     check: creationsAreOfTheRollout,
     changes: [created(replica({ version: 1 }))],
-    says: /^13: u-\d+ was made of version 1/,
+    says: /^13: u-\d+ was created with version 1/,
   },
   {
-    name: 'a replica of the version before, while that still serves',
+    name: 'a replica of the previous version while that version still serves',
     check: creationsAreOfTheRollout,
     changes: [created(replica({ version: 1 }))],
     control: underWay,
   },
   {
-    name: '6: more than twice the wanted number under BLUE_GREEN',
+    name: 'invariant 6: more than twice the wanted count under BLUE_GREEN',
     check: creationsKeepTheCeiling,
     replicas: [...news, old1, old2, old3, superseded],
     changes: [created(superseded)],
     control: underWay,
-    says: /7 live replicas, 6 are the most/,
+    says: /7 live replicas, but its ceiling is 6/,
   },
   {
-    name: 'twice the wanted number under BLUE_GREEN',
+    name: 'twice the wanted count under BLUE_GREEN',
     check: creationsKeepTheCeiling,
     replicas: [...news, old1, old2, old3],
     changes: [created(news[0]!)],
     control: underWay,
   },
   {
-    name: '6: a new replica beside old ones under RECREATE',
+    name: 'invariant 6: a new replica beside old ones under RECREATE',
     check: creationsKeepTheCeiling,
     replicas: [news[0]!, old1],
     changes: [created(news[0]!)],
     control: control({}, recreate),
-    says: /beside 1 of another version, and its strategy is RECREATE/,
+    says: /beside 1 of another version, but its strategy is RECREATE/,
   },
   {
-    name: '9: a stop in the active set below the floor, while the new set is ready',
+    name: 'invariant 9: a stop in the active set below min_available while the new set is ready',
     check: stopsKeepTheFloor,
     replicas: [...news, old1, old2],
     changes: [stopped(old1)],
     control: underWay,
-    says: /taken to 1 ready by choice, 2 must stay/,
+    says: /1 ready replicas after a voluntary stop, but min_available is 2/,
   },
   {
     name: 'a stop in the set that does not serve',
@@ -220,38 +220,38 @@ const rows: readonly (Picture & {
     control: control({}, recreate),
   },
   {
-    name: '9: a stop of the new version by RECREATE below the floor',
+    name: 'invariant 9: a stop of the new version by RECREATE below min_available',
     check: stopsKeepTheFloor,
     replicas: [news[0]!, news[1]!],
     changes: [stopped(news[0]!)],
     control: control({}, recreate),
-    says: /taken to 1 ready by choice, 2 must stay/,
+    says: /1 ready replicas after a voluntary stop, but min_available is 2/,
   },
   {
-    name: 'a stop by a drain that is forced',
+    name: 'a stop by a forced drain',
     check: stopsKeepTheFloor,
     replicas: [old1],
     changes: [stopped(old1)],
     forced: true,
   },
   {
-    name: '10: the next batch before the one before it is ready again',
+    name: 'invariant 10: a batch that starts before the previous one is ready',
     check: stopsKeepTheFloor,
     replicas: [old1, old2],
     changes: [stopped(old1)],
     settings: { minAvailable: 1 },
-    says: /^10: web was taken to 1 ready by choice before 2 of 3 were ready again/,
+    says: /^10: web has 1 ready replicas after a voluntary stop before 2 of 3 were ready again/,
   },
   {
-    name: 'more of the new version than the canary step allows',
+    name: 'more replicas of the new version than the canary step allows',
     check: stepsAreKept,
     replicas: [...news.slice(1), old1],
     changes: [created(news[1]!)],
     settings: { steps: [{ replicas: 1 }] },
-    says: /web has 2 replicas of version 3, and its step allows 1/,
+    says: /web has 2 replicas of version 3, but its step allows 1/,
   },
   {
-    name: 'as many as the next step allows',
+    name: 'as many replicas as the next step allows',
     check: stepsAreKept,
     replicas: [...news.slice(1), old1],
     changes: [created(news[1]!)],
@@ -262,10 +262,10 @@ const rows: readonly (Picture & {
     name: 'a canary step that is forgotten',
     check: rolloutsGoForward,
     changes: [changed('control', control({}, { stepsDone: 1 }), control({}, { stepsDone: 0 }))],
-    says: /canary step 1 was done, and only 0 are now/,
+    says: /canary step 1 was done, but now only 0 are/,
   },
   {
-    name: 'two steps that go through with one promotion',
+    name: 'one promotion that passes two steps',
     check: rolloutsGoForward,
     changes: [changed('control', control({}, { promoted: true }), control({}, { stepsDone: 2 }))],
     settings: {
@@ -277,7 +277,7 @@ const rows: readonly (Picture & {
     says: /2 canary steps were passed without a promotion for each/,
   },
   {
-    name: 'a promotion that stays',
+    name: 'a promotion that is not consumed',
     check: rolloutsGoForward,
     changes: [
       changed(
@@ -287,10 +287,10 @@ const rows: readonly (Picture & {
       ),
     ],
     settings: { steps: [{ replicas: 1, ...MANUAL }] },
-    says: /a promotion was used and is still there/,
+    says: /a promotion was used but not removed/,
   },
   {
-    name: 'a step that goes through before its time',
+    name: 'a step that passes before its wait ends',
     check: rolloutsGoForward,
     changes: [
       changed(
@@ -300,7 +300,7 @@ const rows: readonly (Picture & {
       ),
     ],
     settings: { steps: [{ replicas: 1, wait: durationFromMs(1_000) }] },
-    says: /a canary step was passed before its time/,
+    says: /a canary step was passed before its wait ended/,
   },
   {
     name: 'a switch to a set that is not ready',
@@ -310,12 +310,12 @@ const rows: readonly (Picture & {
     says: /version 3 became active with 2 of 3 ready/,
   },
   {
-    name: 'a switch that nobody promoted',
+    name: 'a switch without a promotion',
     check: rolloutsGoForward,
     replicas: news,
     changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
     settings: MANUAL,
-    says: /version 3 became active, and nobody had promoted it/,
+    says: /version 3 became active without a promotion/,
   },
   {
     name: 'a switch to a set that is ready',
@@ -324,19 +324,19 @@ const rows: readonly (Picture & {
     changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
   },
   {
-    name: '13: a rollout that comes back',
+    name: 'invariant 13: a superseded rollout that continues',
     check: rolloutsGoForward,
     changes: [changed('control', control(), control({}, { version: 2 }))],
     says: /^13: the rollout of version 3 became one of version 2/,
   },
   {
-    name: '11: a rollout that pauses without a reason',
+    name: 'invariant 11: a rollout that pauses without a reason',
     check: rolloutsGoForward,
     changes: [changed('control', control(), control({ rolloutPhase: RolloutPhase.PAUSED }))],
-    says: /^11: it is paused or failed and does not say why/,
+    says: /^11: the rollout is paused or failed without a reason/,
   },
   {
-    name: '11: a rollout that fails of nothing',
+    name: 'invariant 11: a rollout that fails without a failure',
     check: rolloutsGoForward,
     changes: [
       changed(
@@ -345,10 +345,10 @@ const rows: readonly (Picture & {
         control({ rolloutPhase: RolloutPhase.FAILED, rolloutReason: 'failed' }),
       ),
     ],
-    says: /^11: it has failed and does not say of what/,
+    says: /^11: the rollout has failed without naming the failure/,
   },
   {
-    name: '11: a rollout that is completed and has left something',
+    name: 'invariant 11: a completed rollout with replicas missing',
     check: rolloutsGoForward,
     replicas: [...news, old1],
     changes: [
@@ -358,10 +358,10 @@ const rows: readonly (Picture & {
         control({ activeVersion: 3, rolloutPhase: RolloutPhase.COMPLETED }),
       ),
     ],
-    says: /^11: it has ended with 1 replicas of other versions/,
+    says: /^11: the rollout ended with 1 replicas of other versions/,
   },
   {
-    name: 'a former set that goes before its pause is over',
+    name: 'a previous version that is removed before pause_duration ends',
     check: theFormerIsKept,
     replicas: [...news, old1],
     changes: [stopped(old1)],
@@ -370,10 +370,10 @@ const rows: readonly (Picture & {
       { activeVersion: 3 },
       { ...blueGreen, switchedAt: timestampFromMs(NOW_MS - 400) },
     ),
-    says: /u-1 of web was stopped 600 ms before its pause was over/,
+    says: /u-1 of web was stopped 600 ms before pause_duration ended/,
   },
   {
-    name: '11: an undo that restores something else',
+    name: 'invariant 11: an undo that restores another template',
     check: undoRestores,
     changes: [
       changed(
@@ -383,10 +383,10 @@ const rows: readonly (Picture & {
         'u/3',
       ),
     ],
-    says: /^11: undo of web to version 1 did not restore what was written/,
+    says: /^11: undo of web to version 1 did not restore the recorded template/,
   },
   {
-    name: '11: a rollback that nobody asked for',
+    name: 'invariant 11: a rollback that the spec does not request',
     check: undoRestores,
     changes: [
       changed(
@@ -396,84 +396,84 @@ const rows: readonly (Picture & {
         'u/3',
       ),
     ],
-    says: /did not restore what was written\n11: web was rolled back, and on_failure does not say so/,
+    says: /did not restore the recorded template\n11: web was rolled back, but on_failure is not ROLLBACK/,
   },
 ];
 
-describe('checkers of rollouts', () => {
+describe('rollout checkers', () => {
   it.each(rows.filter(({ says }) => says !== undefined))(
-    'find $name',
+    'report $name',
     ({ check, changes, says = /^$/, ...picture }) => {
       expect(check(commitOf(changes, picture)).join('\n')).toMatch(says);
     },
   );
 
   it.each(rows.filter(({ says }) => says === undefined))(
-    'let pass $name',
+    'accept $name',
     ({ check, changes, ...picture }) => {
       expect(check(commitOf(changes, picture))).toEqual([]);
     },
   );
 });
 
-describe('the ends of rollouts', () => {
+describe('rollout progress', () => {
   const { PAUSED, FAILED, COMPLETED, IN_PROGRESS } = RolloutPhase;
   it.each([
     {
-      name: 'completed',
+      name: 'a completed rollout',
       shown: control({ rolloutPhase: COMPLETED }),
       underWay: [],
       remedy: undefined,
     },
     {
-      name: 'under way',
+      name: 'a rollout in progress',
       shown: control({ rolloutPhase: IN_PROGRESS, rolloutReason: 'not ready' }),
       underWay: ['web: version 3 is IN_PROGRESS: not ready'],
       remedy: undefined,
     },
     {
-      name: 'of an older version',
+      name: 'a rollout of an older version',
       shown: control({ rolloutPhase: COMPLETED }, { version: 2 }),
       underWay: ['web: the rollout of version 3 has not begun'],
       remedy: undefined,
     },
     {
-      name: 'not looked at since a change',
+      name: 'a spec change that was not observed yet',
       shown: control({ rolloutPhase: COMPLETED, observedGeneration: 0n }),
-      underWay: ['web: nobody has looked at generation 1'],
+      underWay: ['web: generation 1 was not observed'],
       remedy: undefined,
     },
     {
-      name: 'paused without a reason',
+      name: 'a rollout paused without a reason',
       shown: control({ rolloutPhase: PAUSED }),
       underWay: ['web: version 3 is PAUSED: '],
       remedy: 'raiseLimits',
     },
     {
-      name: 'paused by a user',
+      name: 'a rollout paused by a user',
       shown: control({ rolloutPhase: PAUSED, pausedVersion: 3, rolloutReason: 'paused by a user' }),
       underWay: [],
       remedy: 'resume',
     },
     {
-      name: 'waiting for a promotion',
+      name: 'a rollout that waits for a promotion',
       shown: control({ rolloutPhase: PAUSED, rolloutReason: 'waits' }, { waitsForPromotion: true }),
       underWay: [],
       remedy: 'promote',
     },
     {
-      name: 'failed',
+      name: 'a failed rollout',
       shown: control({ rolloutPhase: FAILED, rolloutReason: 'crashed' }),
       underWay: [],
       remedy: 'resume',
     },
     {
-      name: 'failed for want of time',
+      name: 'a rollout that failed at its deadline',
       shown: control({ rolloutPhase: FAILED, rolloutReason: 'no progress for 1s' }),
       underWay: [],
       remedy: 'giveTime',
     },
-  ])('are told: $name', ({ shown, underWay: expected, remedy }) => {
+  ])('classify $name', ({ shown, underWay: expected, remedy }) => {
     const { view } = commitOf([], {
       control: shown,
       settings: { progressDeadline: durationFromMs(1_000) },

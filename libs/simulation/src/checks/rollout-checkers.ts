@@ -29,8 +29,8 @@ import {
 } from './rollout-facts.js';
 
 /**
- * 13: what is made is of the version that is wanted, or of the one it replaces while that may still
- * be needed; never of one between.
+ * Invariant 13: new replicas have the wanted version, or the version that the rollout replaces
+ * while that version may still be needed; never one between.
  */
 export const creationsAreOfTheRollout: Checker = ({ view, changes }) =>
   createdBy(changes).flatMap(({ id, uid, version }) => {
@@ -43,15 +43,17 @@ export const creationsAreOfTheRollout: Checker = ({ view, changes }) =>
       ...(rolled === undefined || rolled === workload.version
         ? []
         : [
-            `13: ${id} was made by the rollout of version ${rolled}, and version ${workload.version} is wanted`,
+            `13: ${id} was created by the rollout of version ${rolled}, but version ${workload.version} is wanted`,
           ]),
       ...(canonical(version) === wanted || (canonical(version) === active && needsTheFormer(facts))
         ? []
-        : [`13: ${id} was made of version ${version}, and version ${workload.version} is wanted`]),
+        : [
+            `13: ${id} was created with version ${version}, but version ${workload.version} is wanted`,
+          ]),
     ];
   });
 
-/** Not more run the new version than the canary step allows. */
+/** No more replicas have the new version than the canary step allows. */
 export const stepsAreKept: Checker = ({ view, changes, evidence }) =>
   [...new Set(createdBy(changes).map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
@@ -77,12 +79,12 @@ export const stepsAreKept: Checker = ({ view, changes, evidence }) =>
     );
     return updated.length > most
       ? [
-          `${workload.name} has ${updated.length} replicas of version ${workload.version}, and its step allows ${most}`,
+          `${workload.name} has ${updated.length} replicas of version ${workload.version}, but its step allows ${most}`,
         ]
       : [];
   });
 
-/** What a rollout has come to is only passed when it is there: steps, switches and ends. */
+/** Steps, switches and ends of a rollout are committed only when their conditions hold. */
 export const rolloutsGoForward: Checker = (commit) =>
   commit.changes.flatMap(({ kind, id, before, after }) => {
     const workload = commit.view.workload(id)?.value;
@@ -99,7 +101,7 @@ export const rolloutsGoForward: Checker = (commit) =>
     ].map((text) => `${text}: ${workload.name}`);
   });
 
-/** 13. */
+/** Invariant 13. */
 function revived(was: RolloutRecord, is: RolloutRecord): readonly string[] {
   return is.version < was.version
     ? [`13: the rollout of version ${was.version} became one of version ${is.version}`]
@@ -116,7 +118,7 @@ function stepped(
   if (from.version !== to.version || was.observedGeneration !== is.observedGeneration) return [];
   if (is.observedGeneration !== workload.generation) return [];
   if (to.stepsDone < from.stepsDone)
-    return [`canary step ${from.stepsDone} was done, and only ${to.stepsDone} are now`];
+    return [`canary step ${from.stepsDone} was done, but now only ${to.stepsDone} are`];
   const passed = settingsOf(workload)?.steps.slice(from.stepsDone, to.stepsDone) ?? [];
   const manual = passed.filter(({ promotion }) => promotion === Promotion.MANUAL).length;
   const waitMs = msOf(passed[0]?.wait);
@@ -126,14 +128,14 @@ function stepped(
     ...(manual > (from.promoted ? 1 : 0)
       ? [`${manual} canary steps were passed without a promotion for each`]
       : []),
-    ...(manual > 0 && to.promoted ? ['a promotion was used and is still there'] : []),
+    ...(manual > 0 && to.promoted ? ['a promotion was used but not removed'] : []),
     ...(waitMs > 0 && (reachedMs === undefined || wallMs < reachedMs + waitMs)
-      ? ['a canary step was passed before its time']
+      ? ['a canary step was passed before its wait ended']
       : []),
   ];
 }
 
-/** What becomes the active version is there as a whole, and ready. */
+/** A version becomes active only when all its replicas exist and are ready. */
 function switched(
   was: ControlRecord,
   is: ControlRecord,
@@ -157,19 +159,19 @@ function switched(
       ? [`version ${is.activeVersion} became active with ${ready} of ${limits.want} ready`]
       : []),
     ...(asks && was.rollout?.promoted !== true
-      ? [`version ${is.activeVersion} became active, and nobody had promoted it`]
+      ? [`version ${is.activeVersion} became active without a promotion`]
       : []),
   ];
 }
 
-/** 11: who ends does so with everything in place, or with a reason. */
+/** Invariant 11: a rollout ends with all replicas in place, or with a reason. */
 function ended(
   was: ControlRecord,
   is: ControlRecord,
   { canonical, live }: RolloutFacts,
 ): readonly string[] {
   const [before, phase] = [was.rolloutPhase, is.rolloutPhase];
-  // One that was told to go on is about to.
+  // A rollout that was resumed or retried is about to continue.
   const goesOn = is.rollout?.retry === true || (was.pausedVersion !== 0 && is.pausedVersion === 0);
   const isHeld = !goesOn && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
   const version = canonical(is.rollout?.version ?? 0);
@@ -179,13 +181,13 @@ function ended(
       : [];
   return [
     ...(isHeld && is.rolloutReason === ''
-      ? ['11: it is paused or failed and does not say why']
+      ? ['11: the rollout is paused or failed without a reason']
       : []),
     ...(isHeld && phase === RolloutPhase.FAILED && (is.rollout?.failure?.reason ?? '') === ''
-      ? ['11: it has failed and does not say of what']
+      ? ['11: the rollout has failed without naming the failure']
       : []),
     ...(others.length > 0
-      ? [`11: it has ended with ${others.length} replicas of other versions`]
+      ? [`11: the rollout ended with ${others.length} replicas of other versions`]
       : []),
   ];
 }
@@ -200,7 +202,7 @@ function readyOf({ live, canonical }: RolloutFacts, version: number, { evidence 
   ).length;
 }
 
-/** BLUE_GREEN: what served before stays for pause_duration, whole. */
+/** BLUE_GREEN: all replicas of the previous version stay for pause_duration. */
 export const theFormerIsKept: Checker = ({ view, changes, evidence }) =>
   replicaChanges(changes).flatMap(({ before, after }) => {
     const byChoice =
@@ -228,13 +230,13 @@ export const theFormerIsKept: Checker = ({ view, changes, evidence }) =>
       timestampMs(switchedAt) + msOf(settingsOf(workload)?.pauseDuration) - evidence.wallMs;
     const isMoved = evidence.draining.has(before.nodeId);
     return leftMs > 0 && kept < limits.want && !isMoved
-      ? [`${before.id} of ${workload.name} was stopped ${leftMs} ms before its pause was over`]
+      ? [`${before.id} of ${workload.name} was stopped ${leftMs} ms before pause_duration ended`]
       : [];
   });
 
 /**
- * 11: an undo or a rollback restores the earlier template as it was written, and a rollback is made
- * only where one was asked for.
+ * Invariant 11: an undo or a rollback restores the earlier template unchanged, and a rollback
+ * happens only where the spec requests one.
  */
 export const undoRestores: Checker = ({ view, changes }) =>
   changes.flatMap(({ kind, id, before, after }) => {
@@ -257,14 +259,16 @@ export const undoRestores: Checker = ({ view, changes }) =>
     return [
       ...(isSame
         ? []
-        : [`11: ${how} of ${workload.name} to version ${number} did not restore what was written`]),
+        : [
+            `11: ${how} of ${workload.name} to version ${number} did not restore the recorded template`,
+          ]),
       ...(how === 'rollback' && settings?.onFailure !== OnFailure.ROLLBACK
-        ? [`11: ${workload.name} was rolled back, and on_failure does not say so`]
+        ? [`11: ${workload.name} was rolled back, but on_failure is not ROLLBACK`]
         : []),
     ];
   });
 
-/** All that look at rollouts. */
+/** All checkers of rollouts. */
 export const ROLLOUT_CHECKERS: readonly Checker[] = [
   creationsAreOfTheRollout,
   stepsAreKept,
@@ -273,7 +277,7 @@ export const ROLLOUT_CHECKERS: readonly Checker[] = [
   undoRestores,
 ];
 
-/** Of the wanted number, as the contract has it. */
+/** Replicas of a canary step for the wanted count, as the API defines it. */
 function sizeOf({ replicas, percent }: Rollout_Step, want: number): number {
   return Math.min(want, replicas > 0 ? replicas : Math.ceil((percent * want) / 100));
 }
@@ -283,7 +287,7 @@ function workloadBefore(changes: readonly RecordChange[], uid: string): Workload
     WorkloadRecord | undefined;
 }
 
-/** A spec without what is no part of a version. */
+/** Returns a spec without the fields that are not part of the replica template. */
 function templatePartOf(spec: WorkloadSpec): WorkloadSpec {
   const part = clone(WorkloadSpecSchema, spec);
   delete part.replicas;

@@ -4,8 +4,8 @@ import type { CheckedView } from '../parts/records.js';
 import { isSettled, msOf, settingsOf } from './rollout-facts.js';
 
 /**
- * 11: the rollouts that have not come to an end: completed, failed, rolled back, or paused with a
- * reason.
+ * Invariant 11: returns the rollouts that have not ended: neither completed, failed, rolled back,
+ * nor paused with a reason.
  */
 export function rolloutsUnderWay(
   view: Pick<CheckedView, 'workloads' | 'control'>,
@@ -20,7 +20,7 @@ export function rolloutsUnderWay(
       if (rollout.version !== version)
         return [`${name}: the rollout of version ${version} has not begun`];
       if (observedGeneration !== generation)
-        return [`${name}: nobody has looked at generation ${generation}`];
+        return [`${name}: generation ${generation} was not observed`];
       const isHeld =
         (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED) && reason !== '';
       return isSettled(phase) || isHeld
@@ -30,7 +30,7 @@ export function rolloutsUnderWay(
   );
 }
 
-/** The rollouts that are not completed or rolled back, whatever holds them. */
+/** Returns the rollouts that are neither completed nor rolled back, for whatever reason. */
 export function rolloutsUnfinished(
   view: Pick<CheckedView, 'workloads' | 'control'>,
 ): readonly string[] {
@@ -48,12 +48,12 @@ export function rolloutsUnfinished(
   });
 }
 
-/** A deadline that nothing in a world takes longer than. */
+/** A deadline that nothing in a simulated world exceeds, milliseconds. */
 export const PATIENT_MS = 30_000;
 
 /**
- * What makes a rollout go on that does not by itself, as somebody would see from its status;
- * undefined: nothing is needed.
+ * Returns the user action that a stopped rollout needs according to its status; undefined when none
+ * is needed.
  */
 export function remedyOf(
   { rolloutPhase, rolloutReason, rollout, pausedVersion }: ControlRecord,

@@ -15,36 +15,36 @@ import type { CheckedView } from '../parts/records.js';
 import type { Evidence } from '../parts/evidence.js';
 
 /**
- * What records say of a workload and its rollout, as a checker reads them: worked out from the
- * contract, not by the product.
+ * Facts of a workload and its rollout, derived by the checkers from the API contract, independently
+ * of the product's code.
  */
 export interface RolloutFacts {
   readonly workload: WorkloadRecord;
   readonly control: ControlRecord | undefined;
   readonly limits: RolloutLimits;
   readonly strategy: Strategy;
-  /** The oldest version with the wanted template. */
+  /** Oldest version with the wanted template. */
   readonly wanted: number;
   /**
-   * The oldest version with the template that was rolled out last, or serves; `wanted` when nothing
-   * was.
+   * Oldest version with the template that was rolled out last or serves now; `wanted` when nothing
+   * was rolled out.
    */
   readonly active: number;
   /** Neither completed nor rolled back. */
   readonly isUnderWay: boolean;
-  /** Nothing is rolled: by a user, or because it has failed. */
+  /** The rollout does not proceed: a user paused it, or it has failed. */
   readonly isHalted: boolean;
-  /** Nothing was rolled out before. */
+  /** No version was rolled out before. */
   readonly isFirst: boolean;
-  /** The oldest version with the same template as this one. */
+  /** Returns the oldest version with the same template as the given version. */
   readonly canonical: (version: number) => number;
-  /** Not lost, not ended. */
+  /** Replicas that are neither lost nor ended. */
   readonly live: readonly ReplicaRecord[];
 }
 
 type FactsView = Pick<CheckedView, 'replicasOf' | 'version' | 'control'>;
 
-/** Reads what there is to know of a workload. */
+/** Derives the facts of a workload. */
 export function factsOf(view: FactsView, workload: WorkloadRecord): RolloutFacts {
   const { uid, version, spec } = workload;
   const control = view.control(uid)?.value;
@@ -70,24 +70,24 @@ export function factsOf(view: FactsView, workload: WorkloadRecord): RolloutFacts
   };
 }
 
-/** Completed or rolled back: nothing is under way. */
+/** Returns true for completed and rolled-back rollouts. */
 export function isSettled(phase: RolloutPhase): boolean {
   return phase === RolloutPhase.COMPLETED || phase === RolloutPhase.ROLLED_BACK;
 }
 
-/** Milliseconds; 0 when absent. */
+/** Converts to milliseconds; 0 when absent. */
 export function msOf(duration: Duration | undefined): number {
   return duration === undefined ? 0 : durationMs(duration);
 }
 
-/** What a user asks of rollouts, with the defaults. */
+/** Returns the rollout settings with defaults. */
 export function settingsOf({ spec }: WorkloadRecord): Rollout | undefined {
   return spec === undefined ? undefined : fullOf(spec).rollout;
 }
 
 const known = new WeakMap<WorkloadSpec, WorkloadSpec>();
 
-/** Checkers ask at every commit, and records are never changed in place. */
+/** Cached by record: checkers call this for every commit, and records are immutable. */
 function fullOf(spec: WorkloadSpec): WorkloadSpec {
   const full = known.get(spec) ?? withDefaults(spec);
   known.set(spec, full);
@@ -95,8 +95,8 @@ function fullOf(spec: WorkloadSpec): WorkloadSpec {
 }
 
 /**
- * Halted, at a canary step, or not switched yet: then the version before is kept up, and
- * replacements are of it.
+ * Returns true when the rollout is halted, at a canary step, or not switched yet. Then the previous
+ * version is kept up and its replicas are replaced.
  */
 export function needsTheFormer({ workload, strategy, isHalted }: RolloutFacts): boolean {
   return (
@@ -105,8 +105,8 @@ export function needsTheFormer({ workload, strategy, isHalted }: RolloutFacts): 
 }
 
 /**
- * Replicas of the active version that have run to their end while it is kept up, or is going to be:
- * they have their places in it as ready ones have.
+ * Counts replicas of the active version that ended as wanted while the version is kept up. They
+ * count as ready replicas.
  */
 export function formerEnded(view: FactsView, facts: RolloutFacts): number {
   const { workload, active, wanted, canonical } = facts;
@@ -118,7 +118,10 @@ export function formerEnded(view: FactsView, facts: RolloutFacts): number {
   ).length;
 }
 
-/** CLD-REQ-023: how many live replicas a workload may have. Those on lost nodes do not count. */
+/**
+ * CLD-REQ-023: returns the largest permitted number of live replicas of a workload, without
+ * replicas on lost nodes.
+ */
 export function ceilingOf(
   { limits, live, strategy }: RolloutFacts,
   { draining }: Pick<Evidence, 'draining'>,
@@ -133,8 +136,8 @@ export function ceilingOf(
 }
 
 /**
- * The limits of a workload: by its spec without the replicas that have run to their end; none is
- * wanted while it is being deleted.
+ * Returns the limits of a workload from its spec, without replicas that ended as wanted. The wanted
+ * count is 0 during deletion.
  */
 export function limitsOf(
   view: Pick<CheckedView, 'replicasOf' | 'version'>,
@@ -156,7 +159,7 @@ export function limitsOf(
   });
 }
 
-/** It has run to its end, and is not to be replaced: it counts as one of those that are wanted. */
+/** The replica ended as wanted and is not replaced; it counts toward the wanted number. */
 function isFinal(
   { spec }: WorkloadRecord,
   { lost, desiredRunning, phase }: ReplicaRecord,

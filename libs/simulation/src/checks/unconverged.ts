@@ -7,7 +7,7 @@ import type { SimNode } from '../parts/sim-node.js';
 import { factsOf } from './rollout-facts.js';
 import type { RunningContainer } from './container-checker.js';
 
-/** CLD-REQ-012: what the scheduler has booked is what the records say. */
+/** CLD-REQ-012: the scheduler's reservations match the records. */
 export function wrongBookings({
   controllers,
   state,
@@ -22,25 +22,25 @@ export function wrongBookings({
     ];
     return booked === held
       ? []
-      : [`${id}: the scheduler has booked ${booked}, the records say ${held}`];
+      : [`${id}: the scheduler has reserved ${booked}, but the records say ${held}`];
   });
 }
 
-/** What {@link unconverged} compares. */
+/** Input of {@link unconverged}. */
 export interface Picture {
   readonly records: CheckedView;
   readonly running: Iterable<RunningContainer>;
   readonly nodes: Iterable<SimNode>;
   /**
-   * Nobody has removed the destroyed machines: what was given up with them is still written down.
-   * Default false.
+   * True while destroyed machines are not yet removed, so that records of their lost replicas still
+   * exist. Default: false.
    */
   readonly deadAreKept?: boolean;
 }
 
 /**
- * 8, 12: what is not as it should be once all faults have ended: in the records, on the machines,
- * in the agents' memory.
+ * Invariants 8 and 12: returns the differences between desired and observed state after all faults
+ * have ended: in the records, on the machines, and in the agents' memory.
  */
 export function unconverged({
   records,
@@ -64,7 +64,7 @@ export function unconverged({
     return good.length === want && live.length === want
       ? []
       : [
-          `${workload.name}: ${good.length} of ${want} are right, ${live.length} live: ${live.map(describe).join(', ')}`,
+          `${workload.name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live: ${live.map(describe).join(', ')}`,
         ];
   });
   const dead = new Set(
@@ -74,25 +74,25 @@ export function unconverged({
     if (dead.has(value.nodeId) && value.lost) continue;
     if (value.lost) problems.push(`${value.id} on ${value.nodeId} is still a tombstone`);
     if (records.workload(value.uid) === undefined)
-      problems.push(`${value.id} is of a workload that is gone`);
+      problems.push(`${value.id} belongs to a deleted workload`);
   }
   for (const { containerId, owner, node } of running) {
     if (wanted.get(owner.replicaId) === containerId) wanted.delete(owner.replicaId);
-    else problems.push(`${node.id} runs a container of ${owner.replicaId} that should not be`);
+    else problems.push(`${node.id} runs a container of ${owner.replicaId} that is not wanted`);
   }
   for (const replicaId of wanted.keys())
-    problems.push(`${replicaId} is ready, and nothing of it runs`);
+    problems.push(`${replicaId} is ready but has no container`);
   for (const node of nodes) problems.push(...leftovers(records, node));
   return problems;
 }
 
-/** What an agent remembers of replicas that are no more. */
+/** Returns what an agent still stores about deleted replicas. */
 function leftovers(records: CheckedView, node: SimNode): readonly string[] {
   if (node.isGone) return [];
   return [...node.store.replicas.keys()].flatMap((replicaId) =>
     records.replica(replicaId)?.value.nodeId === node.id
       ? []
-      : [`${node.id} still remembers ${replicaId}`],
+      : [`${node.id} still stores ${replicaId}`],
   );
 }
 

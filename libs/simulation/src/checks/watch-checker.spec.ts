@@ -38,19 +38,27 @@ async function watch(
   return violations;
 }
 
-describe('the watcher of the store', () => {
+describe('StoreWatcher', () => {
   it.each([
     { name: 'every revision', revisions: [1n, 2n, 3n], says: [] },
-    { name: 'a gap', revisions: [1n, 3n], says: ['4: a watch went from revision 1 to 3'] },
-    { name: 'a repeat', revisions: [1n, 2n, 2n], says: ['4: a watch went from revision 2 to 2'] },
-    { name: 'changes that are gone', revisions: [COMPACTED, 10n], compacted: 5n, says: [] },
     {
-      name: 'changes that are said to be gone and are not',
+      name: 'a missing revision',
+      revisions: [1n, 3n],
+      says: ['4: a watch went from revision 1 to 3'],
+    },
+    {
+      name: 'a repeated revision',
+      revisions: [1n, 2n, 2n],
+      says: ['4: a watch went from revision 2 to 2'],
+    },
+    { name: 'changes that were compacted', revisions: [COMPACTED, 10n], compacted: 5n, says: [] },
+    {
+      name: 'changes that are reported as compacted but are not',
       revisions: [1n, COMPACTED],
       compacted: 1n,
-      says: ['4: revision 1 was called compacted, and 1 is the newest that is'],
+      says: ['4: revision 1 was reported as compacted, but the newest compacted revision is 1'],
     },
-  ] as const)('judges $name', async ({ revisions, says, ...row }) => {
+  ] as const)('reports a violation or none for $name', async ({ revisions, says, ...row }) => {
     expect(await watch(revisions, 'compacted' in row ? row.compacted : 0n)).toEqual(says);
   });
 });

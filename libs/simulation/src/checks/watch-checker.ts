@@ -4,7 +4,6 @@ import type { SimCoordinator } from '../parts/sim-coordinator.js';
 import type { SimDisk } from '../parts/sim-disk.js';
 import type { SimRandom } from '../parts/sim-random.js';
 
-/** Needs of a watcher. */
 export interface WatcherDeps {
   readonly time: Clock;
   readonly random: SimRandom;
@@ -14,7 +13,7 @@ export interface WatcherDeps {
 }
 
 /**
- * 4: reads every change of the store, at times slowly, and over every restart of the coordinator.
+ * Invariant 4: reads every change of the store, sometimes slowly, and across coordinator restarts.
  */
 export class StoreWatcher {
   private position = 0n;
@@ -26,7 +25,7 @@ export class StoreWatcher {
     this.isClosed = true;
   }
 
-  /** Reads on, from where it was, as long as this coordinator lives. */
+  /** Continues reading from its last position until this coordinator ends. */
   async follow(coordinator: SimCoordinator): Promise<void> {
     const { disk, violation, trace } = this.deps;
     const isOver = (): boolean => coordinator.process.isDead || this.isClosed;
@@ -49,9 +48,9 @@ export class StoreWatcher {
           return violation(`4: a watch failed: ${String(reason)}`);
         if (this.position >= disk.compactedRevision)
           violation(
-            `4: revision ${this.position} was called compacted, and ${disk.compactedRevision} is the newest that is`,
+            `4: revision ${this.position} was reported as compacted, but the newest compacted revision is ${disk.compactedRevision}`,
           );
-        trace(`fell behind at revision ${this.position}, reads anew at ${disk.revision}`);
+        trace(`fell behind at revision ${this.position}, starts again at ${disk.revision}`);
         this.position = disk.revision;
       }
     }
@@ -64,9 +63,9 @@ export class StoreWatcher {
   }
 }
 
-/** 4: what a user sees who watches all workloads. */
+/** Invariant 4: a user who watches all workloads sees a consistent state. */
 export class WorkloadWatcher {
-  /** Generation shown last, by uid; undefined before all was shown. */
+  /** Last shown generation by uid; undefined before the initial state is complete. */
   private shown: Map<string, bigint> | undefined;
 
   constructor(private readonly deps: Pick<WatcherDeps, 'violation'>) {}
@@ -75,7 +74,7 @@ export class WorkloadWatcher {
     return this.shown;
   }
 
-  /** Watches as long as this coordinator lives. */
+  /** Watches until this coordinator ends. */
   async follow(coordinator: SimCoordinator): Promise<void> {
     const { violation } = this.deps;
     const seen = new Map<string, bigint>();

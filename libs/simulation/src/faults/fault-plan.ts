@@ -1,6 +1,6 @@
 import type { SimRandom } from '../parts/sim-random.js';
 
-/** The kinds of faults; what each does is in `faults.ts`. */
+/** Kinds of faults; `faults.ts` injects them. */
 export type FaultKind =
   | 'killCoordinator'
   | 'crashCoordinator'
@@ -28,7 +28,7 @@ export type FaultKind =
   | 'containersFlap'
   | 'neverReady';
 
-/** How often each happens beside the others, when a world has it at all. */
+/** Relative frequency of each kind in worlds that have the kind. */
 const WEIGHTS: Readonly<Record<FaultKind, number>> = {
   killCoordinator: 1.5,
   crashCoordinator: 2,
@@ -57,26 +57,26 @@ const WEIGHTS: Readonly<Record<FaultKind, number>> = {
   neverReady: 0.7,
 };
 
-/** What one world is like. */
+/** Parameters of one world. */
 export interface WorldPlan {
   readonly nodes: number;
   readonly users: number;
-  /** How long faults and users go on, milliseconds. */
+  /** Duration of faults and user calls, milliseconds. */
   readonly turmoilMs: number;
-  /** Between two faults, milliseconds, from and to. */
+  /** Shortest and longest pause between two faults, milliseconds. */
   readonly pauseMs: readonly [number, number];
   readonly weights: Readonly<Partial<Record<FaultKind, number>>>;
-  /** Changes that the store retains. */
+  /** Number of changes that the store retains. */
   readonly historyLimit: number;
-  /** Clocks run between 0.9 and 1.1 of the right speed, and wall clocks are off. */
+  /** True: clocks run at 0.9 to 1.1 of the right speed, and wall clocks have an offset. */
   readonly drift: boolean;
   /** CPU of a node, thousandths of a core. */
   readonly cpuMillis: number;
-  /** Nodes run containers too, and one in three workloads takes a port of its node. */
+  /** True: nodes run containers too, and one of three workloads uses a host port. */
   readonly hostPorts: boolean;
 }
 
-/** From one blow after the other to time for everything to settle between two. */
+/** From a rapid sequence of faults to pauses in which the cluster settles. */
 const PAUSES_MS: readonly [WorldPlan['pauseMs'], ...WorldPlan['pauseMs'][]] = [
   [100, 800],
   [300, 1_500],
@@ -84,8 +84,8 @@ const PAUSES_MS: readonly [WorldPlan['pauseMs'], ...WorldPlan['pauseMs'][]] = [
 ];
 
 /**
- * Most worlds are small and short, some large; each has some of the faults only, so that none hides
- * the others.
+ * Draws a plan. Most worlds are small and short, some are large. Each has only some kinds of
+ * faults, so that no kind hides the others.
  */
 export function planWorld(random: SimRandom): WorldPlan {
   const isLarge = random.chance(0.04);

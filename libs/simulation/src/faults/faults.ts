@@ -3,13 +3,19 @@ import type { SimRandom } from '../parts/sim-random.js';
 import type { SimCluster } from '../sim-cluster.js';
 import type { FaultKind } from './fault-plan.js';
 
-/** Short enough to be bridged, or longer than any lease. */
+/** One range is shorter than a lease, the other longer than any lease. */
 const SHORT_MS = [50, 900] as const;
 const LONG_MS = [1_000, 6_000] as const;
-/** So many machines may be destroyed for ever, of all: what is left has to take their work. */
+/**
+ * Largest share of machines that may be destroyed permanently; the rest must have capacity for
+ * their replicas.
+ */
 const MAX_GONE_SHARE = 0.25;
 
-/** Does one fault. @returns What it did, or undefined when it was not possible now. */
+/**
+ * Injects one fault.
+ * @returns A description, or undefined when the fault was not possible at this moment.
+ */
 export function strike(world: SimCluster, kind: FaultKind, random: SimRandom): string | undefined {
   const node = random.pick(world.nodes.filter(({ isGone }) => !isGone));
   const durationMs = random.chance(0.6) ? random.between(...SHORT_MS) : random.between(...LONG_MS);
@@ -19,7 +25,7 @@ export function strike(world: SimCluster, kind: FaultKind, random: SimRandom): s
   switch (kind) {
     case 'killCoordinator':
       if (!world.killCoordinator(durationMs)) return undefined;
-      return `the coordinator is killed, a new one comes after ${Math.round(durationMs)} ms`;
+      return `the coordinator is killed, a new one starts after ${Math.round(durationMs)} ms`;
     case 'crashCoordinator':
       return crash(world.coordinatorProcess, 'the coordinator', random);
     case 'pauseCoordinator': {
@@ -27,7 +33,7 @@ export function strike(world: SimCluster, kind: FaultKind, random: SimRandom): s
       if (process?.isRunning !== true) return undefined;
       process.pause();
       later(() => process.resume());
-      return `the coordinator stands still ${forMs}`;
+      return `the coordinator is paused ${forMs}`;
     }
     case 'killAgent':
       if (node.agentProcess === undefined) return undefined;
@@ -39,7 +45,7 @@ export function strike(world: SimCluster, kind: FaultKind, random: SimRandom): s
       if (node.agentProcess?.isRunning !== true) return undefined;
       node.pauseAgent();
       later(() => node.resumeAgent());
-      return `the agent of ${node.id} stands still ${forMs}`;
+      return `the agent of ${node.id} is paused ${forMs}`;
     case 'rebootMachine':
       node.reboot();
       return `${node.id} is restarted`;
@@ -71,7 +77,7 @@ type SoftFault = Exclude<
   | 'nodeJoins'
 >;
 
-/** Faults of networks, disks and containers. */
+/** Injects faults of networks, disks and containers. */
 function strikeSoftly(
   world: SimCluster,
   kind: SoftFault,
@@ -85,11 +91,11 @@ function strikeSoftly(
   switch (kind) {
     case 'stall':
       link.stall(durationMs);
-      return `nothing passes to and from ${node.id} ${forMs}`;
+      return `no traffic to and from ${node.id} ${forMs}`;
     case 'oneWay': {
       const direction = random.pick(['up', 'down'] as const);
       link.stall(durationMs, direction);
-      return `nothing passes ${direction === 'up' ? 'from' : 'to'} ${node.id} ${forMs}`;
+      return `no traffic ${direction === 'up' ? 'from' : 'to'} ${node.id} ${forMs}`;
     }
     case 'cut':
       link.cut(durationMs);
@@ -103,12 +109,12 @@ function strikeSoftly(
     case 'lossyMessages':
       Object.assign(link.faults, { orderLoss: 0.3, orderDouble: 0.3, reportDouble: 0.3 });
       later(() => Object.assign(link.faults, { orderLoss: 0, orderDouble: 0, reportDouble: 0 }));
-      return `orders for ${node.id} are lost and doubled ${forMs}`;
+      return `orders for ${node.id} are lost or sent twice ${forMs}`;
     case 'lossyCalls': {
       const lossy = random.pick([link, ...world.userLinks]);
       Object.assign(lossy.faults, { requestLoss: 0.3, replyLoss: 0.3 });
       later(() => Object.assign(lossy.faults, { requestLoss: 0, replyLoss: 0 }));
-      return `calls of ${lossy.name} and their answers are lost ${forMs}`;
+      return `calls of ${lossy.name} and their responses are lost ${forMs}`;
     }
     case 'slowDisk':
       world.disk.delayMs = random.chance(0.7) ? [0, 25] : [50, 600];
@@ -129,7 +135,7 @@ function strikeSoftly(
     case 'slowView':
       world.viewDelayMs = [5, random.pick([40, 300])];
       later(() => (world.viewDelayMs = [0, 0]));
-      return `the coordinator's view comes late ${forMs}`;
+      return `the coordinator's view lags ${forMs}`;
     case 'containerCrashes':
       return world.replicas.crashOne(random, 1);
     case 'containerExits':
@@ -137,15 +143,15 @@ function strikeSoftly(
     case 'containersFlap':
       world.replicas.flapShare = 0.6;
       later(() => (world.replicas.flapShare = 0));
-      return `what starts does not live long ${forMs}`;
+      return `new containers end soon ${forMs}`;
     case 'neverReady':
       world.replicas.deafShare = 0.6;
       later(() => (world.replicas.deafShare = 0));
-      return `what starts accepts no connection ${forMs}`;
+      return `new containers accept no connection ${forMs}`;
   }
 }
 
-/** At one of the next uses of a port. */
+/** Crashes the process at one of its next calls to a port. */
 function crash(
   process:
     | { readonly isDead: boolean; crashAt(calls: number, when: 'before' | 'after'): void }
@@ -157,5 +163,5 @@ function crash(
   const calls = random.whole(1, 12);
   const when = random.pick(['before', 'after'] as const);
   process.crashAt(calls, when);
-  return `${who} is going to die ${when} its use ${calls} of a port`;
+  return `${who} will die ${when} its port call ${calls}`;
 }

@@ -7,25 +7,24 @@ import type { MuseumPiece } from './museum-piece.js';
 /** Bugs between agents and the coordinator. */
 export const AGENT_PIECES: readonly MuseumPiece[] = [
   {
-    name: 'clock skew judged by wall clocks',
+    name: 'clock skew measured with wall clocks',
     story:
-      'Nodes stamped their heartbeats with their own wall clocks, and the control plane compared them with its own. When a clock was set, healthy nodes were declared dead.',
-    plant:
-      'a sign of life counts only when the wall clock of the node says that it is younger than the lease',
+      'Nodes put their own wall-clock times into heartbeats, and the control plane compared the times with its own clock. When a clock was changed, healthy nodes were declared dead.',
+    plant: 'a heartbeat counts only when its wall-clock time is younger than the lease',
     planted: wallClockLeases,
     circumstances: () => ({
       agentClock: (clock, nodeId) => (nodeId === SET_BACK ? setBackLater(clock) : clock),
     }),
     plan: { nodes: 3, users: 2, turmoilMs: 20_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/false-losses.ts',
-    found: /^17: \S+ was given up, and node-\d+ has been well all the time/,
+    found: /^17: \S+ was declared lost, but node-\d+ was healthy all the time/,
     seed: 2,
   },
   {
-    name: 'thundering herds of reconnecting agents',
+    name: 'simultaneous reconnects of all agents',
     story:
-      'Thousands of agents lost their server at the same moment and came back at the same moment, again and again: each time the server fell over before it had admitted them.',
-    plant: 'every agent dials at the full quarter of a second',
+      'Thousands of agents lost their server at the same moment and reconnected at the same moment, repeatedly. Each time the server collapsed before it had accepted them.',
+    plant: 'every agent dials at a full quarter of a second',
     planted: () => ({ transport: atFullQuarters }),
     plan: {
       nodes: 24,
@@ -36,16 +35,16 @@ export const AGENT_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/herd-checker.ts',
-    found: /^25: \d+ of \d+ agents dialled within \d+ ms, when the coordinator was back/,
+    found: /^25: \d+ of \d+ agents dialled within \d+ ms after the coordinator returned/,
     seed: 3,
   },
 ];
 
-/** The node whose wall clock is set back. */
+/** Node whose wall clock is set back. */
 const SET_BACK = 'node-1';
 const SET_BACK_AT_MS = 11_000;
 const SET_BACK_BY_MS = 3_600_000;
-/** As in every world. */
+/** Lease of every world, milliseconds. */
 const LEASE_MS = 3_000;
 
 function setBackLater(clock: Clock): Clock {

@@ -13,14 +13,14 @@ import type { Controllers } from '@cloudless/controllers';
 import { limitsOf } from '../checks/rollout-facts.js';
 import type { MuseumPiece } from './museum-piece.js';
 
-/** Bugs of those who decide. */
+/** Bugs in controllers. */
 export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
   {
-    name: "lost assignments because a lagging server's older list made clients kill live work",
+    name: 'running replicas stopped because a lagging server returned an older list',
     story:
-      'After a change of leaders a server that lagged behind gave clients an older list of their assignments. They took what was missing in it as ended, and killed live work.',
+      'After a leader change, a lagging server returned an older list of assignments. Clients treated the missing entries as ended and killed running work.',
     plant:
-      'for 2 s after a restart of the coordinator the API does not find the records of replicas that are younger than 10 s',
+      'for 2 s after a coordinator restart the API does not find the records of replicas younger than 10 s',
     planted: () => ({
       state: (state, reader, clock) => (reader === 'api' ? withoutTheYoung(state, clock) : state),
     }),
@@ -33,27 +33,27 @@ export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/container-checker.ts',
-    found: /^15: node-\d+ was ordered to stop \S+, and its record says that it is to run there/,
+    found: /^15: node-\d+ was ordered to stop \S+, but its record wants it to run there/,
     seed: 2,
   },
   {
-    name: 'too many replicas because a controller forgot its own writes',
+    name: 'too many replicas because a controller did not see its own writes',
     story:
-      'A controller counted replicas in a cache that did not show yet what it had just created, and created them again: one pass after the other.',
-    plant: 'of a workload the controllers see a replica only when they look for the third time',
+      'A controller counted replicas in a cache that did not yet contain its own creations, and created the same replicas again in every pass.',
+    plant: 'the controllers see a new replica only in their third read of the workload',
     planted: () => ({
       state: (state, reader) => (reader === 'controllers' ? withoutOwnWrites(state) : state),
     }),
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/commit-checkers.ts',
-    found: /^\S+ has \d+ live replicas, \d+ are the most it may have/,
+    found: /^\S+ has \d+ live replicas, but its ceiling is \d+/,
     seed: 2,
   },
   {
-    name: 'mass rescheduling when the control plane restarts',
+    name: 'mass rescheduling after a control plane restart',
     story:
-      'Leases lived in memory or ran on while nobody could renew them. When the control plane came back every node had expired, and everything that ran was moved.',
-    plant: 'a node that has not come back yet since the start counts as lost',
+      'Leases were kept in memory, or expired while no server could renew them. After the control plane returned, every node counted as lost and all running work was moved.',
+    plant: 'a node that has not reconnected since the coordinator start counts as lost',
     planted: () => ({ controllers: withoutGrace }),
     plan: {
       nodes: 4,
@@ -64,26 +64,26 @@ export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/false-losses.ts',
-    found: /^17: \S+ was given up, and node-\d+ has been well all the time/,
+    found: /^17: \S+ was declared lost, but node-\d+ was healthy all the time/,
     seed: 3,
   },
   {
-    name: 'minAvailable broken by rollout and drain, each within its own budget',
+    name: 'min_available violated by a rollout and a drain with separate budgets',
     story:
-      'A rollout may take some replicas down, and so may a drain. Each kept to the limit, counted what it had taken down itself, and together they took a service below its floor.',
+      'A rollout and a drain may each stop some replicas. Each counted only its own stops, and together they took a service below min_available.',
     plant:
-      'beside the controllers a drain stops as many ready replicas as the limits allow, and counts only those that it has stopped',
+      'an additional drain stops as many ready replicas as the limits allow and counts only its own stops',
     planted: () => ({ controllers: withDrainOfItsOwn }),
     plan: { nodes: 4, users: 3, turmoilMs: 12_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/commit-checkers.ts',
-    found: /^\S+ was taken to \d+ ready by choice, \d+ must stay/,
+    found: /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+/,
     seed: 3,
   },
   {
-    name: 'rollouts stuck for ever on one dead node',
+    name: 'rollout blocked forever by one dead node',
     story:
-      'A rollout waited until the old replica on a dead node confirmed its end. Nobody was there to confirm, and it waited until somebody deleted the node by hand.',
-    plant: 'what a lost node held is never given up',
+      'A rollout waited for the old replica on a dead node to confirm its stop. No agent could confirm, so the rollout waited until an operator deleted the node.',
+    plant: 'replicas of a lost node are never declared lost',
     planted: () => ({ controllers: withoutGivingUp }),
     plan: {
       nodes: 5,
@@ -94,7 +94,7 @@ export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/unconverged.ts',
-    found: /^11: not converged with \S+ destroyed 60 s after the healing/,
+    found: /^11: not converged with \S+ destroyed 60 s after all faults ended/,
     seed: 8,
   },
 ];
@@ -115,7 +115,7 @@ function withoutTheYoung(state: ClusterState, clock: Clock): ClusterState {
   });
 }
 
-/** Looks at a new replica that do not show it. */
+/** Number of reads that do not show a new replica. */
 const BLIND_LOOKS = 2;
 
 function withoutOwnWrites(state: ClusterState): ClusterState {
@@ -140,7 +140,7 @@ function withoutGrace(
     const found = status(nodeId);
     return found.phase === NodePhase.UNKNOWN ? { ...found, phase: NodePhase.LOST } : found;
   };
-  // tells everybody to look again
+  // wakes all reconcilers
   for (const { value } of state.view().nodes()) nodes.confirmLost(value.id);
   return controllers;
 }
@@ -196,7 +196,7 @@ function withDrainOfItsOwn(
   return controllers;
 }
 
-/** A state whose view differs in some answers. */
+/** Returns a state whose view answers some methods differently. */
 function withView(
   state: ClusterState,
   differ: (view: ClusterView) => Partial<ClusterView>,
@@ -208,7 +208,7 @@ function withView(
   }) as ClusterState;
 }
 
-/** Since its creation, milliseconds. */
+/** Returns milliseconds since the replica's creation. */
 function ageOf({ value: { createdAt } }: Stored<ReplicaRecord>, clock: Clock): number {
   return createdAt === undefined
     ? Number.POSITIVE_INFINITY

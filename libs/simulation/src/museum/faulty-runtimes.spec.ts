@@ -5,28 +5,28 @@ import { fileURLToPath } from 'node:url';
 import { describeContainerRuntime } from '@cloudless/runtime/conformance';
 import { FAULTY_RUNTIMES, faultyHarness } from './faulty-runtimes.js';
 
-/** Set for the run below: the suite itself is run then, and is to fail. */
-const IS_INNER = process.env['CLOUDLESS_MUSEUM_SUITE'] === 'run';
+/** Set by the inner Jest run below, which runs the suite and must fail. */
+const IS_INNER = process.env['CLOUDLESS_BUG_CATALOGUE_SUITE'] === 'run';
 const NO_FAULT = 'no fault';
 
-/** A run of its own, however busy the machine is. */
+/** The inner Jest run takes long on a busy machine. */
 jest.setTimeout(120_000);
 
 if (IS_INNER) {
   describeContainerRuntime(NO_FAULT, faultyHarness({ faulty: (runtime) => runtime }));
   for (const piece of FAULTY_RUNTIMES) describeContainerRuntime(piece.name, faultyHarness(piece));
 } else {
-  describe('the conformance suite of runtimes', () => {
+  describe('runtime conformance suite', () => {
     let failed: ReadonlyMap<string, readonly string[]>;
     beforeAll(async () => {
       failed = await runSuites();
     });
 
-    it.each(FAULTY_RUNTIMES)('finds: $name', ({ name, cases }) => {
+    it.each(FAULTY_RUNTIMES)('finds the bug: $name', ({ name, cases }) => {
       expect(failed.get(name)).toEqual(expect.arrayContaining([...cases]));
     });
 
-    it('finds nothing in the same runtime without a fault', () => {
+    it('finds nothing in the same runtime without a bug', () => {
       expect(failed.get(NO_FAULT)).toEqual([]);
     });
   });
@@ -42,7 +42,10 @@ interface Outcome {
   }[];
 }
 
-/** Runs this file again as the suite. @returns The cases that failed, by runtime. */
+/**
+ * Runs this file again as the suite.
+ * @returns The failed cases by runtime.
+ */
 async function runSuites(): Promise<ReadonlyMap<string, readonly string[]>> {
   const file = fileURLToPath(import.meta.url);
   const outcome = JSON.parse(await runJest(file)) as Outcome;
@@ -61,7 +64,7 @@ function runJest(file: string): Promise<string> {
   const config = fileURLToPath(new URL('../../jest.config.cjs', import.meta.url));
   const env = {
     ...process.env,
-    CLOUDLESS_MUSEUM_SUITE: 'run',
+    CLOUDLESS_BUG_CATALOGUE_SUITE: 'run',
     NODE_OPTIONS: '--experimental-vm-modules --no-warnings',
   };
   const args = [
@@ -75,7 +78,7 @@ function runJest(file: string): Promise<string> {
     file,
   ];
   return new Promise((resolve, reject) => {
-    // That it exits with 1 is what is wanted.
+    // Exit code 1 is expected.
     execFile(
       process.execPath,
       args,

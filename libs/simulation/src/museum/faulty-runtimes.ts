@@ -5,36 +5,36 @@ import type { RuntimeHarness } from '@cloudless/runtime/conformance';
 import { behaviourCommand, createFakeRuntime, type FakeMachine } from '@cloudless/runtime/testing';
 
 /**
- * A bug of what runs containers: below the simulation, so the conformance suite of runtimes has to
- * find it.
+ * A bug of a container runtime. The simulation cannot see it, so the conformance suite of runtimes
+ * must find it.
  */
 export interface FaultyRuntime {
   readonly name: string;
   /** What happened in the field. */
   readonly story: string;
-  /** How it is planted into the fake runtime. */
+  /** How the bug is injected into the fake runtime. */
   readonly plant: string;
   readonly faulty: (runtime: ContainerRuntime, machine: FakeMachine) => ContainerRuntime;
-  /** Cases of the suite that fail, by name; others may too. */
+  /** Names of conformance cases that must fail; others may fail too. */
   readonly cases: readonly string[];
 }
 
-/** Every bug that the conformance suite finds. */
+/** All bugs that the conformance suite must find. */
 export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
   {
     name: 'log loss on rotation',
     story:
-      'A follower had the old file open when the log was rotated. What was written until it opened the new one was never read.',
-    plant: 'a follower misses the first three lines of each file of 10 000',
+      'A reader that followed a log had the old file open when the log was rotated. Lines written before the reader opened the new file were never read.',
+    plant: 'a following reader misses the first three lines of each file of 10 000 lines',
     faulty: (runtime) =>
       withFault(runtime, { logs: (...call) => withoutRotated(runtime.logs(...call)) }),
     cases: ['survives rotation: every line once'],
   },
   {
-    name: 'exec leaks',
+    name: 'exec sessions that are never ended',
     story:
-      'The connection of whoever had asked for a command broke, and nobody ended the command. After weeks of probes and shells the machine had no processes left.',
-    plant: 'a command goes on when its caller leaves',
+      'The connection of a client that had started a command broke, and nothing ended the command. After weeks of probes and shells the machine could start no more processes.',
+    plant: 'a command continues after its caller has left',
     faulty: (runtime) =>
       withFault(runtime, { exec: (...call) => withoutLeaving(runtime, ...call) }),
     cases: [
@@ -44,9 +44,9 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
     ],
   },
   {
-    name: 'zombies',
+    name: 'zombie processes',
     story:
-      'The first process of a container ended, and what it had started went on or stayed in the process table: nobody reaped it, until no process could be started any more.',
+      'The first process of a container ended, but its children kept running or stayed in the process table without being reaped, until the machine could start no more processes.',
     plant: 'the children of a main process outlive it',
     faulty: (runtime, machine) => {
       machine.world.childEnded = () => undefined;
@@ -59,7 +59,7 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
   },
 ];
 
-/** The fake runtime with a bug in it, for the conformance suite. */
+/** Conformance harness of the fake runtime with the bug. */
 export function faultyHarness({ faulty }: Pick<FaultyRuntime, 'faulty'>): RuntimeHarness {
   return {
     unknownCommand: ['no-such-executable'],
@@ -106,7 +106,10 @@ async function* withoutRotated(lines: AsyncIterable<LogLine>): AsyncIterable<Log
   }
 }
 
-/** Passes a command's events on, and neither its caller's signal nor its leaving. */
+/**
+ * Forwards the events of a command, but neither the caller's abort signal nor the end of its
+ * iteration.
+ */
 async function* withoutLeaving(
   runtime: ContainerRuntime,
   containerId: ContainerId,
@@ -127,7 +130,7 @@ async function* withoutLeaving(
   }
 }
 
-/** The same runtime with some methods replaced. */
+/** Returns the runtime with some methods replaced. */
 function withFault(runtime: ContainerRuntime, fault: Partial<ContainerRuntime>): ContainerRuntime {
   return Object.assign(Object.create(runtime) as ContainerRuntime, fault);
 }

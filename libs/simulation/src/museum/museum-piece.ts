@@ -1,27 +1,27 @@
 import type { Planted } from '../planted.js';
 import type { WorldPlan } from '../faults/fault-plan.js';
 
-/** A bug that has hurt others, planted into whole worlds, and the checker that has to find it. */
+/** A bug known from the field, injected into whole worlds, and the checker that must find it. */
 export interface MuseumPiece {
-  /** What went wrong, as a phrase. */
+  /** Short description of the failure. */
   readonly name: string;
   /** What happened in the field. */
   readonly story: string;
-  /** How it is planted, and which defences of the product are taken away for it. */
+  /** How the bug is injected, and which safeguards of the product are disabled for it. */
   readonly plant: string;
-  /** Makes the plant for one world: worlds share nothing. */
+  /** Creates the injected replacements for one world; worlds share nothing. */
   readonly planted: () => Planted;
-  /** What is unusual in this world and no bug: there with and without the plant. */
+  /** Unusual conditions of the world that are not a bug: present with and without the bug. */
   readonly circumstances?: () => Planted;
-  /** The kind of world, with the weights of its faults. */
+  /** Parameters of the world, with the weights of its faults. */
   readonly plan: Pick<WorldPlan, 'weights'> & Partial<WorldPlan>;
-  /** The checker, by file. */
+  /** File of the checker. */
   readonly checker: string;
-  /** What the checker says. */
+  /** Violation that the checker reports. */
   readonly found: RegExp;
   /**
-   * A world that finds it. Random streams change with the code: `nx run simulation:museum --
-   * --search` gives new ones.
+   * Seed of a world that finds the bug. Random streams change with the code: `nx run
+   * simulation:bug-catalogue -- --search` finds new seeds.
    */
   readonly seed: number;
 }

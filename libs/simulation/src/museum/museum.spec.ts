@@ -4,32 +4,32 @@ import { MUSEUM, findingSeed } from './museum.js';
 import { FAULTY_RUNTIMES } from './faulty-runtimes.js';
 import { toRuntimeRow, toWorldRow } from './museum-table.js';
 
-/** Whole worlds run in each test, however busy the machine is. */
+/** Each test runs whole worlds, which takes long on a busy machine. */
 jest.setTimeout(120_000);
 
 /**
- * When the code has changed, random streams have too: so many worlds are tried from the recorded
- * one on.
+ * Number of worlds to try from the recorded seed on, because code changes also change the random
+ * streams.
  */
 const MOST_SEEDS = 20;
 
 const root = new URL('../../../../', import.meta.url);
 
-describe('the bug museum', () => {
-  it.each(MUSEUM)('finds: $name', async (piece) => {
+describe('bug catalogue', () => {
+  it.each(MUSEUM)('finds the bug: $name', async (piece) => {
     const seed = await findingSeed(piece, piece.seed, MOST_SEEDS);
     if (seed !== piece.seed)
       process.stderr.write(
-        `${piece.name}: found by seed ${seed}, not by ${piece.seed} any more; see nx run simulation:museum\n`,
+        `${piece.name}: found by seed ${seed} instead of the recorded ${piece.seed}; see nx run simulation:bug-catalogue\n`,
       );
   });
 
-  it.each(MUSEUM)('names the checker that is there: $name', ({ checker }) => {
+  it.each(MUSEUM)('names an existing checker: $name', ({ checker }) => {
     expect(existsSync(new URL(`libs/simulation/src/${checker}`, root))).toBe(true);
   });
 
-  it('is in docs/museum.md as it is here', () => {
-    const rows = readFileSync(new URL('docs/museum.md', root), 'utf8')
+  it('matches docs/bug-catalogue.md', () => {
+    const rows = readFileSync(new URL('docs/bug-catalogue.md', root), 'utf8')
       .split('\n')
       .filter(isRow)
       .map(squeezed);
@@ -39,14 +39,14 @@ describe('the bug museum', () => {
   });
 });
 
-/** A row of a table below its head. */
+/** Returns true for a table row below the heading. */
 function isRow(line: string, index: number, lines: readonly string[]): boolean {
   return (
     line.startsWith('|') && !line.startsWith('| -') && !(lines[index + 1] ?? '').startsWith('| -')
   );
 }
 
-/** Without the spaces that line a table up. */
+/** Removes the spaces that align a table. */
 function squeezed(line: string): string {
   return line.replace(/ +/g, ' ').trim();
 }

@@ -7,7 +7,7 @@ import type { MuseumPiece } from './museum-piece.js';
 import { ROLLOUT_PIECES } from './rollout-pieces.js';
 import { STORE_PIECES } from './store-pieces.js';
 
-/** Every bug that is planted into whole worlds. */
+/** All bugs that are injected into whole worlds. */
 export const MUSEUM: readonly MuseumPiece[] = [
   ...CONTROLLER_PIECES,
   ...ROLLOUT_PIECES,
@@ -15,7 +15,7 @@ export const MUSEUM: readonly MuseumPiece[] = [
   ...AGENT_PIECES,
 ];
 
-/** One world with the bug of a piece in it. */
+/** Runs the world of a bug with the bug. */
 export function withBug(
   { planted, circumstances, plan }: MuseumPiece,
   seed: number,
@@ -23,7 +23,7 @@ export function withBug(
   return runSeed(seed, { plan, planted: both(circumstances?.() ?? {}, planted()) });
 }
 
-/** The same world without it. */
+/** Runs the same world without the bug. */
 export function withoutBug(
   { circumstances, plan }: MuseumPiece,
   seed: number,
@@ -32,9 +32,9 @@ export function withoutBug(
 }
 
 /**
- * The first world, from `from` on, that finds the bug of a piece, and is in order without it.
- * @param most - Worlds that are tried.
- * @throws when a world blames something else before, or none finds it.
+ * Searches for a seed that finds the bug and passes without the bug, starting with seed `from`.
+ * @param most - Largest number of seeds to try.
+ * @throws when another violation comes first, or no seed finds the bug.
  */
 export async function findingSeed(piece: MuseumPiece, from: number, most: number): Promise<number> {
   for (let seed = from; seed < from + most; seed += 1) {
@@ -42,17 +42,17 @@ export async function findingSeed(piece: MuseumPiece, from: number, most: number
     if (violations.length === 0) continue;
     if (!violations.some((violation) => piece.found.test(violation)))
       throw new Error(
-        `${piece.name}: seed ${seed} blames something else: ${violations.join('; ')}`,
+        `${piece.name}: seed ${seed} reports another violation: ${violations.join('; ')}`,
       );
     const { violations: others } = await withoutBug(piece, seed);
     if (others.length > 0)
       throw new Error(`${piece.name}: seed ${seed} fails without the bug: ${others.join('; ')}`);
     return seed;
   }
-  throw new Error(`${piece.name}: none of ${most} worlds, from seed ${from} on, finds it`);
+  throw new Error(`${piece.name}: none of ${most} seeds from ${from} finds the bug`);
 }
 
-/** Circumstances with the plant on top: only clocks of agents are replaced by both. */
+/** Combines circumstances and the bug. Only agent clocks are replaced by both. */
 function both(circumstances: Planted, planted: Planted): Planted {
   const { agentClock = (clock) => clock } = circumstances;
   const { agentClock: plantedClock = (clock) => clock } = planted;

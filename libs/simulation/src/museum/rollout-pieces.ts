@@ -25,29 +25,27 @@ import {
 import type { Operation, StateStore, StoreEntry } from '@cloudless/state-store';
 import type { MuseumPiece } from './museum-piece.js';
 
-/** Most of what happens here are rollouts: many users, few faults. */
+/** Worlds with many users and few faults, so that most commits belong to rollouts. */
 const busy = { nodes: 4, users: 3, turmoilMs: 12_000, pauseMs: [200, 900], drift: false } as const;
 
-/** Bugs of rollouts. */
+/** Bugs in rollouts. */
 export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
   {
-    name: 'an update that took the last ready replicas, as it had not heard yet that others had failed',
+    name: 'update that stopped the last ready replicas because it did not know that others had failed',
     story:
-      'A replica failed while the next batch of an update was being decided. Both were written, one after the other, and together they took the service below its floor.',
-    plant:
-      'a stop no longer holds on the condition that no replica of the workload has stopped being ready meanwhile',
+      'A replica failed while the next batch of an update was decided. Both changes were committed, and together they took the service below min_available.',
+    plant: 'stops are committed without the readiness guard',
     planted: () => ({ store: withoutEvidence }),
     plan: { ...busy, weights: { slowDisk: 2, containerCrashes: 6 } },
     checker: 'checks/commit-checkers.ts',
-    found: /^\S+ was taken to \d+ ready by choice, \d+ must stay|^10: /,
+    found: /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+|^10: /,
     seed: 20,
   },
   {
-    name: 'traffic switched to a new set that was not ready',
+    name: 'traffic switched to a new replica set that was not ready',
     story:
-      'Whoever switched looked whether the new processes were there, and not whether they answered: for minutes nobody did.',
-    plant:
-      'under BLUE_GREEN the controllers take replicas beside the active set for ready as soon as they run',
+      'The switch checked that the new processes existed, not that they were ready. For minutes no process answered requests.',
+    plant: 'under BLUE_GREEN the controllers treat running replicas of the new set as ready',
     planted: () => ({
       state: (state, reader) => (reader === 'controllers' ? withReadyNewSets(state) : state),
     }),
@@ -57,32 +55,33 @@ export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
     seed: 4,
   },
   {
-    name: 'a canary that began again from its first step, or was let through, when the control plane restarted',
+    name: 'canary that restarted from its first step, or was promoted, after a control plane restart',
     story:
-      'How far a canary was lived in the memory of a controller. After its restart nobody knew which steps were done.',
-    plant: "a coordinator's start does not read how many steps are done",
+      'The progress of a canary was kept in the memory of a controller. After its restart the completed steps were unknown.',
+    plant: 'a starting coordinator does not read the number of completed steps',
     planted: () => ({ store: withForgottenSteps }),
     plan: { ...busy, weights: { killCoordinator: 1 } },
     checker: 'checks/rollout-checkers.ts',
-    found: /^canary step \d+ was done, and only 0 are now/,
+    found: /^canary step \d+ was done, but now only 0 are/,
     seed: 28,
   },
   {
-    name: 'one promotion that let two steps through',
+    name: 'one promotion that passed two canary steps',
     story:
-      'Somebody promoted a step. The mark stayed, and the next step, which was to be looked at too, went through with it.',
-    plant: 'the mark of a promotion is not taken away when it is used',
+      'A user promoted a step. The promotion was not removed, so the next step, which also needed approval, passed without one.',
+    plant: 'a promotion is not removed when it is used',
     planted: () => ({ store: withLastingPromotions() }),
     plan: { ...busy, weights: {} },
     checker: 'checks/rollout-checkers.ts',
-    found: /^a promotion was used and is still there|were passed without a promotion for each/,
+    found: /^a promotion was used but not removed|were passed without a promotion for each/,
     seed: 30,
   },
   {
-    name: 'an update that went on after it had been superseded',
+    name: 'update that continued after a newer spec had superseded it',
     story:
-      'A worker had read the spec when it began, and carried it out to its end. What somebody had changed meanwhile, because it was broken, was rolled out everywhere before it was taken back.',
-    plant: 'the controllers see a changed spec half a second later; their writes do not compare it',
+      'A worker read the spec at its start and rolled it out to the end. A fix that a user made meanwhile took effect only after the broken version was everywhere.',
+    plant:
+      'the controllers see a changed spec half a second late, and their transactions do not check its revision',
     planted: () => ({
       store: withoutCompares('/workload/'),
       state: (state, reader, clock) =>
@@ -95,7 +94,7 @@ export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
   },
 ];
 
-/** Transactions that do not ask whether some records have changed. */
+/** Removes the conditions on some records from every transaction. */
 function withoutCompares(prefix: string): (store: StateStore) => StateStore {
   return (store) => ({
     ...store,
@@ -178,10 +177,10 @@ function withLastingPromotions(): (store: StateStore) => StateStore {
   });
 }
 
-/** How late a changed spec is seen. */
+/** Delay before a changed spec becomes visible, milliseconds. */
 const LATE_MS = 500;
 
-/** Other limits would be broken too: this is about versions. */
+/** Changed limits would break other invariants; this bug is about versions. */
 function hasSameLimits(
   { spec: was }: WorkloadRecord,
   { spec: is, deletionRequestedAt }: WorkloadRecord,

@@ -2,14 +2,14 @@ import { decodeRecord, isLive, parseKey } from '@cloudless/cluster-state';
 import type { Operation, StateStore, StoreEntry } from '@cloudless/state-store';
 import type { MuseumPiece } from './museum-piece.js';
 
-/** Bugs that are planted in front of the coordinator's store. */
+/** Bugs that are injected between the coordinator and its store. */
 export const STORE_PIECES: readonly MuseumPiece[] = [
   {
-    name: 'the same replica on two nodes after a cached read went back in time',
+    name: 'same replica on two nodes after a stale cached read',
     story:
-      'A control plane came back and answered from a cache that was older than what had been read before. What had been placed looked unplaced, was placed again, and ran on two nodes.',
+      'A restarted control plane answered from a cache older than earlier reads. Placed replicas looked unplaced, were placed again, and ran on two nodes.',
     plant:
-      "the first read of a coordinator's start shows replicas as they were 12 revisions before; their records are written without compare",
+      'the first read of a starting coordinator shows replicas as of 12 revisions earlier; replica records are written without conditions',
     planted: () => ({ store: withOldReplicas }),
     plan: {
       nodes: 4,
@@ -24,22 +24,22 @@ export const STORE_PIECES: readonly MuseumPiece[] = [
     seed: 17,
   },
   {
-    name: 'orphans because state was deleted before the side effect',
+    name: 'orphaned containers because state was deleted before the side effect',
     story:
-      'A record was deleted first and what it stood for was to be stopped afterwards. A crash or an error in between left containers (in clouds: disks and machines) that nothing knew any more.',
+      'A record was deleted before its container was stopped. A crash or an error in between left containers (in clouds: disks and machines) without any record.',
     plant:
-      'a replica that is to stop loses its record at once, and not when its agent has said that it has ended',
+      'the record of a stopping replica is deleted at once instead of after the agent confirms the stop',
     planted: () => ({ store: withEarlyDeletion }),
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/container-checker.ts',
-    found: /^6: \S+ still runs on node-\d+, and its record says that it has ended/,
+    found: /^6: \S+ still runs on node-\d+, but its record has ended/,
     seed: 3,
   },
   {
-    name: 'acknowledged before durable',
+    name: 'write acknowledged before it was durable',
     story:
-      'Stores answered when a write was in memory, or in the cache of the disk: after a crash what users had been told was done was not there.',
-    plant: "every third write of a user's request is answered and never written",
+      'Stores acknowledged writes that were only in memory or in the disk cache. After a crash acknowledged changes were missing.',
+    plant: 'every third write of a user request is acknowledged but never written',
     planted: () => ({ store: withLostWrites }),
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/ledger.ts',
@@ -48,7 +48,7 @@ export const STORE_PIECES: readonly MuseumPiece[] = [
   },
 ];
 
-/** How old the cache is, revisions. */
+/** Age of the stale cache in revisions. */
 const CACHE_AGE = 12n;
 const REPLICAS = '/replica/';
 

@@ -1,10 +1,13 @@
-/** What was known of the nodes when a transaction was decided. */
+/** What a coordinator knew about the nodes when it decided a transaction. */
 export interface Evidence {
   readonly alive: ReadonlySet<string>;
   readonly draining: ReadonlySet<string>;
   readonly cordoned: ReadonlySet<string>;
-  /** The coordinator's wall clock, milliseconds. */
+  /** Wall clock of the coordinator, milliseconds. */
   readonly wallMs?: number;
-  /** How long it had known each ready replica to be so, milliseconds; absent: for long enough. */
+  /**
+   * How long the coordinator has known each ready replica to be ready, milliseconds. Absent: longer
+   * than any min_ready_duration.
+   */
   readonly readyForMs?: ReadonlyMap<string, number>;
 }

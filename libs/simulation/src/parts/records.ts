@@ -15,7 +15,7 @@ import {
 } from '@cloudless/cluster-state';
 import type { LoggedTransaction } from '@cloudless/state-store';
 
-/** What checkers read of a cluster: the part of a view that {@link DurableRecords} keeps. */
+/** Read access of checkers to the cluster: the part of a view that {@link DurableRecords} keeps. */
 export type CheckedView = Pick<
   ClusterView,
   | 'workload'
@@ -31,8 +31,8 @@ export type CheckedView = Pick<
 >;
 
 /**
- * What is on the coordinator's disk, decoded once per change: the truth, whatever any process
- * believes.
+ * Records on the coordinator's disk, decoded once per change. This is the durable state,
+ * independent of what any process believes.
  */
 export class DurableRecords implements CheckedView {
   revision = 0n;
@@ -46,7 +46,10 @@ export class DurableRecords implements CheckedView {
   private readonly byNode = new Map<string, Set<string>>();
   private readonly last = new Map<string, RecordChange['after']>();
 
-  /** Takes a transaction in. @returns What it changed. */
+  /**
+   * Applies a transaction.
+   * @returns The changes.
+   */
   apply({ revision, changes }: LoggedTransaction): readonly RecordChange[] {
     this.revision = revision;
     return changes.flatMap(({ key, after }) => {

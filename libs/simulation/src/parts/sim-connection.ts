@@ -14,21 +14,21 @@ import type { SimCoordinator } from './sim-coordinator.js';
 import { SimPipe, broken, type LinkUser, type SimLink } from './sim-link.js';
 import type { SimProcess } from './sim-process.js';
 
-/** Waiting items of one stream; more is a fault of the simulation. */
+/** Largest number of queued items of one stream; more indicates a fault of the simulation. */
 const QUEUE_LIMIT = 100_000;
 /**
- * How soon both ends hear of a connection that was cut, once the way is free: retransmission,
+ * Delay until both ends notice a cut connection after the network is free again (retransmission),
  * milliseconds.
  */
 const RESET_MS = [1, 400] as const;
 
-/** What a connection joins. */
+/** The two ends of a connection and what lies between. */
 export interface ConnectionEnds {
   readonly time: Clock;
   readonly link: SimLink;
   readonly agent: SimProcess;
   readonly coordinator: SimCoordinator;
-  /** Told of each message as it is handed over. */
+  /** Called for each message on delivery. */
   readonly onMessage: (
     direction: 'up' | 'down',
     message: AgentMessage | CoordinatorMessage,
@@ -36,23 +36,23 @@ export interface ConnectionEnds {
 }
 
 /**
- * A connection of an agent to a coordinator: streams over two ordered pipes, pings, and an end that
- * each side hears of later.
+ * A connection from an agent to a coordinator: streams over two ordered pipes, pings, and an end
+ * that each side notices later.
  */
 export class SimConnection implements CoordinatorConnection, CallConnection, LinkUser {
-  /** Within one process there are no addresses. */
+  /** Connections within one process have no address. */
   readonly remoteAddress = '';
   private readonly up: SimPipe;
   private readonly down: SimPipe;
   private readonly pingListeners = new Set<() => void>();
   private readonly closeListeners = new Set<() => void>();
-  /** What fails at the agent when the connection ends. */
+  /** Pending operations of the agent; they fail when the connection ends. */
   private readonly atAgent = new Set<(reason: Error) => void>();
   private agentClosed = false;
   private coordinatorClosed = false;
   private isCut = false;
 
-  /** @param id - Names it to the coordinator. */
+  /** @param id - Identifies the connection to the coordinator. */
   constructor(
     readonly id: string,
     private readonly ends: ConnectionEnds,
@@ -60,7 +60,7 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
     this.up = new SimPipe(ends.link, 'up', ends.time);
     this.down = new SimPipe(ends.link, 'down', ends.time);
     ends.link.join(this);
-    // The machine of a dead process answers with a reset.
+    // The operating system of a dead process answers with a reset.
     ends.agent.onDeath(() => this.endFromAgent());
     ends.coordinator.process.onDeath(() => this.endFromCoordinator());
   }
@@ -207,7 +207,7 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
     return received;
   }
 
-  /** Reads a stream only as fast as the pipe takes it. */
+  /** Reads a stream only as fast as the pipe accepts items. */
   private pump<Item>(
     stream: AsyncIterable<Item>,
     pipe: SimPipe,
@@ -230,7 +230,7 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
     next();
   }
 
-  /** How often a message arrives. */
+  /** Returns how many copies of a message arrive: 0, 1 or 2. */
   private copiesOf(direction: 'up' | 'down', message: unknown): number {
     const { link, onMessage } = this.ends;
     onMessage(direction, message as AgentMessage);
@@ -238,7 +238,7 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
     const content = (message as Partial<CoordinatorMessage> | Partial<AgentMessage>).message;
     if (content?.case === 'report') return random.chance(faults.reportDouble) ? 2 : 1;
     if (content?.case !== 'order') return 1;
-    // A forget order is not repeated: only with its connection it can be lost.
+    // A forget order is not sent again, so it may only be lost together with its connection.
     if (content.value.order.case !== 'forget' && random.chance(faults.orderLoss)) return 0;
     return random.chance(faults.orderDouble) ? 2 : 1;
   }
@@ -279,10 +279,10 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
   }
 }
 
-/** As a generator, which takes errors from its reader too. */
+/** A generator also receives errors that its reader throws. */
 async function* read<Item>(queue: PushQueue<Item>): AsyncGenerator<Item> {
   for await (const item of queue) yield item;
 }
 
-/** By which a coordinator knows the connection that a call came in on. */
+/** Header by which a coordinator identifies the connection of a call. */
 export const CONNECTION_HEADER = 'x-simulated-connection';

@@ -17,10 +17,9 @@ import type { Planted } from '../planted.js';
 import type { SimDisk } from './sim-disk.js';
 import type { SimProcess } from './sim-process.js';
 
-/** Compiled once: it is the same for every world. */
+/** Compiled once for all worlds. */
 const validation = createValidationInterceptor();
 
-/** Needs of a {@link SimCoordinator}. */
 export interface CoordinatorOptions {
   readonly process: SimProcess;
   readonly disk: SimDisk;
@@ -28,14 +27,14 @@ export interface CoordinatorOptions {
   readonly log: Log;
   readonly leaseMs: number;
   /**
-   * How long the view waits before it takes in the next batch of changes, milliseconds; 0: not at
-   * all.
+   * Returns how long the view waits before it applies the next batch of changes, milliseconds; 0:
+   * no delay.
    */
   readonly watchDelayMs: () => number;
-  /** Waits in the time of the world. */
+  /** Clock of the world, for delays. */
   readonly time: Clock;
   readonly onCommit: (revision: Revision, evidence: Evidence) => void;
-  /** A call that failed by a fault of ours. */
+  /** Called when an RPC fails with an internal error. */
   readonly onFault: (rpc: string, reason: unknown) => void;
   readonly wrapStore?: ((store: StateStore) => StateStore) | undefined;
   readonly wrapClock?: ((clock: Clock) => Clock) | undefined;
@@ -44,7 +43,7 @@ export interface CoordinatorOptions {
 }
 
 /**
- * One process of the coordinator: the real state, controllers and API on a disk that outlives it.
+ * One coordinator process: the real state, controllers and API on a disk that outlives the process.
  */
 export class SimCoordinator {
   /** The store as this process opened it, for watchers of the world. */
@@ -52,7 +51,7 @@ export class SimCoordinator {
   private readonly connections = new Map<string, SimConnection>();
   private count = 0;
   private readySince: ReadySince | undefined;
-  /** Filled as it starts: the controllers may commit before their start has returned. */
+  /** Filled during start, because the controllers may commit before their start has returned. */
   private readonly parts: {
     state?: ClusterState;
     controllers?: Controllers;
@@ -69,7 +68,7 @@ export class SimCoordinator {
     });
   }
 
-  /** Starts one. Resolves when it serves; rejects when it could not start. */
+  /** Starts a coordinator process. Resolves when it serves, rejects when the start failed. */
   static async start(options: CoordinatorOptions): Promise<SimCoordinator> {
     const coordinator = new SimCoordinator(options);
     await coordinator.open();
@@ -96,7 +95,7 @@ export class SimCoordinator {
     return createCoordinatorClient(this.transport);
   }
 
-  /** Takes a connection in. */
+  /** Accepts a connection. */
   accept(make: (id: string) => SimConnection): SimConnection {
     const id = String((this.count += 1));
     const connection = make(id);
@@ -153,7 +152,7 @@ export class SimCoordinator {
     });
   }
 
-  /** Every use of the store is an await at which the process may die. */
+  /** Every store call is an await at which the process may die. */
   private guardedStore(): StateStore {
     const { process, onCommit } = this.options;
     const { engine } = this;
@@ -177,7 +176,7 @@ export class SimCoordinator {
     };
   }
 
-  /** What the process knows now, as it decides. */
+  /** Returns what the process knows at this moment. */
   private evidence(): Evidence {
     const { clock } = this.options.process;
     const evidence = {
@@ -197,7 +196,7 @@ export class SimCoordinator {
     return evidence;
   }
 
-  /** A view that comes after the store by a while. */
+  /** Delays the items of a watch, so that the view lags behind the store. */
   private delayed<Item>(items: AsyncIterableIterator<Item>): AsyncIterableIterator<Item> {
     const { watchDelayMs, process, time } = this.options;
     const iterator: AsyncIterableIterator<Item> = {

@@ -8,14 +8,14 @@ import {
 import { never, type SimProcess } from './sim-process.js';
 import type { SimRandom } from './sim-random.js';
 
-/** The storage of the coordinator: it outlives every coordinator. */
+/** The coordinator's storage, which outlives every coordinator process. */
 export class SimDisk {
-  /** How long writes take, milliseconds from and to. */
+  /** Shortest and longest duration of a write, milliseconds. */
   delayMs: readonly [number, number] = [0, 0];
   full = false;
   private readonly storage: RecordingStorage;
 
-  /** @param onCommitted - Told of every transaction as it becomes durable. */
+  /** @param onCommitted - Called for every transaction when it becomes durable. */
   constructor(
     private readonly time: Clock,
     private readonly random: SimRandom,
@@ -34,8 +34,8 @@ export class SimDisk {
   }
 
   /**
-   * The disk as one process sees it. A write that is under way when the process dies is made whole
-   * or not at all.
+   * Returns the disk as one process sees it. A write in progress when the process dies takes effect
+   * completely or not at all.
    */
   openFor(process: SimProcess): Storage {
     const { storage } = this;
@@ -61,7 +61,9 @@ export class SimDisk {
     return this.storage.write(action);
   }
 
-  /** @returns Whether the write is made: always, unless the process dies meanwhile. */
+  /**
+   * @returns True when the write takes effect: always, unless the process dies during the write.
+   */
   private flushed(process: SimProcess, delayMs: number): Promise<boolean> {
     return new Promise((resolve) => {
       const timer = this.time.setTimer(delayMs, () => resolve(true));

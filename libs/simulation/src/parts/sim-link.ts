@@ -1,35 +1,35 @@
 import { CloudlessError, type Clock } from '@cloudless/base';
 import type { SimRandom } from './sim-random.js';
 
-/** Which way something goes: `up` to the coordinator, `down` from it. */
+/** Direction of traffic: `up` to the coordinator, `down` from the coordinator. */
 export type Direction = 'up' | 'down';
 
-/** What the network does to single messages of one link. Shares of 1. */
+/** Faults of single messages on one link, as probabilities from 0 to 1. */
 export interface MessageFaults {
   /** Orders that are lost; the protocol sends them again. */
   orderLoss: number;
-  /** Orders that come twice. */
+  /** Orders that arrive twice. */
   orderDouble: number;
-  /** Reports that come twice. */
+  /** Reports that arrive twice. */
   reportDouble: number;
   /** Calls whose request is lost. */
   requestLoss: number;
-  /** Calls whose answer is lost: they were carried out, and nobody knows. */
+  /** Calls whose response is lost: they took effect, but the caller does not know. */
   replyLoss: number;
 }
 
-/** Something that goes over a link and breaks with it. */
+/** A user of a link, for example a connection. */
 export interface LinkUser {
-  /** What was on the way is lost, and nothing passes any more; nobody is told yet. */
+  /** Messages in flight are lost and nothing passes any more. Neither end knows yet. */
   onCut(): void;
-  /** The way is free again, or both ends are told at once. */
+  /** The link is free again, or both ends receive a reset. */
   onReset(): void;
 }
 
-/** Latency of one way, milliseconds. */
+/** One-way latency, milliseconds. */
 const LATENCY_MS = [0.2, 3] as const;
 
-/** The way between one machine and the coordinator. */
+/** The network link between one machine and the coordinator. */
 export class SimLink {
   readonly faults: MessageFaults = {
     orderLoss: 0,
@@ -41,7 +41,7 @@ export class SimLink {
   private readonly freeAt: Record<Direction, number> = { up: 0, down: 0 };
   private readonly users = new Set<LinkUser>();
   private cuts = 0;
-  /** When it was last less than perfect, in the time of the world. */
+  /** End of the last disturbance, in the time of the world. */
   private troubleUntil = Number.NEGATIVE_INFINITY;
 
   constructor(
@@ -51,7 +51,8 @@ export class SimLink {
   ) {}
 
   /**
-   * Nothing passes for so long; then it comes after all, in order. Both ways unless one is named.
+   * Delays all traffic for this duration; messages arrive afterwards in order. Both directions
+   * unless one is given.
    */
   stall(durationMs: number, direction?: Direction): void {
     const until = this.time.now() + durationMs;
@@ -61,7 +62,7 @@ export class SimLink {
     this.noteTrouble(until);
   }
 
-  /** Nothing passes for so long, and what is on the way is lost, with the connections it was on. */
+  /** Blocks all traffic for this duration; messages in flight and their connections are lost. */
   cut(durationMs: number): void {
     this.stall(durationMs);
     const cut = (this.cuts += 1);
@@ -71,14 +72,14 @@ export class SimLink {
     });
   }
 
-  /** Every connection breaks, and both ends are told. */
+  /** Breaks every connection, and both ends notice at once. */
   reset(): void {
     for (const user of [...this.users]) user.onCut();
     this.tellAll();
     this.noteTrouble(this.time.now());
   }
 
-  /** Ends whatever is wrong. */
+  /** Ends all faults of the link. */
   heal(): void {
     const now = this.time.now();
     this.freeAt.up = Math.min(this.freeAt.up, now);
@@ -89,17 +90,17 @@ export class SimLink {
     this.noteTrouble(now);
   }
 
-  /** When what is sent now arrives. */
+  /** Returns the arrival time of a message that is sent now. */
   arrivalOf(direction: Direction): number {
     return Math.max(this.time.now() + this.random.between(...LATENCY_MS), this.freeAt[direction]);
   }
 
-  /** Whether anything passes now. */
+  /** Returns true when traffic can pass now. */
   isFree(direction: Direction): boolean {
     return this.freeAt[direction] <= this.time.now();
   }
 
-  /** Whether it has been perfect since then. */
+  /** Returns true when the link had no disturbance since `at`. */
   wasPerfectSince(at: number): boolean {
     return this.troubleUntil < at;
   }
@@ -112,7 +113,7 @@ export class SimLink {
     this.users.delete(user);
   }
 
-  /** Waits as long as something takes to get there. */
+  /** Runs `action` after the one-way latency. */
   pass(direction: Direction, action: () => void): void {
     const at = this.arrivalOf(direction);
     this.time.setTimer(at - this.time.now(), () => {
@@ -130,12 +131,15 @@ export class SimLink {
   }
 }
 
-/** How the end of a connection shows. */
+/** The error that both ends of a broken connection see. */
 export function broken(what = 'the connection broke'): CloudlessError {
   return new CloudlessError('unavailable', what);
 }
 
-/** One way of a connection: in order, delayed, and a bounded amount at a time, as TCP does. */
+/**
+ * One direction of a connection: ordered, delayed, and with a bounded amount in flight, as with
+ * TCP.
+ */
 export class SimPipe {
   private readonly queue: { readonly arrival: number; readonly action: () => void }[] = [];
   private isMoving = false;
@@ -148,21 +152,21 @@ export class SimPipe {
     private readonly time: Clock,
   ) {}
 
-  /** @param action - Done at the other end. */
+  /** @param action - Runs at the other end. */
   send(action: () => void): void {
     if (this.isOver) return;
     this.queue.push({ arrival: this.link.arrivalOf(this.direction), action });
     this.move();
   }
 
-  /** Whether more may be sent now; otherwise `onRoom` is called once when it may. */
+  /** Returns true when more may be sent now; otherwise calls `onRoom` once when it may. */
   hasRoom(onRoom: () => void): boolean {
     if (this.queue.length < WINDOW) return true;
     this.roomWaiter = onRoom;
     return false;
   }
 
-  /** What is on the way is lost, and so is all that follows. */
+  /** Loses everything in flight and everything sent later. */
   drop(): void {
     this.isOver = true;
     this.queue.length = 0;
@@ -191,5 +195,5 @@ export class SimPipe {
   }
 }
 
-/** Messages on the way at a time: the sender waits beyond, as flow control makes it. */
+/** Number of messages in flight, beyond which the sender waits for flow control. */
 const WINDOW = 8;

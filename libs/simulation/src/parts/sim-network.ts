@@ -6,28 +6,29 @@ import type { SimCoordinator } from './sim-coordinator.js';
 import { broken, type SimLink } from './sim-link.js';
 import { never, type SimProcess } from './sim-process.js';
 
-/** What a machine's agent dials over. */
+/** How a machine's agent dials. */
 export interface DialOptions {
   readonly time: Clock;
   readonly link: SimLink;
   readonly agent: SimProcess;
-  /** The coordinator that listens now, if any. */
+  /** Returns the coordinator that serves now, if any. */
   readonly coordinator: () => SimCoordinator | undefined;
   readonly onMessage: (
     direction: 'up' | 'down',
     message: AgentMessage | CoordinatorMessage,
   ) => void;
-  /** A replacement of the connection, to plant a fault. */
+  /** Replaces the connection, to inject a bug. */
   readonly wrap?: ((connection: CoordinatorConnection) => CoordinatorConnection) | undefined;
 }
 
-/** The transport of one agent process. */
+/** Creates the transport of one agent process. */
 export function createSimTransport(options: DialOptions): CoordinatorTransport {
   return { connect: (_address, signal) => dial(options, signal) };
 }
 
 /**
- * A handshake: there and back. While nothing passes it is tried again, until the caller gives up.
+ * Performs a handshake of one round trip. While nothing passes it is retried until the caller gives
+ * up.
  */
 function dial(options: DialOptions, signal: AbortSignal): Promise<CoordinatorConnection> {
   const { time, link, agent, wrap = (connection) => connection } = options;

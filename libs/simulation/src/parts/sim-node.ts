@@ -14,30 +14,29 @@ import { createSimTransport, type DialOptions } from './sim-network.js';
 import { SimProcess, driftingClock, type Drift } from './sim-process.js';
 import type { SimRandom } from './sim-random.js';
 
-/** Hears of what an agent does with its machine. */
+/** Receives what an agent does on its machine. */
 export interface NodeObserver {
-  /** A container began or ended: what really runs. */
+  /** A container started or ended. */
   container(node: SimNode, event: ContainerEvent): void;
-  /** A new agent reads its disk. */
+  /** A new agent process reads its disk. */
   agentStarted(node: SimNode): void;
   /** The agent dials a coordinator. */
   dialing(node: SimNode): void;
-  /** The agent asks for a container. */
+  /** The agent requests a container start. */
   starting(node: SimNode, request: ContainerRequest): void;
-  /** The agent asks for the end of a container. */
+  /** The agent requests the stop of a container. */
   stopping(node: SimNode, containerId: ContainerId): void;
-  /** The agent has heard that this is on its disk now; undefined: that nothing is. */
+  /** The agent knows that the replica is saved on its disk; undefined: that it is removed. */
   saved(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void;
-  /** A start that the machine did not carry out. */
+  /** The machine did not carry out a start. */
   startFailed(node: SimNode, replicaId: string): void;
 }
 
-/** Needs of a {@link SimNode}. */
 export interface SimNodeOptions {
   readonly id: string;
   readonly zone: string;
   readonly cpuMillis: number;
-  /** Beside processes. */
+  /** True when the node runs images in addition to processes. */
   readonly runsImages: boolean;
   readonly drift: Drift;
   readonly time: Clock;
@@ -47,7 +46,7 @@ export interface SimNodeOptions {
   readonly coordinator: DialOptions['coordinator'];
   readonly onMessage: DialOptions['onMessage'];
   readonly observer: NodeObserver;
-  /** Whether a container accepts connections on a port of this machine. */
+  /** Returns true when a container accepts connections on a port of this machine. */
   readonly accepts: (node: SimNode, port: number) => boolean;
   readonly wrapStore?: ((store: AgentStore) => AgentStore) | undefined;
   readonly wrapRuntime?: ((runtime: ContainerRuntime) => ContainerRuntime) | undefined;
@@ -57,7 +56,7 @@ export interface SimNodeOptions {
   readonly wrapConnection?: DialOptions['wrap'];
 }
 
-/** What a machine can do that runs images, some with ports of its own. */
+/** Capabilities of a machine that runs images, some of them with host ports. */
 const FOR_IMAGES = [
   'runtime.process',
   'limits.cpu',
@@ -66,24 +65,23 @@ const FOR_IMAGES = [
   'runtime.cri',
   'ports.host',
 ];
-/** How long the machine takes for small things, milliseconds. */
+/** Duration of small operations of the machine, milliseconds. */
 const RUNTIME_MS = [0.5, 20] as const;
 
-/**
- * A machine with what runs on it and the agent's memory, which outlive its agents, one after the
- * other.
- */
+/** A machine with its containers and the agent's disk, which outlive the agent processes. */
 export class SimNode {
   readonly id: string;
   readonly link: SimLink;
   readonly store = new MemoryAgentStore();
-  /** How long the agent's writes take, milliseconds from and to. */
+  /** Shortest and longest duration of the agent's writes, milliseconds. */
   storeMs: readonly [number, number] = [0, 2];
-  /** The agent's disk takes nothing. */
+  /** True while the agent's disk accepts no writes. */
   storeIsFull = false;
-  /** It is gone and will not come back. */
+  /** True when the machine is destroyed permanently. */
   isGone = false;
-  /** Times at which its agent began and stopped to be able to act; undefined while it can. */
+  /**
+   * Time since which the agent cannot act (undefined while it can), and time since which it can.
+   */
   quietSince: number | undefined = 0;
   activeSince = 0;
   private runtime: FakeRuntime;
@@ -106,7 +104,7 @@ export class SimNode {
     return this.runtime.machine;
   }
 
-  /** The agent that runs or is paused, if any. */
+  /** The agent process that runs or is paused, if any. */
   get agentProcess(): SimProcess | undefined {
     return this.process?.isDead === true ? undefined : this.process;
   }
@@ -115,7 +113,7 @@ export class SimNode {
     return this.agentProcess === undefined ? undefined : this.current;
   }
 
-  /** Starts an agent, which adopts what runs. Does nothing while one is there. */
+  /** Starts an agent, which adopts the running containers. Does nothing while an agent exists. */
   async startAgent(): Promise<void> {
     if (this.agentProcess !== undefined || this.isGone) return;
     const { time, drift, random, log, zone, cpuMillis } = this.options;
@@ -185,14 +183,14 @@ export class SimNode {
     this.process?.resume();
   }
 
-  /** Everything on it ends, and nothing starts before a new agent is told to. */
+  /** Ends everything on the machine. Containers start again only when a new agent starts. */
   reboot(): void {
     this.killAgent();
     this.boots += 1;
     this.machine.reboot();
   }
 
-  /** The machine is destroyed. */
+  /** Destroys the machine permanently. */
   vanish(): void {
     this.killAgent();
     this.isGone = true;
@@ -220,8 +218,8 @@ export class SimNode {
   }
 
   /**
-   * Requests reach the machine also when the agent dies after sending them; not when the machine
-   * restarts meanwhile.
+   * Requests that were sent reach the machine even if the agent dies afterwards, but not if the
+   * machine restarts meanwhile.
    */
   private guardedRuntime(process: SimProcess): ContainerRuntime {
     const { runtime } = this;
@@ -269,7 +267,10 @@ export class SimNode {
     };
   }
 
-  /** A request that was sent reaches the machine, whoever has it open by then. */
+  /**
+   * Returns the machine's current runtime: a request that was sent reaches the machine, whichever
+   * runtime instance it has by then.
+   */
   private machineRuntime(): FakeRuntime {
     return this.runtime;
   }
@@ -277,7 +278,9 @@ export class SimNode {
   private guardedStore(process: SimProcess): AgentStore {
     const { store } = this;
     const { observer, random, wrapStore } = this.options;
-    /** On disk as a whole, or not at all when the agent or the machine dies meanwhile. */
+    /**
+     * A write takes effect completely, or not at all when the agent or the machine dies meanwhile.
+     */
     const write = (effect: () => Promise<void>): Promise<void> =>
       process.call(async () => {
         await this.wait(random.between(...this.storeMs));

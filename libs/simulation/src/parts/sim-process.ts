@@ -1,28 +1,29 @@
 import type { Clock, Timer } from '@cloudless/base';
 
-/** How the clocks of a machine differ from the time of the world. */
+/** Differences between the clocks of a machine and the time of the world. */
 export interface Drift {
-  /** How fast its monotonic clock runs: 1 is right. */
+  /** Speed of the monotonic clock; 1 is right. */
   readonly rate: number;
-  /** What its wall clock is ahead, milliseconds. */
+  /** Offset of the wall clock, milliseconds. */
   readonly offsetMs: number;
 }
 
 /**
- * When a process dies by itself: at its `call`-th use of a port, before or after that took effect.
+ * Point at which a process dies by itself: at its `call`-th port call, before or after the call
+ * took effect.
  */
 export interface CrashPoint {
   readonly call: number;
   readonly when: 'before' | 'after';
 }
 
-/** So many uses of ports while time stands still are a loop that never waits. */
+/** This many port calls without time passing indicate a loop that never waits. */
 const MAX_CALLS_AT_ONCE = 20_000;
 
 /**
- * A process that can be killed at any await, and be stopped for a while as by SIGSTOP. Everything
- * that reaches it does so by {@link run}, {@link call} or its clock: from its death on nothing
- * does, so that its promises never resolve, its timers never fire, and its writes have no effect.
+ * A process that can be killed at any await and paused as by SIGSTOP. All input of the process
+ * passes {@link run}, {@link call} or its clock. After its death none of them delivers anything:
+ * its promises never resolve, its timers never fire, and its writes have no effect.
  */
 export class SimProcess {
   readonly clock: Clock;
@@ -33,7 +34,7 @@ export class SimProcess {
   private crash: CrashPoint | undefined;
   private burst = { at: -1, calls: 0 };
 
-  /** @param time - The clock of the world. */
+  /** @param time - Clock of the world. */
   constructor(
     readonly name: string,
     private readonly time: Clock,
@@ -50,13 +51,16 @@ export class SimProcess {
     return this.state === 'running';
   }
 
-  /** Does something in the process: now, when it goes on, or never. */
+  /** Runs an action in the process: now, after a pause, or never. */
   run(action: () => void): void {
     if (this.state === 'running') action();
     else if (this.state === 'paused') this.held.push(action);
   }
 
-  /** A use of a port: here the process may die. @throws nothing: a dead process gets no answer. */
+  /**
+   * Performs a port call, at which the process may die. The promise of a dead process never
+   * settles.
+   */
   call<Result>(effect: () => Promise<Result>): Promise<Result> {
     if (this.isDead) return never();
     this.calls += 1;
@@ -76,7 +80,7 @@ export class SimProcess {
     });
   }
 
-  /** Items of a stream from outside. */
+  /** Forwards the items of an outside stream into the process. */
   iterate<Item>(source: AsyncIterable<Item>): AsyncIterableIterator<Item> {
     const items = source[Symbol.asyncIterator]();
     const iterator: AsyncIterableIterator<Item> = {
@@ -91,12 +95,12 @@ export class SimProcess {
     return iterator;
   }
 
-  /** Lets it die at a later use of a port, counted from now. */
+  /** Lets the process die at a later port call, counted from now. */
   crashAt(calls: number, when: CrashPoint['when']): void {
     this.crash = { call: this.calls + calls, when };
   }
 
-  /** It does not die by itself any more. */
+  /** Cancels a planned crash. */
   spare(): void {
     this.crash = undefined;
   }
@@ -105,7 +109,7 @@ export class SimProcess {
     if (this.state === 'running') this.state = 'paused';
   }
 
-  /** Goes on with all that came meanwhile, one after the other. */
+  /** Ends a pause; actions that arrived meanwhile run one after the other. */
   resume(): void {
     if (this.state !== 'paused') return;
     this.state = 'running';
@@ -119,7 +123,10 @@ export class SimProcess {
     for (const listener of this.deathListeners.splice(0)) listener();
   }
 
-  /** Called once, when it dies; what it does belongs to the world, not to the process. */
+  /**
+   * Calls the listener once when the process dies. The listener belongs to the world, not to the
+   * process.
+   */
   onDeath(listener: () => void): void {
     this.deathListeners.push(listener);
   }
@@ -129,18 +136,18 @@ export class SimProcess {
     if (this.burst.at !== at) this.burst = { at, calls: 0 };
     this.burst.calls += 1;
     if (this.burst.calls < MAX_CALLS_AT_ONCE) return;
-    this.kill(); // else the world would stand still for ever
+    this.kill(); // otherwise virtual time would never advance
     throw new Error(`${this.name} used its ports ${MAX_CALLS_AT_ONCE} times without time passing`);
   }
 }
 
 /**
- * As with real timers none fires at once: shorter waits are lost in the rounding of the times, and
- * would never end.
+ * Shortest delay, milliseconds, as real timers have one. A shorter delay would be lost to rounding
+ * and could loop forever.
  */
 const LEAST_DELAY_MS = 0.01;
 
-/** A clock of a machine. Timers fire through `run`. */
+/** Creates a clock of a machine. Its timers fire through `run`. */
 export function driftingClock(
   time: Clock,
   drift: Drift,
@@ -166,7 +173,7 @@ export function driftingClock(
   };
 }
 
-/** A promise that nothing will ever answer. */
+/** Returns a promise that never settles. */
 export function never<Result>(): Promise<Result> {
   return new Promise<Result>(() => undefined);
 }

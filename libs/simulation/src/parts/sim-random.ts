@@ -1,6 +1,6 @@
 import { createSeededRandom, type Random } from '@cloudless/base';
 
-/** Chance with the questions that a simulation asks. */
+/** Random draws for the simulation. */
 export class SimRandom {
   private readonly random: Random;
 
@@ -8,12 +8,12 @@ export class SimRandom {
     this.random = createSeededRandom(seed);
   }
 
-  /** Another source, which draws nothing of this one afterwards. */
+  /** Returns an independent source; later draws do not affect each other. */
   fork(): SimRandom {
     return new SimRandom(Math.floor(this.random.next() * 0x7fff_ffff));
   }
 
-  /** For the parts of the product, which take a plain source. */
+  /** Returns the plain source that the product's parts take. */
   plain(): Random {
     return createSeededRandom(Math.floor(this.random.next() * 0x7fff_ffff));
   }
@@ -22,12 +22,12 @@ export class SimRandom {
     return this.random.next() < share;
   }
 
-  /** A number from `from` to `to`. */
+  /** Returns a number from `from` to `to`. */
   between(from: number, to: number): number {
     return from + this.random.next() * (to - from);
   }
 
-  /** A whole number from `from` to `to`, both included. */
+  /** Returns a whole number from `from` to `to`, both included. */
   whole(from: number, to: number): number {
     return from + Math.floor(this.random.next() * (to - from + 1));
   }
@@ -38,7 +38,7 @@ export class SimRandom {
     return items[Math.floor(this.random.next() * items.length)];
   }
 
-  /** One of the keys, as often as its weight says. */
+  /** Returns one of the keys with a probability proportional to its weight. */
   weighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key {
     const entries = Object.entries(weights) as [Key, number][];
     let left = this.random.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);

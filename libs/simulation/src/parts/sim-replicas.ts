@@ -5,30 +5,31 @@ import type { RunningContainer } from '../checks/container-checker.js';
 import type { SimNode } from './sim-node.js';
 import type { SimRandom } from './sim-random.js';
 
-/** When a container accepts connections. */
+/** A program that listens on ports. */
 interface Server {
   readonly readyAt: number;
   readonly containerId: string;
-  /** It is of a version that never does. */
+  /** True when its version never accepts connections. */
   readonly isOfDeafVersion: boolean;
 }
 
 /**
- * The annotation by which a version of a workload tells what is wrong with its program; it is right
- * when absent.
+ * Annotation that selects the misbehaviour of a version's program; absent for a working program.
  */
 export const MOOD = 'mood';
 /**
- * `crashes`: ends soon after each start; `deaf`: never accepts a connection; `fragile`: ends at
+ * `crashes`: ends soon after each start. `deaf`: never accepts a connection. `fragile`: ends at
  * times.
  */
 export type Mood = 'crashes' | 'deaf' | 'fragile';
 
-/** What the programs in the containers do. */
+/** Behaviour of the programs in the containers. */
 export class SimReplicas {
-  /** How many of those that start now end soon. */
+  /** Probability that a container that starts now ends soon. */
   flapShare = 0;
-  /** How many of those that start now never accept a connection, until all is healed. */
+  /**
+   * Probability that a container that starts now accepts no connection until all faults are healed.
+   */
   deafShare = 0;
   private isHealed = false;
   private isMended = false;
@@ -40,7 +41,7 @@ export class SimReplicas {
     private readonly running: () => Iterable<RunningContainer>,
   ) {}
 
-  /** Whether a port of a machine is listened on. */
+  /** Returns true when a program listens on a port of a machine. */
   accepts(node: SimNode, port: number): boolean {
     const server = this.servers.get(`${node.id}:${port}`);
     return (
@@ -77,7 +78,7 @@ export class SimReplicas {
     }
   }
 
-  /** Ends one of all that run, as if by itself. */
+  /** Ends one of all running containers as if its program ended. */
   crashOne(random: SimRandom, exitCode: number): string | undefined {
     const victim = random.pick([...this.running()]);
     if (victim === undefined) return undefined;
@@ -85,12 +86,12 @@ export class SimReplicas {
     return `a container of ${victim.owner.replicaId} on ${victim.node.id} ends with ${exitCode}`;
   }
 
-  /** From now on also the versions that are wrong are right. */
+  /** From now on all versions work. */
   mend(): void {
     this.isMended = true;
   }
 
-  /** From now on every program is in order, but for those of versions that are wrong. */
+  /** From now on every program works, except those of misbehaving versions. */
   heal(): void {
     this.isHealed = true;
     this.flapShare = 0;

@@ -13,27 +13,27 @@ import type { SimRandom } from './sim-random.js';
 import { MOOD, type Mood } from './sim-replicas.js';
 
 type Spec = MessageInitShape<typeof WorkloadSpecSchema>;
-/** Fields one by one: parts of it are put together. */
+/** Init shape with known fields, because specs are assembled from parts. */
 type RolloutInit = Exclude<MessageInitShape<typeof RolloutSchema>, { readonly $typeName: string }>;
 
-/** An update. */
+/** An update of a workload. */
 export interface Change {
   readonly spec: Spec;
   readonly updateMask?: { readonly paths: string[] };
 }
 
-/** What users ask for. */
+/** Random specs and updates. */
 export class SimSpecs {
   constructor(private readonly random: SimRandom) {}
 
-  /** A whole spec. */
+  /** Returns a complete spec. */
   spec(): Spec & { readonly replicas: number } {
     const { random } = this;
     const replicas = random.whole(0, 6);
     const isStubborn = random.chance(0.15);
     return {
-      // Most end when they are asked to, some only when they are killed: soon, or a rollout takes
-      // minutes.
+      // Some programs end only when they are killed. Their grace period is short, otherwise a
+      // rollout would take minutes.
       command: isStubborn
         ? [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])]
         : ['serve'],
@@ -49,7 +49,7 @@ export class SimSpecs {
     };
   }
 
-  /** Something else than before, and what it replaces as a whole. */
+  /** Returns an update and the fields that it replaces. */
   change(): Change {
     const { random } = this;
     const replicas = random.whole(0, 6);
@@ -69,7 +69,7 @@ export class SimSpecs {
     }
   }
 
-  /** Most have short times: all of them have to end while the world looks. */
+  /** Most durations are short: every rollout must end within the duration of a world. */
   private rollout(replicas: number): RolloutInit {
     const { random } = this;
     const strategy = random.weighted({ rolling: 6, canary: 3, blueGreen: 3, recreate: 1.5 });
@@ -126,7 +126,8 @@ export class SimSpecs {
   }
 
   /**
-   * How a drain is asked for: mostly without end; at times with one, and then at times by force.
+   * Returns the options of a drain: mostly without a deadline, sometimes with one, and then
+   * sometimes forced.
    */
   drain(): { readonly deadline?: Duration; readonly force?: boolean } {
     const { random } = this;

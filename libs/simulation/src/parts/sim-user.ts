@@ -7,7 +7,6 @@ import type { SimLink } from './sim-link.js';
 import { SimSpecs } from './sim-specs.js';
 import type { SimRandom } from './sim-random.js';
 
-/** Needs of a {@link SimUser}. */
 export interface SimUserOptions {
   readonly name: string;
   readonly time: Clock;
@@ -16,31 +15,31 @@ export interface SimUserOptions {
   readonly coordinator: () => SimCoordinator | undefined;
   readonly ledger: Ledger;
   readonly nodeIds: () => readonly string[];
-  /** One of the workloads takes a port of its node. */
+  /** True: one of the workloads uses a host port. */
   readonly hostPorts: boolean;
   readonly trace: (what: string) => void;
   readonly violation: (text: string) => void;
-  /** Whether the coordinator's disk is full now, or was a moment ago. */
+  /** Returns true while the coordinator's disk is full, or was full a moment ago. */
   readonly diskIsFull: () => boolean;
 }
 
 type Call = (client: CoordinatorClient, requestId: string) => Promise<Workload | undefined>;
 
 const WORKLOADS = ['one', 'two', 'three'] as const;
-/** It takes a port of its node, in worlds where one does. */
+/** Workload that uses a host port in worlds with host ports. */
 const WITH_HOST_PORT = 'three';
 /**
- * More, and the new set of a blue/green rollout might not find as many nodes again when some
- * machines are gone.
+ * With more replicas, the new set of a blue/green rollout may not find enough nodes after some were
+ * destroyed.
  */
 const MOST_WITH_HOST_PORT = 2;
-/** An answer that takes longer will not come. */
+/** A response that takes longer counts as lost, milliseconds. */
 const DEADLINE_MS = 5_000;
 const RETRY_MS = [50, 1_500] as const;
 const PAUSE_MS = [10, 1_000] as const;
-/** What no user can be to blame for. */
+/** Status codes that no user input may cause. */
 const FAULTS: readonly Code[] = [Code.Internal, Code.Unknown, Code.DataLoss, Code.Unimplemented];
-/** The outcome is not known, or the same may work later. */
+/** Status codes after which the outcome is unknown or a retry may succeed. */
 const AGAIN: readonly Code[] = [
   Code.Unavailable,
   Code.DeadlineExceeded,
@@ -49,7 +48,7 @@ const AGAIN: readonly Code[] = [
 ];
 
 /**
- * Someone who asks for random things, and asks again with the same request id until the outcome is
+ * A user who makes random calls and repeats each with the same request id until the outcome is
  * known.
  */
 export class SimUser {
@@ -63,12 +62,12 @@ export class SimUser {
     this.specs = new SimSpecs(options.random);
   }
 
-  /** Whether nothing is asked for any more. */
+  /** True when no call is in progress and none will follow. */
   get isDone(): boolean {
     return this.isLeaving && !this.isBusy;
   }
 
-  /** Asks for things until told to leave. */
+  /** Makes calls until {@link leave}. */
   start(): void {
     const { time, random } = this.options;
     time.setTimer(random.between(...PAUSE_MS), () => {
@@ -81,12 +80,12 @@ export class SimUser {
     });
   }
 
-  /** Asks for nothing new; what was asked for is brought to its end. */
+  /** Starts no new calls; calls in progress are completed. */
   leave(): void {
     this.isLeaving = true;
   }
 
-  /** Carries a call out until its outcome is known. */
+  /** Repeats a call until its outcome is known. */
   async perform(
     what: string,
     call: Call,
@@ -103,7 +102,7 @@ export class SimUser {
       } catch (reason) {
         const { code, rawMessage } = ConnectError.from(reason);
         if (FAULTS.includes(code))
-          violation(`${what} failed by a fault of ours: ${String(reason)}`);
+          violation(`${what} failed with an internal error: ${String(reason)}`);
         if (code === Code.ResourceExhausted && !diskIsFull())
           violation(`${what} was refused without a full disk: ${rawMessage}`);
         if (!AGAIN.includes(code) && isFinal(code)) return trace(`${what}: refused: ${rawMessage}`);
@@ -208,7 +207,8 @@ export class SimUser {
   }
 
   /**
-   * One try over the network: what is lost on the way, or dies with the coordinator, is not known.
+   * Makes one attempt over the network. Returns undefined when the outcome is unknown because a
+   * message was lost or the coordinator died.
    */
   private attempt(call: Call, requestId: string): Promise<Workload | undefined> {
     const { link, time, random, coordinator } = this.options;
@@ -216,7 +216,7 @@ export class SimUser {
     const unheard = random.chance(link.faults.replyLoss);
     return new Promise((resolve, reject) => {
       const timer = time.setTimer(DEADLINE_MS, () =>
-        reject(new ConnectError('no answer in time', Code.DeadlineExceeded)),
+        reject(new ConnectError('no response in time', Code.DeadlineExceeded)),
       );
       const answer = (give: () => void): void => {
         if (unheard) return;
@@ -248,7 +248,7 @@ export class SimUser {
   }
 }
 
-/** The same as a container that is reached at a port of its node. */
+/** Returns the spec for containers with a host port. */
 function onHostPort<Spec extends { readonly replicas: number }>(spec: Spec) {
   const ports = [{ name: 'http', containerPort: 8080, hostPort: 80 }];
   return {

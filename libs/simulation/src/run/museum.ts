@@ -1,13 +1,13 @@
-// `nx run simulation:museum`: lives through the recorded world of every bug of the museum, with and
-// without the bug, and prints the rows of docs/museum.md. `--search` tries more worlds, from
-// `--from` on, and says which seeds are to be recorded; `--only TEXT` takes the bugs whose names
-// have that text.
+// `nx run simulation:bug-catalogue` runs the recorded world of every known bug, with and without
+// the bug, and prints the rows of docs/bug-catalogue.md. `--search` tries further worlds from
+// `--from` on and prints the seeds to record; `--only TEXT` selects the bugs whose names contain
+// the text.
 import { parseArgs } from 'node:util';
 import { FAULTY_RUNTIMES } from '../museum/faulty-runtimes.js';
 import { MUSEUM, findingSeed } from '../museum/museum.js';
 import { toRuntimeRow, toWorldRow } from '../museum/museum-table.js';
 
-/** Worlds that are tried for each bug. */
+/** Number of seeds to try for each bug. */
 const MOST_SEEDS = 500;
 
 const { values } = parseArgs({
@@ -18,8 +18,7 @@ const { values } = parseArgs({
   },
 });
 const from = Number(values.from);
-if (!Number.isInteger(from) || from < 1)
-  throw new Error('--from: a whole number above 0 is needed');
+if (!Number.isInteger(from) || from < 1) throw new Error('--from must be a whole number above 0');
 
 for (const piece of MUSEUM.filter(({ name }) => name.includes(values.only))) {
   try {

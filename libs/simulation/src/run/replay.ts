@@ -1,10 +1,10 @@
-// `nx run simulation:replay -- --seed 42`: lives through one world and prints all that happened.
+// `nx run simulation:replay -- --seed 42` runs one world and prints its trace.
 import { parseArgs } from 'node:util';
 import { runSeed } from './run-seed.js';
 
 const { values } = parseArgs({ options: { seed: { type: 'string' } } });
 const seed = Number(values.seed);
-if (!Number.isInteger(seed)) throw new Error('--seed: a whole number is needed');
+if (!Number.isInteger(seed)) throw new Error('--seed must be a whole number');
 
 const { violations, convergedMs, commits, acknowledged } = await runSeed(seed, {
   onLine: (line) => process.stdout.write(`${line}\n`),

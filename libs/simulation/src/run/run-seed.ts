@@ -1,6 +1,6 @@
 import { SimCluster, type SimClusterOptions, type SimOutcome } from '../sim-cluster.js';
 
-/** Lives through one world. A fault of the simulation itself counts as a violation. */
+/** Runs one world. A fault of the simulation itself counts as a violation. */
 export async function runSeed(
   seed: number,
   options: Omit<SimClusterOptions, 'seed'> = {},

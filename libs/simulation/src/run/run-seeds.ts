@@ -3,13 +3,13 @@ import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Clock, Timer } from '@cloudless/base';
 
-/** What became of a seed, as a runner tells it. */
+/** Result of one seed. */
 export interface SeedReport {
   readonly seed: number;
   readonly violations: readonly string[];
-  /** The last part of the trace of a seed that failed. */
+  /** Last part of the trace of a failed seed. */
   readonly trace: readonly string[];
-  /** Of the whole trace: equal ones come from equal traces. */
+  /** Digest of the whole trace; equal traces have equal digests. */
   readonly digest: string;
   readonly convergedMs?: number;
   readonly commits: number;
@@ -18,24 +18,24 @@ export interface SeedReport {
   readonly cpuMs: number;
 }
 
-/** Which seeds to run, and how. */
+/** Seeds to run, and how. */
 export interface SeedRange {
   readonly seeds: Iterable<number>;
-  /** Processes at a time. */
+  /** Number of concurrent processes. */
   readonly workers: number;
-  /** The real time: tells a process that stands still. */
+  /** Real time, to detect a process that hangs. */
   readonly clock: Clock;
-  /** Ends when aborted; what is under way is dropped. */
+  /** Stops the run when aborted; results of running seeds are dropped. */
   readonly signal?: AbortSignal;
   readonly onReport: (report: SeedReport) => void;
 }
 
-/** A seed that says nothing for so long stands still: nothing in it waits for real time. */
+/** A process without output for this long has hung: no world waits for real time. Milliseconds. */
 const SILENCE_MS = 120_000;
 
 /**
- * Runs seeds in processes of their own: one that spins or runs out of memory takes no other with
- * it. Each process takes the next seed when it is done with one.
+ * Runs seeds in separate processes, so that a world that hangs or runs out of memory affects no
+ * other. Each process takes the next seed when it has finished one.
  */
 export async function runSeeds(range: SeedRange): Promise<void> {
   const left = range.seeds[Symbol.iterator]();
@@ -62,12 +62,15 @@ async function work(take: () => number | undefined, range: SeedRange): Promise<v
 }
 
 /**
- * Worlds make much short-lived garbage, and end calls with errors that nobody reads: about a tenth
- * of their time.
+ * Worlds create much short-lived garbage and many errors whose stacks nobody reads; these options
+ * save about a tenth of the time.
  */
 const CHEAPER = ['--max-semi-space-size=64', '--stack-trace-limit=3'];
 
-/** Feeds one process. @returns The seed at which it died, or undefined when there are no more. */
+/**
+ * Passes seeds to one process.
+ * @returns The seed at which the process died, or undefined when no seeds are left.
+ */
 function runWorker(
   first: number,
   take: () => number | undefined,
@@ -116,17 +119,17 @@ function runWorker(
   });
 }
 
-/** The command that lives through one seed again. */
+/** Returns the command that runs one seed again. */
 export function replayCommand(seed: number): string {
   return `npx nx run simulation:replay -- --seed ${seed}`;
 }
 
-/** `count` seeds, beginning with `from`. */
+/** Returns `count` seeds, beginning with `from`. */
 export function seedsFrom(from: number, count: number): readonly number[] {
   return Array.from({ length: count }, (_, index) => from + index);
 }
 
-/** A failed seed for people. */
+/** Formats a failed seed for people. */
 export function describeFailure({ seed, violations, trace }: SeedReport): string {
   return [
     `seed ${seed} failed; replay it with: ${replayCommand(seed)}`,

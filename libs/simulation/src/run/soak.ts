@@ -1,5 +1,5 @@
-// `nx run simulation:soak -- --seeds 20000 --minutes 60 --from 1`: many worlds, on every core, and
-// figures in the end.
+// `nx run simulation:soak -- --seeds 20000 --minutes 60 --from 1` runs many worlds on all cores and
+// prints statistics at the end.
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { systemClock } from '@cloudless/system';
@@ -20,7 +20,7 @@ const [count, minutes, from, workers] = [
   values.workers,
 ].map(Number) as [number, number, number, number];
 for (const [name, value] of Object.entries({ seeds: count, minutes, from, workers })) {
-  if (!(value > 0)) throw new Error(`--${name}: a number above 0 is needed`);
+  if (!(value > 0)) throw new Error(`--${name} must be a number above 0`);
 }
 
 const reports: SeedReport[] = [];

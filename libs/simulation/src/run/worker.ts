@@ -1,9 +1,9 @@
-// Runs the seeds that its parent sends, one after the other, and tells what became of each.
+// Runs the seeds that the parent process sends, one after the other, and reports each result.
 import { createHash } from 'node:crypto';
 import { runSeed } from './run-seed.js';
 import type { SeedReport } from './run-seeds.js';
 
-/** Lines of a failed seed that are shown. */
+/** Number of trace lines to show for a failed seed. */
 const SHOWN_LINES = 40;
 
 process.on('message', (seed: number) => {
