@@ -11,7 +11,7 @@ import {
 import type { NodeRecord } from '@cloudless/api/store';
 import type { ApiServerDeps } from './ports.js';
 
-/** The node as users see it. */
+/** Builds the API message of a node from its record, its live status and its placements. */
 export function nodePicture(
   { nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>,
   record: NodeRecord,

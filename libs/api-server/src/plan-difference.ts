@@ -1,8 +1,9 @@
 import { WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api';
 
 /**
- * What differs first between what was planned and what would happen now, for people: `default/web:
- * generation 4 was planned, it is 5 now`. Undefined when all that is shown is the same.
+ * Describes the first difference between a stored plan and its current outcome for people:
+ * `default/web: generation 4 was planned, it is 5 now`. Undefined when everything that a plan shows
+ * is equal.
  */
 export function planDifference(
   planned: readonly WorkloadPlan[],
@@ -30,7 +31,7 @@ function added(is: WorkloadPlan | undefined): string | undefined {
     : `${nameOf(is)}: its replicas would have to be moved too now`;
 }
 
-/** The cause before what comes of it. */
+/** Causes come before their consequences. */
 function differenceOf(was: WorkloadPlan, is: WorkloadPlan): string | undefined {
   if (was.action !== is.action)
     return `it was to be ${doneOf[was.action]}, it would be ${doneOf[is.action]} now`;

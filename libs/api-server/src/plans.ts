@@ -29,17 +29,17 @@ import type { ApiServerDeps } from './ports.js';
 import { mutate, type MutationDeps } from './requests.js';
 
 const ID_BYTES = 8;
-/** Until then a plan can be executed. */
+/** Time in which a plan can be executed. */
 const PLAN_LIFE_MS = 3_600_000;
 
-/** The plan calls of CoordinatorService. */
+/** Handlers of the plan calls of CoordinatorService. */
 export class PlanHandlers {
-  /** Sizes of records, which never change. */
+  /** Sizes of plan records, which never change. */
   private readonly bytesOf = new WeakMap<PlanRecord, number>();
 
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
-  /** Works out what changes would do and keeps that; nothing of the cluster changes. */
+  /** Predicts the effect of changes and stores the prediction. The cluster does not change. */
   createPlan = async (request: CreatePlanRequest): Promise<Plan> => {
     const { state, clock, random, audit } = this.deps;
     checkTogether(request.changes);
@@ -47,7 +47,7 @@ export class PlanHandlers {
       const view = state.view();
       const nowMs = clock.wallTime();
       const { plans, changes } = workOut(this.deps, view, request.changes, nowMs);
-      // refused now rather than when it is to be executed
+      // Fails now instead of at the execution of the plan.
       requireWhatWasRead(state.transaction(), view, plans);
       checkSpecBytes(changes.flatMap((one) => (one.kind === 'workload' ? [one.change.spec] : [])));
       const plan = keptPlan(
@@ -74,7 +74,7 @@ export class PlanHandlers {
   getPlan = (request: GetPlanRequest): Plan =>
     planOf(this.found(this.deps.state.view(), request.id).value);
 
-  /** Carries out a plan exactly as it was shown, or nothing of it. */
+  /** Makes all changes of a plan exactly as shown, or none. */
   executePlan = (request: ExecutePlanRequest): Promise<ExecutePlanResponse> =>
     mutate(this.deps, CoordinatorService.method.executePlan, request, (view) => {
       const { pictures, state, tracer, clock } = this.deps;
@@ -102,7 +102,10 @@ export class PlanHandlers {
       return { result, transaction };
     });
 
-  /** Works the plan out anew. @throws kind `conflict` naming what is not as it was planned. */
+  /**
+   * Predicts the outcome of the plan again. @throws kind `conflict`, naming the difference, when
+   * the outcome is not the stored one.
+   */
   private holding(view: ClusterView, plan: Plan, outcome: Uint8Array): WorkedOut {
     let now: WorkedOut;
     try {
@@ -119,7 +122,7 @@ export class PlanHandlers {
     );
   }
 
-  /** @throws kind `notFound` for a plan that is not there, or has had its time. */
+  /** @throws kind `notFound` when there is no such plan, or it has expired. */
   private found(view: ClusterView, id: string): Stored<PlanRecord> {
     const stored = view.plan(id);
     if (stored === undefined) {
@@ -136,7 +139,7 @@ export class PlanHandlers {
     );
   }
 
-  /** The oldest plans that one more pushes out. */
+  /** Returns the ids of the plans to delete when `added` is stored. */
   private surplus(view: ClusterView, added: PlanRecord): readonly string[] {
     const kept = [...view.plans()].map(([id, { value, revision }]) => ({
       id,
@@ -174,7 +177,10 @@ function overtaken({ id }: Plan, difference: string, cause?: unknown): Cloudless
   );
 }
 
-/** What would be shown of a plan now, to be compared with what was shown then. */
+/**
+ * Truncates new plans to the number of steps and placements that the stored plans have, so that
+ * both can be compared.
+ */
 function cutLike(
   shown: readonly WorkloadPlan[],
   now: readonly WorkloadPlan[],

@@ -39,7 +39,7 @@ import { watchRecords } from './watch-records.js';
 import { workloadSource } from './watch-workloads.js';
 import { aboutWorkload, changeWorkload, checkGeneration, found } from './workload-change.js';
 
-/** The workload calls of CoordinatorService. */
+/** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {
   constructor(
     private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges },
