@@ -7,7 +7,7 @@ import {
 
 const NO_COUNT = 'is not for GLOBAL, which has one on each fitting node';
 
-/** What replicas on every fitting node have no use for. */
+/** Rejects fields that have no meaning for mode GLOBAL. */
 export function* modeRules({
   mode,
   replicas,
@@ -38,7 +38,7 @@ export function* modeRules({
 }
 
 /**
- * Refuses to give a workload in mode GLOBAL a number of replicas.
+ * Rejects a replica count for a workload in mode GLOBAL.
  * @throws {@link InvalidInputError}
  */
 export function checkScalable(spec: WorkloadSpec): void {
@@ -47,8 +47,8 @@ export function checkScalable(spec: WorkloadSpec): void {
 }
 
 /**
- * Refuses another mode for a workload that there is: neither its count nor its floor would mean the
- * same before and after.
+ * Rejects a change of the mode of an existing workload, because replica count and `min_available`
+ * would change their meaning.
  * @throws {@link InvalidInputError}
  */
 export function checkSameMode(before: WorkloadSpec, after: WorkloadSpec): void {

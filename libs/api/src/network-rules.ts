@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import type { Violation } from '@cloudless/base';
 import { Port_Protocol, type ExtraHost, type Volume, type WorkloadSpec } from './gen.js';
 
-/** Rules of the network and of host ports that their proto cannot say. Paths are below `spec`. */
+/** Validates network and host ports beyond the rules of the proto. Paths start with `spec`. */
 export function* networkRules(spec: WorkloadSpec): Generator<Violation> {
   const { network } = spec;
   yield* hostPortRules(spec);

@@ -8,7 +8,7 @@ import {
   type WorkloadSpec,
 } from './gen.js';
 
-/** Headers that say how the request is sent, which is the agent's affair. */
+/** Headers that control the transfer of the request. The agent sets them. */
 const OWN_HEADERS = [
   'connection',
   'content-length',
@@ -21,8 +21,8 @@ const OWN_HEADERS = [
 ];
 
 /**
- * The declared TCP port that a probe names: by its name first, else by its number.
- * @returns Undefined when no TCP port is declared so.
+ * Finds the declared TCP port that a probe refers to, by name first, then by number.
+ * @returns Undefined when no such TCP port is declared.
  */
 export function portOfProbe(ports: readonly Port[], text: string): Port | undefined {
   const tcp = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP);
@@ -32,7 +32,7 @@ export function portOfProbe(ports: readonly Port[], text: string): Port | undefi
   );
 }
 
-/** Rules of the three probes that their proto cannot say. Paths are below `spec`. */
+/** Validates the three probes beyond the rules of the proto. Paths start with `spec`. */
 export function* probeRules(spec: WorkloadSpec): Generator<Violation> {
   const { livenessProbe, readinessProbe, startupProbe, ports } = spec;
   if (livenessProbe !== undefined) yield* rulesOf('spec.liveness_probe', livenessProbe, ports);
@@ -91,7 +91,7 @@ function* headerRules(field: string, { headers }: Probe_HttpCheck): Generator<Vi
   }
 }
 
-/** One success ends the doubt of these two: there is nothing that more of them would delay. */
+/** For liveness and startup probes, one passed check is sufficient. */
 function* onePassIsEnough(field: string, probe: Probe | undefined): Generator<Violation> {
   if ((probe?.successThreshold ?? 0) > 1)
     yield { field: `${field}.success_threshold`, message: 'must be 1 here' };

@@ -9,8 +9,8 @@ import {
 } from './gen.js';
 
 /**
- * Rules over several fields of `spec.rollout`: what a strategy knows, and canary steps that lead
- * somewhere.
+ * Validates combinations of fields of `spec.rollout`: the fields that a strategy supports, and the
+ * order of canary steps.
  */
 export function* rolloutRules({ rollout }: WorkloadSpec): Generator<Violation> {
   if (rollout === undefined) return;

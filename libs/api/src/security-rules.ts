@@ -4,7 +4,7 @@ import type { SecurityContext, WorkloadSpec } from './gen.js';
 import { ALL_CAPABILITIES, canonicalCapability } from './linux-capabilities.js';
 import { parseProfile, parseSelinuxOptions } from './security-texts.js';
 
-/** Rules of the security context that its proto cannot say. Paths are below `spec`. */
+/** Validates the security context beyond the rules of the proto. Paths start with `spec`. */
 export function* securityRules({ security }: WorkloadSpec): Generator<Violation> {
   if (security === undefined) return;
   yield* userRules(security);
@@ -13,7 +13,7 @@ export function* securityRules({ security }: WorkloadSpec): Generator<Violation>
   if (security.privileged) yield* privilegedRules(security);
 }
 
-/** As most systems take it. @see useradd(8) */
+/** User names that most systems accept. @see useradd(8) */
 const USER_NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
 function* userRules({
@@ -116,10 +116,10 @@ function* profileRules({
 }
 
 /**
- * What container runtimes leave out of a privileged container, and what contradicts it. containerd
- * sets no seccomp profile, no default AppArmor profile and no SELinux label there (its
+ * Rejects fields that container runtimes ignore in a privileged container, or that contradict it.
+ * containerd sets no seccomp profile, no default AppArmor profile and no SELinux label there (its
  * `internal/cri/server`, `GenerateSeccompSpecOpts` and `GenerateApparmorSpecOpts`); the kubelet
- * refuses `allowPrivilegeEscalation: false` beside `privileged`.
+ * refuses `allowPrivilegeEscalation: false` together with `privileged`.
  */
 function* privilegedRules(security: SecurityContext): Generator<Violation> {
   const refused: readonly (readonly [string, boolean])[] = [

@@ -17,8 +17,12 @@ import {
 } from './gen.js';
 
 /**
- * Rules over several fields of a spec, which its proto cannot say.
- * @throws {@link InvalidInputError} with the paths below `spec`.
+ * Validates combinations of fields of a spec, which the rules of its proto cannot express.
+ * @throws {@link InvalidInputError} with every violation and its path below `spec`.
+ * @example
+ * ```ts
+ * checkSpec(spec); // InvalidInputError: spec.restart.max_retries: a workload that is never restarted …
+ * ```
  */
 export function checkSpec(spec: WorkloadSpec): void {
   const violations = [
@@ -62,7 +66,7 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
   yield* nulRules(spec);
 }
 
-/** The operating system ends arguments, names and paths at a NUL. */
+/** The operating system terminates arguments, names and paths at a NUL. */
 function* nulRules({ command, args, env, workingDir }: WorkloadSpec): Generator<Violation> {
   const texts: readonly (readonly [string, string])[] = [
     ...command.map((word, index) => [`spec.command[${index}]`, word] as const),
@@ -96,8 +100,8 @@ function* portRules(spec: WorkloadSpec): Generator<Violation> {
 }
 
 /**
- * Thousandths of a core: less quota in its period of 100 ms the kernel does not take. @see Linux
- * kernel, scheduler/sched-bwc.rst
+ * Smallest CPU limit in thousandths of a core: the kernel accepts no smaller quota in its period of
+ * 100 ms. @see Linux kernel, scheduler/sched-bwc.rst
  */
 const MIN_CPU_LIMIT = 10;
 
@@ -121,7 +125,7 @@ function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation
   }
 }
 
-/** A limit of 0 is none; a default request is never above the limit. */
+/** A limit of 0 means no limit. A default request is never above the limit. */
 function* limitRule<Amount extends number | bigint>(
   name: string,
   limit: Amount | undefined,
@@ -158,7 +162,7 @@ function* tolerationRules({ placement }: WorkloadSpec): Generator<Violation> {
   }
 }
 
-/** Shorter than the lease of a node, a single lost ping would stop replicas. */
+/** With less than the lease of a node, a single lost ping would stop replicas. */
 const MIN_STOP_AFTER_MS = 3_000;
 
 function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
@@ -188,7 +192,8 @@ function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
 }
 
 /**
- * Refuses what is part of the API and not built. A field set to its default is never refused.
+ * Rejects fields that are part of the API and not implemented. A field with its default value is
+ * never rejected.
  * @throws kind `unimplemented`, naming each field.
  */
 export function refuseUnsupported(spec: WorkloadSpec): void {
@@ -205,8 +210,8 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
   const checks: readonly (readonly [string, boolean])[] = [
     ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
     ...containerChecks(spec),
-    // A container runtime ends nothing by itself, so a replica that is cut off could go on beside
-    // its replacement.
+    // A container runtime stops no container by itself, so a replica on a disconnected node could
+    // run beside its replacement.
     [
       'spec.disconnect.mode (EXCLUSIVE of a container)',
       spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE,
@@ -219,11 +224,11 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
   return checks.filter(([, refused]) => refused).map(([field]) => field);
 }
 
-/** What users of containers know from elsewhere. */
+/** Fields of containers that users may know from other systems. */
 function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
   return [
     ...spec.volumes.map(({ source }, index) => {
-      // Nothing on a node holds a directory of an ordinary disk to a size.
+      // A node cannot limit the size of a directory on disk.
       const isSized =
         source.case === 'emptyDir' &&
         source.value.sizeLimitBytes !== 0n &&
@@ -231,7 +236,7 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
       const path = `spec.volumes[${index}].empty_dir.size_limit_bytes`;
       return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
     }),
-    // Container runtimes have the same limits as what they start.
+    // These limits would also apply to the process of the runtime that starts the container.
     ...spec.ulimits.map(
       ({ name }, index) => [`spec.ulimits[${index}].name (${name})`, isRuntimesOwn(name)] as const,
     ),

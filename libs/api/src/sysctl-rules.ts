@@ -1,14 +1,11 @@
 import type { Violation } from '@cloudless/base';
 import type { WorkloadSpec } from './gen.js';
 
-/**
- * What a container has of its own: its inter-process communication and its network. @see
- * namespaces(7)
- */
+/** Kernel parameters of the IPC and network namespaces of a container. @see namespaces(7) */
 const OF_IPC = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
 const OF_NETWORK = /^net(\.[A-Za-z0-9_-]+)+$/;
 
-/** Rules of kernel parameters: none may change anything for others. Paths are below `spec`. */
+/** Validates that kernel parameters affect only the container. Paths start with `spec`. */
 export function* sysctlRules({ sysctls, network }: WorkloadSpec): Generator<Violation> {
   for (const name of Object.keys(sysctls)) {
     const field = `spec.sysctls[${JSON.stringify(name)}]`;

@@ -2,15 +2,15 @@ import type { Violation } from '@cloudless/base';
 import { absolutePathProblem, isWithin } from './absolute-path.js';
 import type { Volume, WorkloadSpec } from './gen.js';
 
-/** Mounted by the container runtime itself, so nothing else can stand there. */
+/** Mounted by the container runtime itself, so no volume can be mounted there. */
 const TAKEN = ['/', '/dev'];
-/** Nor below these: the kernel's own files must not be covered. */
+/** No volume can be mounted at or below these paths: files of the kernel must not be hidden. */
 const TAKEN_WITH_ALL_BELOW = ['/proc', '/sys'];
 
-/** Where the files are that processes share as memory. */
+/** Directory of POSIX shared memory. */
 const SHARED_MEMORY = '/dev/shm';
 
-/** Rules of volumes that their proto cannot say. Paths are below `spec`. */
+/** Validates volumes beyond the rules of the proto. Paths start with `spec`. */
 export function* volumeRules({ volumes, shmSizeBytes }: WorkloadSpec): Generator<Violation> {
   const names = new Set<string>();
   const paths = new Set<string>();
