@@ -58,8 +58,8 @@ function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
   if (hello.protocolMin > PROTOCOL_MAX || hello.protocolMax < PROTOCOL_MIN) {
     throw new CloudlessError(
       'precondition',
-      `agent speaks protocol ${hello.protocolMin} to ${hello.protocolMax}, ` +
-        `this coordinator speaks ${PROTOCOL_MIN} to ${PROTOCOL_MAX}; install matching versions`,
+      `the agent supports protocol ${hello.protocolMin} to ${hello.protocolMax}, ` +
+        `this coordinator supports ${PROTOCOL_MIN} to ${PROTOCOL_MAX}; install matching versions`,
     );
   }
   if (hello.clusterId !== state.clusterId) {
@@ -90,12 +90,12 @@ function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void 
       if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) continue;
       violations.push({
         field: `hello.${name}.${field}`,
-        message: `${value} is no amount of a machine`,
+        message: `${value} is not a possible amount`,
       });
     }
   }
   if (maxReplicas < 0)
-    violations.push({ field: 'hello.max_replicas', message: `${maxReplicas} is less than none` });
+    violations.push({ field: 'hello.max_replicas', message: `${maxReplicas} is negative` });
   for (const [index, { key, effect }] of taints.entries()) {
     if (key === '')
       violations.push({ field: `hello.taints[${index}].key`, message: 'is required' });

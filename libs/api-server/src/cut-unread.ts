@@ -47,7 +47,7 @@ export function cutUnread<Item extends { readonly revision: bigint }>(
 
 function unreadMessage(revision: bigint): string {
   return (
-    `nothing was read from this watch for ${MAX_UNREAD_MS / 1_000} s, so it was ended; ` +
-    `go on with after_revision ${revision}, and read as it comes`
+    `the watch was closed because the client read nothing for ${MAX_UNREAD_MS / 1_000} s; ` +
+    `resume with after_revision ${revision}`
   );
 }

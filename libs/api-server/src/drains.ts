@@ -48,7 +48,11 @@ export function uncordonedNode(before: NodeRecord): NodeChange | undefined {
     draining: false,
   });
   delete after.drain;
-  return { after, reason: 'NodeUncordoned', message: `node ${after.id} is usable again` };
+  return {
+    after,
+    reason: 'NodeUncordoned',
+    message: `node ${after.id} accepts new replicas again`,
+  };
 }
 
 function changedDrain(
@@ -75,7 +79,7 @@ function changedDrain(
   // current time at the latest.
   if (next.startedAt !== undefined && timestampMs(next.startedAt) > facts.nowMs)
     next.startedAt = timestampFromMs(facts.nowMs);
-  const message = `the drain of node ${before.id} goes on with other terms${describeTerms(next)}`;
+  const message = `the drain of node ${before.id} was changed${describeTerms(next)}`;
   return { after: withDrain(before, next), reason: 'NodeDrainChanged', message };
 }
 
@@ -94,9 +98,9 @@ function withDrain(before: NodeRecord, drain: DrainRecord): NodeRecord {
 }
 
 function describeTerms({ deadline, force }: DrainRecord): string {
-  if (deadline === undefined) return force ? ', at once and whatever must stay available' : '';
+  if (deadline === undefined) return force ? ', at once and regardless of min_available' : '';
   const by = `, by ${new Date(timestampMs(deadline)).toISOString()}`;
   return force
-    ? `${by}; what is left then is stopped whatever must stay available`
-    : `${by}, or it has failed`;
+    ? `${by}; the remaining replicas are then stopped regardless of min_available`
+    : `${by}, or the drain fails`;
 }

@@ -43,7 +43,8 @@ export class FlappingEvents {
   admit(nodeId: string, event: EventInit): EventInit | undefined {
     const { reason = '', replicaId = '' } = event;
     if (!FLAPPING.has(reason)) {
-      this.drop(nodeId, replicaId); // the replica has ended, so earlier readiness events are obsolete
+      // the replica has ended, so earlier readiness events are obsolete
+      this.drop(nodeId, replicaId);
       return event;
     }
     const throttled = this.throttle.take(replicaId);

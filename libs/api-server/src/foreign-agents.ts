@@ -83,4 +83,4 @@ export class ForeignAgents {
 }
 
 const ADVICE =
-  'agents that belong here show that this coordinator has a wrong or an empty data directory: start it with the right one';
+  'if these agents belong to this coordinator, its data directory is wrong or empty: start it with the right data directory';

@@ -56,7 +56,7 @@ export class LogChannel {
     const id = this.nextId++;
     const reader: Reader = { entries: [], ended: undefined, wake: () => undefined };
     const onAbort = (): void =>
-      this.leave(id, reader, new CloudlessError('unavailable', 'the caller has gone'));
+      this.leave(id, reader, new CloudlessError('unavailable', 'the client has disconnected'));
     this.readers.set(id, reader);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
@@ -86,7 +86,7 @@ export class LogChannel {
     const target = { case: 'logChannel', value: create(LogChannelSchema) } as const;
     let reason: unknown = new CloudlessError(
       'unavailable',
-      `the stream from node "${this.nodeId}" broke`,
+      `the stream from node "${this.nodeId}" was interrupted`,
     );
     try {
       for await (const { frame } of tunnels.open(

@@ -83,7 +83,7 @@ export function describeNodeUpdate(
     ...(old.region === now.region ? [] : [`region is "${now.region}" now`]),
   ];
   const more = changes.length - MAX_TOLD_CHANGES;
-  if (changes.length === 0) return "what users set over its agent's word, to the same effect";
+  if (changes.length === 0) return 'only the origin of values, with the same effect';
   return [...changes.slice(0, MAX_TOLD_CHANGES), ...(more > 0 ? [`${more} more`] : [])].join(', ');
 }
 
@@ -129,7 +129,7 @@ function parseTaintRemoval(text: string, index: number): TaintRemoval {
   throw new InvalidInputError([
     {
       field: `remove_taints[${index}]`,
-      message: `"${effect}" is no effect; write NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE`,
+      message: `"${effect}" is not an effect; use NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE`,
     },
   ]);
 }

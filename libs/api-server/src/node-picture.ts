@@ -45,7 +45,7 @@ export function nodePicture(
           ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
           now.containersUnavailable,
           now.containersUnavailable
-            ? 'its container runtime does not answer: no new container is placed here'
+            ? 'the container runtime does not answer: no new container is placed on this node'
             : '',
         ),
       ],

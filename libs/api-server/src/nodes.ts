@@ -119,7 +119,7 @@ export class NodeHandlers {
     this.change(CoordinatorService.method.cordonNode, request, (before) => {
       if (before.cordoned) return undefined;
       const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true });
-      return { after, reason: 'NodeCordoned', message: `node ${after.id} takes nothing new` };
+      return { after, reason: 'NodeCordoned', message: `node ${after.id} accepts no new replicas` };
     });
 
   uncordonNode = (request: UncordonNodeRequest): Promise<Node> =>
@@ -146,7 +146,7 @@ export class NodeHandlers {
       }
       if (before.lossConfirmed) return undefined;
       const after = Object.assign(clone(NodeRecordSchema, before), { lossConfirmed: true });
-      const message = `node ${after.id} was confirmed to be dead: what it ran is replaced at once`;
+      const message = `node ${after.id} was confirmed dead: its replicas are replaced at once`;
       return { after, reason: 'NodeLossConfirmed', message };
     });
     // A retry may arrive after the node has returned, or was lost again.
@@ -221,7 +221,8 @@ export class NodeHandlers {
           reason: 'NodeEnrolled',
           message: `node ${record.id} was enrolled`,
         }),
-      // A node that is unknown because the store went back in time must be able to join and report that.
+      // A node that is unknown because the store went back in time must be able to join and report
+      // that.
       'write',
     );
     return answer;

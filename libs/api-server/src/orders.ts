@@ -102,6 +102,6 @@ export function orphanOrder({ state }: OrderDeps, report: ReplicaReport): Order 
       ...common,
       order: { case: 'forget', value: create(ForgetOrderSchema) },
     });
-  const stop = create(StopOrderSchema, { reason: 'no record says that this replica belongs here' });
+  const stop = create(StopOrderSchema, { reason: 'no record assigns this replica to this node' });
   return create(OrderSchema, { ...common, order: { case: 'stop', value: stop } });
 }

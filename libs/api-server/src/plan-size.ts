@@ -62,7 +62,7 @@ export function keptPlan(plan: Plan): Plan {
     if (most > 0) continue;
     throw new CloudlessError(
       'exhausted',
-      `the plan takes ${bytes} bytes without its steps, and at most ${MAX_PLAN_BYTES} are kept of one; put fewer changes into a plan`,
+      `the plan takes ${bytes} bytes without its steps, but a stored plan may take at most ${MAX_PLAN_BYTES}; put fewer changes into one plan`,
     );
   }
 }
@@ -73,7 +73,7 @@ export function checkSpecBytes(specs: readonly WorkloadSpec[]): void {
   if (bytes <= MAX_SPEC_BYTES) return;
   throw new CloudlessError(
     'exhausted',
-    `the specs that the changes leave take ${bytes} bytes, and one plan writes at most ${MAX_SPEC_BYTES}; put fewer changes into a plan`,
+    `the new specs take ${bytes} bytes, but one plan may write at most ${MAX_SPEC_BYTES}; put fewer changes into a plan`,
   );
 }
 

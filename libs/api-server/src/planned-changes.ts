@@ -37,7 +37,7 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
       return [
         {
           field: `changes[${index}]`,
-          message: 'names no change: give apply, scale, undo, restart or drain',
+          message: 'is empty: set apply, scale, undo, restart or drain',
         },
       ];
     const field = `changes[${index}].${change.case}`;
@@ -54,7 +54,8 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
         : [
             {
               field: `${field}.request_id`,
-              message: 'the changes of a plan are carried out together: give it to ExecutePlan',
+              message:
+                'must be empty: the changes of a plan are made together; pass the id to ExecutePlan',
             },
           ]),
       ...(earlier === undefined
@@ -62,7 +63,7 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
         : [
             {
               field,
-              message: `changes[${earlier}] is about the ${subject} too; a plan makes one change of each`,
+              message: `changes[${earlier}] is about the ${subject} too; a plan contains at most one change of each workload and node`,
             },
           ]),
     ];
@@ -206,7 +207,7 @@ export function requireWhatWasRead(
   if (transaction.compares().length > MAX_COMPARES) {
     throw new CloudlessError(
       'exhausted',
-      `the plan is about ${workloads.length} workloads, more than can be compared in one transaction; plan less at a time, or drain without a plan`,
+      `the plan is about ${workloads.length} workloads, more than one transaction can compare; plan fewer changes at a time, or drain without a plan`,
     );
   }
   const nodeIds = new Set(

@@ -118,7 +118,7 @@ export class PlanHandlers {
     throw overtaken(
       plan,
       planDifference(plan.workloads, cutLike(plan.workloads, now.plans)) ??
-        'what comes after the steps that were shown is different now',
+        'the outcome after the listed steps has changed',
     );
   }
 
@@ -128,14 +128,14 @@ export class PlanHandlers {
     if (stored === undefined) {
       throw new CloudlessError(
         'notFound',
-        `plan "${id}" not found: plans are kept for an hour; make a new plan`,
+        `plan "${id}" not found: plans are stored for one hour; create a new plan`,
       );
     }
     const expiresMs = timeOf(planOf(stored.value).expiresAt);
     if (this.deps.clock.wallTime() < expiresMs) return stored;
     throw new CloudlessError(
       'notFound',
-      `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; make a new plan`,
+      `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; create a new plan`,
     );
   }
 
@@ -165,14 +165,14 @@ function checkNotExecuted({ id, executedAt }: Plan): void {
   const when = new Date(timestampMs(executedAt)).toISOString();
   throw new CloudlessError(
     'precondition',
-    `plan "${id}" was executed already, at ${when}; make a new plan`,
+    `plan "${id}" was already executed at ${when}; create a new plan`,
   );
 }
 
 function overtaken({ id }: Plan, difference: string, cause?: unknown): CloudlessError {
   return new CloudlessError(
     'conflict',
-    `plan "${id}" does not hold any more: ${difference}; make a new plan`,
+    `plan "${id}" is outdated: ${difference}; create a new plan`,
     { cause },
   );
 }

@@ -202,7 +202,7 @@ export function missingReports(
       replicaId: value.id,
       workloadUid: value.uid,
       phase: stopping ? Phase.STOPPED : Phase.FAILED,
-      reason: stopping ? '' : `node ${nodeId} no longer knows the replica`,
+      reason: stopping ? '' : `node ${nodeId} no longer has the replica`,
       containerId: value.containerId,
     });
   });

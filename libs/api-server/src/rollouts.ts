@@ -59,14 +59,14 @@ export class RolloutHandlers {
           'precondition',
           `${naming(workload)}: ${failedText(control)}; ${
             control.activeVersion === 0
-              ? 'as the first it goes on trying: update it, scale it to 0, or delete it'
-              : 'it moves nothing any more: resume or undo it'
+              ? 'the first rollout of a workload keeps trying: update the workload, scale it to 0, or delete it'
+              : 'it makes no further changes: resume or undo it'
           }`,
         );
       return {
         change: { pausedVersion: workload.version },
         reason: 'RolloutPauseRequested',
-        verb: 'is to be paused',
+        verb: 'was requested to pause',
       };
     });
 
@@ -88,7 +88,7 @@ export class RolloutHandlers {
         // Failures so far, also during the pause, no longer count.
         change: { pausedVersion: 0, retry: true },
         reason: 'RolloutResumeRequested',
-        verb: failed ? 'is to be tried again' : 'is to go on',
+        verb: failed ? 'was requested to retry' : 'was requested to resume',
       };
     });
 
@@ -285,7 +285,7 @@ function keptVersion(view: ClusterView, workload: WorkloadRecord, version: numbe
   const numbers = view.versions(workload.uid).map((known) => known.version);
   throw new CloudlessError(
     'notFound',
-    `${naming(workload)} has no version ${version}; the versions that are kept are ${numbers.join(', ')}`,
+    `${naming(workload)} has no version ${version}; the kept versions are ${numbers.join(', ')}`,
   );
 }
 
@@ -313,7 +313,7 @@ function why({ rolloutPhase, rolloutReason }: ControlRecord): string {
 }
 
 function failedText({ rolloutReason }: ControlRecord): string {
-  return `its rollout has failed: ${rolloutReason}`;
+  return `its rollout failed: ${rolloutReason}`;
 }
 
 function naming({ namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>): string {

@@ -183,7 +183,10 @@ export class SessionHub implements TunnelRequests {
     const first = await incoming.next();
     const hello = first.done === true ? undefined : first.value.message;
     if (hello?.case !== 'hello')
-      throw new CloudlessError('invalid', 'message: the first message of a session must be hello');
+      throw new CloudlessError(
+        'invalid',
+        'message: the first message of a session must be `hello`',
+      );
     await admit(this.deps, hello.value);
     this.age.hello(hello.value);
     const session = this.open(hello.value);

@@ -50,7 +50,7 @@ export class StatisticsHandlers {
   ): Promise<ContainerStats> {
     if (request.containerId === '' && request.replicaId === '') {
       throw new InvalidInputError([
-        { field: 'container_id', message: 'name a container_id or a replica_id' },
+        { field: 'container_id', message: 'either container_id or replica_id is required' },
       ]);
     }
     const target = resolveTarget(this.deps.state.view(), { ...request, namespace: '', name: '' });

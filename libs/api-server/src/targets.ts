@@ -38,7 +38,7 @@ export function resolveTarget(view: ClusterView, request: TargetRequest): Target
     throw new InvalidInputError([
       {
         field: 'container_id',
-        message: 'name a container_id, a replica_id, or the name of a workload',
+        message: 'container_id, replica_id, or the name of a workload is required',
       },
     ]);
   }

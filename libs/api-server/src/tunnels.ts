@@ -165,12 +165,14 @@ function toBreak(nodeId: string, cause: unknown): CloudlessError {
   return fromConnectError(cause).kind === 'exhausted'
     ? new CloudlessError(
         'exhausted',
-        `node "${nodeId}" has carried out the call, but its answer is too large; ask for less`,
+        `node "${nodeId}" has executed the call, but its response is too large; request less data`,
         {
           cause,
         },
       )
-    : new CloudlessError('unavailable', `the stream from node "${nodeId}" broke`, { cause });
+    : new CloudlessError('unavailable', `the stream from node "${nodeId}" was interrupted`, {
+        cause,
+      });
 }
 
 /**
@@ -235,7 +237,7 @@ export class TunnelHub implements Tunnels {
     // Released at once, because a client that has disconnected may never read the item that waits
     // for it.
     const onAbort = (): void => {
-      fail('the caller has gone');
+      fail('the client has disconnected');
       release();
     };
     signal.addEventListener('abort', onAbort);
@@ -260,7 +262,7 @@ export class TunnelHub implements Tunnels {
         if (frame.case === 'window') tunnel.grant(frame.value);
         else yield item.value;
       }
-      throw new CloudlessError('unavailable', `the stream from node "${nodeId}" broke`);
+      throw new CloudlessError('unavailable', `the stream from node "${nodeId}" was interrupted`);
     } finally {
       release();
     }
@@ -280,7 +282,10 @@ export class TunnelHub implements Tunnels {
       throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
     const waiting = this.waiting.get(opening.value);
     if (waiting === undefined)
-      throw new CloudlessError('notFound', 'nobody waits for this tunnel (any more)');
+      throw new CloudlessError(
+        'notFound',
+        'no request waits for this tunnel; it may have timed out',
+      );
     this.waiting.delete(opening.value);
     waiting.dialled(frames);
     yield* waiting.outgoing();
@@ -336,7 +341,7 @@ export class TunnelHub implements Tunnels {
 }
 
 function closing(): CloudlessError {
-  return new CloudlessError('unavailable', 'the coordinator is being stopped');
+  return new CloudlessError('unavailable', 'the coordinator is shutting down');
 }
 
 function unreachable(nodeId: string): CloudlessError {

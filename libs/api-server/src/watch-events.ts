@@ -38,7 +38,7 @@ export async function* watchEvents(
 ): AsyncGenerator<WatchEventsResponse> {
   if (request.afterId !== '' && request.afterRevision > 0n) {
     throw new InvalidInputError([
-      { field: 'after_revision', message: 'cannot be given together with after_id' },
+      { field: 'after_revision', message: 'cannot be combined with after_id' },
     ]);
   }
   const wanted = eventFilter(request);
@@ -103,7 +103,7 @@ function checkKept(view: ClusterView, { afterId, categories }: WatchEventsReques
   if (removed === undefined) return;
   throw new CloudlessError(
     'compacted',
-    `events after ${afterId} are no longer kept: ${removed} was removed; list what is kept, or watch without after_id`,
+    `events after ${afterId} are no longer stored: ${removed} was removed; list the stored events, or watch without after_id`,
   );
 }
 

@@ -90,9 +90,9 @@ export function putWorkloadChange(
   const { namespace, name, version, generation } = record;
   const wants =
     spec.mode === Mode.GLOBAL
-      ? 'has other settings now'
-      : `wants ${spec.replicas ?? 1} replicas now`;
-  const what = version === current.value.version ? wants : `is version ${version} now`;
+      ? 'has new settings'
+      : `now has ${spec.replicas ?? 1} desired replicas`;
+  const what = version === current.value.version ? wants : `is now at version ${version}`;
   const why = cause === undefined ? '' : `, ${cause}`;
   const message = `workload ${namespace}/${name} ${what} (generation ${generation}${why})`;
   transaction.event({ ...aboutWorkload(record, requestId), reason, message });
@@ -179,7 +179,7 @@ export function checkGeneration(record: WorkloadRecord, expected: bigint | undef
   if (expected === undefined || expected === record.generation) return;
   throw new CloudlessError(
     'conflict',
-    `workload "${record.namespace}/${record.name}" is at generation ${record.generation}, not ${expected}; read it again and decide anew`,
+    `workload "${record.namespace}/${record.name}" is at generation ${record.generation}, not ${expected}; read the workload again and repeat the change`,
   );
 }
 

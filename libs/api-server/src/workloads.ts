@@ -78,7 +78,7 @@ export class WorkloadHandlers {
         .event({
           ...aboutWorkload(record, request.requestId),
           reason: 'WorkloadDeletionRequested',
-          message: `deletion of ${record.namespace}/${record.name} was asked for`,
+          message: `deletion of ${record.namespace}/${record.name} was requested`,
         });
       return { result: this.deps.pictures.read(record, true), transaction };
     });

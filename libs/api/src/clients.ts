@@ -14,8 +14,8 @@ export type AdminClient = Client<typeof AdminService>;
  *   (browsers).
  * @example
  * ```ts
- * const client = createCoordinatorClient(createGrpcTransport({ baseUrl: 'http://localhost:8080' }));
- * const { workloads } = await client.listWorkloads({ namespace: 'default' });
+ * const client = createCoordinatorClient(createGrpcTransport({ baseUrl: 'http://localhost:8080'
+ * })); const { workloads } = await client.listWorkloads({ namespace: 'default' });
  * ```
  */
 export function createCoordinatorClient(transport: Transport): CoordinatorClient {

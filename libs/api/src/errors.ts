@@ -55,7 +55,7 @@ export function toConnectError(reason: unknown): ConnectError {
   if (isStopped(reason)) {
     if (reason.cause instanceof ConnectError) return reason.cause;
     return new ConnectError(
-      'stopped before it was done',
+      'the call was stopped before it completed',
       Code.Unavailable,
       undefined,
       undefined,

@@ -48,7 +48,7 @@ export class ExecResultJoiner {
     if (this.length > MAX_RESULT_LENGTH) {
       throw new CloudlessError(
         'exhausted',
-        'the command has run, but its result is larger than 1 MiB for each stream',
+        'the command was executed, but its result is larger than 1 MiB for each stream',
       );
     }
     this.pieces.push(piece);

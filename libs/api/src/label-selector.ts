@@ -50,7 +50,7 @@ function parseCondition(part: string, field: string): LabelCondition {
   throw new InvalidInputError([
     {
       field,
-      message: `cannot read "${part}"; write key=value, key!=value, key, !key or key in (a,b)`,
+      message: `cannot parse "${part}"; expected key=value, key!=value, key, !key, key in (a,b) or key notin (a,b)`,
     },
   ]);
 }

@@ -83,12 +83,13 @@ function parsePageToken(token: string, scope: string): string {
   const refuse = (message: string): never => {
     throw new InvalidInputError([{ field: 'page_token', message }]);
   };
-  const unknown = 'is not one this server made; pass next_page_token of the last page unchanged';
+  const unknown =
+    'is not a token of this server; pass next_page_token of the previous page unchanged';
   const [, given, text] = /^p2\.([0-9a-f]{16})\.(.*)$/s.exec(token) ?? refuse(unknown);
   const key = decoded(text ?? '') ?? refuse(unknown);
   if (given !== scope)
     return refuse(
-      'is of a list with another filter; repeat the filter of the first page, or begin without a token',
+      'belongs to a list with another filter; repeat the filter of the first page, or start without a token',
     );
   return key;
 }

@@ -11,7 +11,7 @@ const PROCESSORS = ['amd64', 'arm64', 'arm', '386', 'ppc64le', 's390x', 'riscv64
 export function* platformRules({ imagePull }: WorkloadSpec): Generator<Violation> {
   const platform = imagePull?.platform ?? '';
   if (platform === '' || PROCESSORS.some((name) => platform === `linux/${name}`)) return;
-  const expected = `linux/ and one of ${PROCESSORS.join(', ')}; a variant such as v8 is for the image to say`;
+  const expected = `linux/ and one of ${PROCESSORS.join(', ')}; the image determines the variant, such as v8`;
   yield {
     field: 'spec.image_pull.platform',
     message: `${JSON.stringify(platform)} must be ${expected}`,

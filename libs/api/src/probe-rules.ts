@@ -45,7 +45,7 @@ export function* probeRules(spec: WorkloadSpec): Generator<Violation> {
 function* rulesOf(field: string, { check }: Probe, ports: readonly Port[]): Generator<Violation> {
   switch (check.case) {
     case undefined:
-      yield { field, message: 'needs a check: one of exec, http, tcp and grpc' };
+      yield { field, message: 'one of exec, http, tcp and grpc is required' };
       return;
     case 'exec':
       yield* commandRules(`${field}.exec.command`, check.value.command);
@@ -72,11 +72,11 @@ function* portRule(field: string, text: string, ports: readonly Port[]): Generat
   if (portOfProbe(ports, text) !== undefined) return;
   const declared = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP).map(portNameOf);
   const choice =
-    declared.length === 0 ? 'spec.ports declares none' : `declared: ${declared.join(', ')}`;
+    declared.length === 0 ? 'spec.ports declares no TCP port' : `declared: ${declared.join(', ')}`;
   const problem =
     text === ''
       ? 'must name a declared TCP port'
-      : `${JSON.stringify(text)} is no declared TCP port`;
+      : `${JSON.stringify(text)} is not a declared TCP port`;
   yield { field, message: `${problem}, by name or number (${choice})` };
 }
 
@@ -86,7 +86,7 @@ function* headerRules(field: string, { headers }: Probe_HttpCheck): Generator<Vi
     const lower = name.toLowerCase();
     const path = `${field}[${JSON.stringify(name)}]`;
     if (OWN_HEADERS.includes(lower)) yield { field: path, message: 'is set by the agent itself' };
-    if (seen.has(lower)) yield { field: path, message: 'is given twice, in other letter case' };
+    if (seen.has(lower)) yield { field: path, message: 'is set twice in different letter case' };
     seen.add(lower);
   }
 }

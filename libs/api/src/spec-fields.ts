@@ -47,7 +47,9 @@ export function updateSpec(
   }
   if (paths.includes('*')) {
     if (paths.length > 1)
-      throw new InvalidInputError([{ field: 'update_mask', message: '"*" stands alone' }]);
+      throw new InvalidInputError([
+        { field: 'update_mask', message: '"*" cannot be combined with other paths' },
+      ]);
     const replaced = clone(WorkloadSpecSchema, patch);
     if (replaced.replicas === undefined && current.replicas !== undefined)
       replaced.replicas = current.replicas;
@@ -84,10 +86,11 @@ function pathProblem(schema: DescMessage, path: string): readonly string[] {
     const field = inner.fields.find((known) => known.name === name);
     if (field === undefined)
       return [
-        `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is no field of ${inner.name}`,
+        `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is not a field of ${inner.name}`,
       ];
     if (index === names.length - 1) return [];
-    if (!isEntered(field)) return [`"${path}" goes below "${name}", which is replaced as a whole`];
+    if (!isEntered(field))
+      return [`"${path}" is below "${name}", which can only be replaced as a whole`];
     inner = field.message;
   }
   return [];

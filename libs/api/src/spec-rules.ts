@@ -21,7 +21,8 @@ import {
  * @throws {@link InvalidInputError} with every violation and its path below `spec`.
  * @example
  * ```ts
- * checkSpec(spec); // InvalidInputError: spec.restart.max_retries: a workload that is never restarted …
+ * checkSpec(spec); // InvalidInputError: spec.restart.max_retries: a workload that is never
+ * restarted …
  * ```
  */
 export function checkSpec(spec: WorkloadSpec): void {
@@ -44,8 +45,7 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '' && spec.command.length === 0) {
     yield {
       field: 'spec',
-      message:
-        'image or command is required: an image to run in a container, or a command to run as a process',
+      message: 'image or command is required: an image runs in a container, a command as a process',
     };
   }
   if (spec.command[0] === '')
@@ -53,14 +53,14 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image !== '' && spec.runtime === 'process') {
     yield {
       field: 'spec.runtime',
-      message: 'process runs commands, not images; leave runtime empty or remove image',
+      message: 'the process runtime runs commands, not images; remove runtime or image',
     };
   }
   if (spec.image === '' && spec.command.length > 0 && spec.runtime === 'cri') {
     yield { field: 'spec.runtime', message: 'cri needs an image' };
   }
   if (spec.image !== '' && !isImageReference(spec.image)) {
-    const message = `${JSON.stringify(spec.image)} is no image reference; write one such as nginx:alpine or registry.example:5000/team/web:1.2`;
+    const message = `${JSON.stringify(spec.image)} is not an image reference; use one such as nginx:alpine or registry.example:5000/team/web:1.2`;
     yield { field: 'spec.image', message };
   }
   yield* nulRules(spec);
@@ -113,14 +113,14 @@ function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation
     limits.cpuMillis > 0 &&
     limits.cpuMillis < MIN_CPU_LIMIT
   ) {
-    const message = `${limits.cpuMillis} is below ${MIN_CPU_LIMIT}, the least that the kernel of a node can hold a container to`;
+    const message = `${limits.cpuMillis} is below ${MIN_CPU_LIMIT}, the smallest limit that the kernel can enforce`;
     yield { field: 'spec.resources.limits.cpu_millis', message };
     return;
   }
   yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis);
   yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes);
   if (requests?.pids !== undefined) {
-    const message = 'processes are not reserved, only limited: set spec.resources.limits.pids';
+    const message = 'pids cannot be requested, only limited: set spec.resources.limits.pids';
     yield { field: 'spec.resources.requests.pids', message };
   }
 }
@@ -142,7 +142,7 @@ function* restartRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.restart?.policy === RestartPolicy_Policy.NEVER && (spec.restart.maxRetries ?? 0) > 0) {
     yield {
       field: 'spec.restart.max_retries',
-      message: 'a workload that is never restarted has no retries; use ON_FAILURE',
+      message: 'a workload with policy NEVER has no retries; use ON_FAILURE',
     };
   }
 }
@@ -157,7 +157,7 @@ function* tolerationRules({ placement }: WorkloadSpec): Generator<Violation> {
     yield {
       field: `spec.placement.tolerations[${index}].toleration_period`,
       message:
-        'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
+        'only NO_EXECUTE removes running replicas; set effect to NO_EXECUTE, or remove the period',
     };
   }
 }
@@ -172,7 +172,7 @@ function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
     if (differs(disconnect.stopAfter, DEFAULTS.stopAfterMs)) {
       yield {
         field: 'spec.disconnect.stop_after',
-        message: 'only replicas in mode EXCLUSIVE stop themselves; set spec.disconnect.mode',
+        message: 'only EXCLUSIVE replicas stop themselves; set spec.disconnect.mode',
       };
     }
     return;
@@ -208,12 +208,12 @@ export function refuseUnsupported(spec: WorkloadSpec): void {
 function unsupportedFields(spec: WorkloadSpec): string[] {
   const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
-    ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
+    ['spec.priority (above 100, preemption)', (spec.priority ?? DEFAULTS.priority) > 100],
     ...containerChecks(spec),
     // A container runtime stops no container by itself, so a replica on a disconnected node could
     // run beside its replacement.
     [
-      'spec.disconnect.mode (EXCLUSIVE of a container)',
+      'spec.disconnect.mode (EXCLUSIVE with an image)',
       spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE,
     ],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
@@ -234,7 +234,7 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
         source.value.sizeLimitBytes !== 0n &&
         source.value.medium !== Medium.MEMORY;
       const path = `spec.volumes[${index}].empty_dir.size_limit_bytes`;
-      return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
+      return [`${path} (only with medium MEMORY)`, isSized] as const;
     }),
     // These limits would also apply to the process of the runtime that starts the container.
     ...spec.ulimits.map(

@@ -12,11 +12,11 @@ export function* sysctlRules({ sysctls, network }: WorkloadSpec): Generator<Viol
     const isNetwork = OF_NETWORK.test(name);
     if (!isNetwork && !OF_IPC.test(name)) {
       const message =
-        'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
+        'affects the whole node; a container can set kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.…';
       yield { field, message };
     }
     if (isNetwork && network?.hostNetwork === true) {
-      yield { field, message: 'with host_network it is of the node; leave out one of them' };
+      yield { field, message: 'with host_network it affects the node; remove one of them' };
     }
   }
 }

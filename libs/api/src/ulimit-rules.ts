@@ -41,7 +41,7 @@ export function* ulimitRules({ ulimits }: WorkloadSpec): Generator<Violation> {
     if (!NAMES.includes(name) && !isRuntimesOwn(name)) {
       yield {
         field: `${field}.name`,
-        message: `${JSON.stringify(name)} is no limit; expected one of ${NAMES.join(', ')}`,
+        message: `${JSON.stringify(name)} is not a limit; expected one of ${NAMES.join(', ')}`,
       };
     }
     if (names.has(name)) yield { field: `${field}.name`, message: `"${name}" is used twice` };
@@ -59,5 +59,5 @@ function problemOf(ulimit: Ulimit): string | undefined {
   const isAbove = hard !== UNLIMITED && (soft === UNLIMITED || soft > hard);
   if (isAbove) return `${soft === UNLIMITED ? 'no limit' : soft} is above hard, ${hard}`;
   if (ulimit.name !== 'nofile' || soft === UNLIMITED || soft >= MIN_FILES) return undefined;
-  return `${soft} is below ${MIN_FILES}, which starting a container takes`;
+  return `${soft} is below ${MIN_FILES}, which the start of a container needs`;
 }

@@ -47,7 +47,10 @@ const MAX_LOOKED_AT = 200;
 
 function atMost(count: number, shown: readonly Violation[], found: number): readonly Violation[] {
   if (shown.length <= count) return shown;
-  return [...shown.slice(0, count), { field: '', message: `and more, ${found} problems in all` }];
+  return [
+    ...shown.slice(0, count),
+    { field: '', message: `and more, ${found} violations in total` },
+  ];
 }
 
 /** An empty value also violates its pattern; only the first violation is reported. */

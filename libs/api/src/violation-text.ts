@@ -45,7 +45,7 @@ const rewordings: readonly (readonly [RegExp, string])[] = [
   [/^must contain at least (\d+) item\(s\)$/, 'must have at least $1 items'],
   [/^must contain no more than (\d+) item\(s\)$/, 'must have at most $1 items'],
   [/^map must be at most (\d+) entries$/, 'must have at most $1 entries'],
-  [/^repeated value must contain unique items$/, 'must not name anything twice'],
+  [/^repeated value must contain unique items$/, 'must not contain duplicates'],
   [
     /^must be greater than or equal to (\S+) and less than or equal to (\S+)$/,
     'must be from $1 to $2',

@@ -144,7 +144,7 @@ describe('paging while the cluster changes', () => {
     );
     expect(workloads.map(({ name }) => name)).toEqual(['b']);
     const another =
-      'page_token: is of a list with another filter; repeat the filter of the first page, or begin without a token';
+      'page_token: belongs to a list with another filter; repeat the filter of the first page, or start without a token';
     for (const call of [
       () => cluster.client.listWorkloads({ pageToken, namespace: 'default' }),
       () => cluster.client.listWorkloads({ pageToken, labelSelector: 'a=b' }),
