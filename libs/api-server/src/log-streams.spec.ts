@@ -54,7 +54,7 @@ class Frames {
 /** Tunnels to an agent that a test speaks for. */
 class ScriptedTunnels implements Tunnels {
   readonly targets: TunnelTarget[] = [];
-  /** What the coordinator said in channels. */
+  /** Frames that the coordinator sent in channels. */
   readonly heard: LogChannelFrame[] = [];
   /** Tunnels that are open. */
   openNow = 0;

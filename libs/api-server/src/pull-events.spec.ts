@@ -59,7 +59,7 @@ class World {
     return world;
   }
 
-  /** As a coordinator's restart: what was told is known from the store alone. */
+  /** Simulates a restart of the coordinator, which keeps only the state in the store. */
   restart(): void {
     const log: Log = {
       ...silentLog,

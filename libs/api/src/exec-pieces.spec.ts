@@ -2,7 +2,7 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { EXEC_PIECE_LENGTH, ExecResultJoiner, splitExecResult } from './exec-pieces.js';
 import { ExecCommandResponseSchema, type ExecCommandResponse } from './gen.js';
 
-/** What arrives when each piece goes over the wire by itself. */
+/** Sends each part separately and returns the received parts. */
 function sent(result: ExecCommandResponse): ExecCommandResponse {
   const joiner = new ExecResultJoiner();
   const pieces = splitExecResult(result).map((piece) =>

@@ -16,7 +16,7 @@ import {
 } from './index.js';
 import { aWorkload } from './testing/index.js';
 
-/** Takes the place of a cluster: it knows one workload, `web`. */
+/** A fake cluster with one workload, `web`. */
 function aTransport() {
   let web: Workload = aWorkload({ spec: { image: 'nginx:alpine', replicas: 2 } });
   return createRouterTransport(

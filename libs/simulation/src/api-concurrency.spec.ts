@@ -154,7 +154,7 @@ describe('paging while the cluster changes', () => {
       await expect(cluster.until<unknown>(call)).rejects.toThrow(another);
     }
     const garbage = cluster.until(() => cluster.client.listNodes({ pageToken: 'garbage' }));
-    await expect(garbage).rejects.toThrow('page_token: is not one this server made');
+    await expect(garbage).rejects.toThrow('page_token: is not a token of this server');
     await cluster.until(() => cluster.stopCoordinator());
   });
 });
