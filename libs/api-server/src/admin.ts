@@ -13,13 +13,16 @@ import type { HandlerContext } from '@connectrpc/connect';
 import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
 
-/** The calls of AdminService. */
+/** Handlers of AdminService. */
 export class AdminHandlers {
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'log'> & { readonly audit: AuditLog },
   ) {}
 
-  /** Reads as fast as the caller takes it, and holds nothing open in between. */
+  /**
+   * Streams the backup as fast as the client reads. Holds no store transaction open between two
+   * chunks.
+   */
   async *backup(_request: BackupRequest, context: HandlerContext): AsyncGenerator<BackupChunk> {
     const { signal } = context;
     await this.recordBackup(context);
@@ -38,9 +41,9 @@ export class AdminHandlers {
   }
 
   /**
-   * Records the backup before it begins. When the data file was deleted, no record can be written,
-   * and a backup may be the only way to save the state: the log then takes the place of the audit
-   * record.
+   * Writes the audit record before the backup begins. When the data file was deleted, no record can
+   * be written, and a backup may be the only way to save the state; a log message then takes the
+   * place of the audit record.
    */
   private async recordBackup(context: HandlerContext): Promise<void> {
     const act = this.deps.audit.actOf(context);
@@ -57,7 +60,7 @@ export class AdminHandlers {
     }
   }
 
-  /** Ends the standstill after the store went back in time. Doing so again changes nothing. */
+  /** Accepts the state of a store that went back in time. A repeated call changes nothing. */
   acceptRestoredState = async (
     request: AcceptRestoredStateRequest,
   ): Promise<AcceptRestoredStateResponse> => {

@@ -14,26 +14,26 @@ import type { ForeignAgents } from './foreign-agents.js';
 import { stampTaints } from './node-changes.js';
 import type { ApiServerDeps } from './ports.js';
 
-/** The oldest and the newest protocol of this coordinator; an agent must speak one of them. */
+/** Oldest version of the session protocol that this coordinator supports. */
 export const PROTOCOL_MIN = 1;
+/** Newest version of the session protocol that this coordinator supports. */
 export const PROTOCOL_MAX = 2;
-/** From this protocol on a tunnel can carry many logs. */
+/** First protocol version in which a tunnel can carry several logs. */
 export const LOG_CHANNEL_PROTOCOL = 2;
 
-/** The newest protocol that both sides speak. */
+/** Returns the newest protocol version that both sides support. */
 export function protocolWith(hello: Pick<Hello, 'protocolMax'>): number {
   return Math.min(hello.protocolMax, PROTOCOL_MAX);
 }
 
-/** What {@link admit} works with. */
 export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock' | 'random'> & {
   readonly foreign: ForeignAgents;
 };
 
 /**
- * Checks that an agent belongs here, and keeps what it says of its machine.
- * @throws kind `precondition` for another protocol, cluster or machine; `notFound` when the node is
- *   not enrolled; `invalid` naming figures that cannot be.
+ * Checks that an agent may join the cluster and saves its Hello in the node record.
+ * @throws kind `precondition` when protocol, cluster or machine differ; `notFound` when the node is
+ *   not enrolled; `invalid` when the Hello contains impossible amounts.
  */
 export async function admit(deps: AdmissionDeps, hello: Hello): Promise<void> {
   checkBelongs(deps, hello);
@@ -58,8 +58,8 @@ function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
   if (hello.protocolMin > PROTOCOL_MAX || hello.protocolMax < PROTOCOL_MIN) {
     throw new CloudlessError(
       'precondition',
-      `agent speaks protocol ${hello.protocolMin} to ${hello.protocolMax}, ` +
-        `this coordinator speaks ${PROTOCOL_MIN} to ${PROTOCOL_MAX}; install matching versions`,
+      `the agent supports protocol ${hello.protocolMin} to ${hello.protocolMax}, ` +
+        `this coordinator supports ${PROTOCOL_MIN} to ${PROTOCOL_MAX}; install matching versions`,
     );
   }
   if (hello.clusterId !== state.clusterId) {
@@ -71,7 +71,9 @@ function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
   }
 }
 
-/** A machine of less than nothing would be kept in the store and upset whoever reads it. */
+/**
+ * Rejects impossible amounts, because they would be stored and break every reader of the record.
+ */
 function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void {
   const violations: { field: string; message: string }[] = [];
   for (const [name, amounts] of Object.entries({ capacity, reserved })) {
@@ -88,12 +90,12 @@ function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void 
       if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) continue;
       violations.push({
         field: `hello.${name}.${field}`,
-        message: `${value} is no amount of a machine`,
+        message: `${value} is not a possible amount`,
       });
     }
   }
   if (maxReplicas < 0)
-    violations.push({ field: 'hello.max_replicas', message: `${maxReplicas} is less than none` });
+    violations.push({ field: 'hello.max_replicas', message: `${maxReplicas} is negative` });
   for (const [index, { key, effect }] of taints.entries()) {
     if (key === '')
       violations.push({ field: `hello.taints[${index}].key`, message: 'is required' });

@@ -8,7 +8,7 @@ const methods = [CoordinatorService, AgentService, AdminService].flatMap(
 const READING = /^(Get|List|Watch|Plan|Explain|StreamLogs)/;
 const AGENTS = ['Heartbeat', 'Session', 'Tunnel'];
 
-describe('the audit policy of every RPC', () => {
+describe('getAuditPolicy', () => {
   it.each(methods.map((method) => ({ name: method.toString().replace('rpc ', ''), method })))(
     '$name is decided',
     ({ method }) => {
@@ -19,7 +19,7 @@ describe('the audit policy of every RPC', () => {
     },
   );
 
-  it('is not made for methods that nobody serves', () => {
+  it('has no entry for a method that does not exist', () => {
     expect(
       auditPolicyOf({ ...CoordinatorService.method.getNode, localName: 'makeCoffee' }),
     ).toBeUndefined();

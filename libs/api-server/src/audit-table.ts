@@ -1,18 +1,18 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import type { DescMethod } from '@bufbuild/protobuf';
 
-/** How a call shows in the audit log. */
+/** How the audit log records the calls of a method. */
 export type AuditPolicy =
-  /** Changes nothing and shows what every reader may see: no event. */
+  /** The call only reads what every client may read: no audit record. */
   | 'reads'
-  /**
-   * What agents say of what they run, all the time. An agent is let in by EnrollNode, which is
-   * recorded.
-   */
+  /** A frequent report of an agent: no audit record. The enrolment of the agent is recorded. */
   | 'agents'
-  /** One event, flushed with the change before the answer. */
+  /** One audit record, committed together with the change and before the reply. */
   | 'acts'
-  /** Privileged, and no change of the state: one event, flushed before anything begins. */
+  /**
+   * The call is privileged and changes no state: one audit record, committed before the call
+   * begins.
+   */
   | 'begins';
 
 type Policies<Service extends { readonly method: object }> = Readonly<
@@ -49,7 +49,7 @@ const coordinator: Policies<typeof CoordinatorService> = {
   undoRollout: 'acts',
   restartRollout: 'acts',
   getWorkloadVersion: 'reads',
-  // Kept, but nothing of the cluster changes until it is executed.
+  // Stores a plan. The cluster changes only when the plan is executed.
   createPlan: 'acts',
   getPlan: 'reads',
   executePlan: 'acts',
@@ -75,7 +75,7 @@ const agent: Policies<typeof AgentService> = {
 };
 
 const admin: Policies<typeof AdminService> = {
-  // All of the state leaves the cluster.
+  // The whole state leaves the cluster.
   backup: 'begins',
   acceptRestoredState: 'acts',
 };
@@ -86,7 +86,7 @@ const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> 
   [AdminService.typeName]: admin,
 };
 
-/** How the calls of a method are recorded; undefined when nobody has decided. */
+/** Returns the policy of a method; undefined when the table has no entry for it. */
 export function auditPolicyOf(method: DescMethod): AuditPolicy | undefined {
   return policies[method.parent.typeName]?.[method.localName];
 }

@@ -13,36 +13,36 @@ import type { EventInit, Transaction } from '@cloudless/cluster-state';
 import { Code, type HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
 
-/** What a call is about; absent: not of this kind. */
+/** The subject of a call. An absent field does not apply. */
 export interface AuditObject {
   readonly namespace?: string;
   readonly workload?: string;
   readonly nodeId?: string;
   readonly replicaId?: string;
   /**
-   * The words of a command. Only the first is kept, and how many follow: arguments may hold
-   * secrets.
+   * The words of a command. The audit record contains only the first word and the number of the
+   * others, because arguments may contain secrets.
    */
   readonly command?: readonly string[];
 }
 
-/** A handler of a call that is recorded. */
 type UnaryHandler<Request, Response> = (
   request: Request,
   context: HandlerContext,
 ) => Promise<Response> | Response;
 
 /**
- * One caller may fail so many times in a row at one method, or change nothing, before events of it
- * are put together.
+ * Calls of one client to one method with the same failed or unchanged result that are recorded one
+ * by one. Later ones are merged, at most one record every {@link EVERY_MS}.
  */
 const BURST = 10;
 const EVERY_MS = 10_000;
 
 /**
- * Who asked for what. A call that changes the state is recorded in the transaction that does it; a
- * privileged one that changes nothing here, as an exec, before it begins; one that was refused, or
- * found nothing to do, after that. All are flushed before the answer.
+ * Writes the audit records of calls. The record of a call that changes the state is part of the
+ * transaction of the change. The record of a privileged call that changes no state, such as an
+ * exec, is committed before the call begins. The record of a call that failed or changed nothing is
+ * committed after the call. Every record is committed before the reply.
  */
 export class AuditLog {
   private readonly acts = new WeakMap<object, Act>();
@@ -54,7 +54,7 @@ export class AuditLog {
     this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: EVERY_MS });
   }
 
-  /** A unary call with its record. */
+  /** Wraps the handler of a unary call so that the call is recorded. */
   unary<Request extends DescMessage, Response extends DescMessage>(
     method: DescMethodUnary<Request, Response>,
     handler: UnaryHandler<MessageShape<Request>, MessageShape<Response>>,
@@ -74,7 +74,8 @@ export class AuditLog {
   }
 
   /**
-   * A streaming call with its record; the handler says what it is about before it begins anything.
+   * Wraps a streaming call so that a failure is recorded. The handler itself records the start,
+   * because only the handler knows the subject.
    */
   async *stream<Item>(
     method: DescMethod,
@@ -90,7 +91,7 @@ export class AuditLog {
     }
   }
 
-  /** The record of the call that a request or context belongs to. */
+  /** Returns the audit entry of the call that a request or a handler context belongs to. */
   actOf(key: object): Act {
     const act = this.acts.get(key);
     assert(act !== undefined, 'a call that changes something or is privileged is recorded');
@@ -116,7 +117,10 @@ export class AuditLog {
     return act;
   }
 
-  /** That the caller of what had begun went away is no refusal. */
+  /**
+   * Records a failed call. A client that disconnects after the start of a recorded call is no
+   * failure.
+   */
   private async failed(act: Act, reason: unknown): Promise<void> {
     const { code } = toConnectError(reason);
     if (act.recorded && code === Code.Canceled) return;
@@ -130,7 +134,7 @@ export class AuditLog {
     }
   }
 
-  /** By itself, and not more often than the limit. */
+  /** Commits a record on its own, subject to the rate limit. */
   private async record(act: Act, result: string): Promise<void> {
     const { rpc, address } = act.facts;
     const throttled = this.throttle.take(`${address} ${rpc} ${result}`);
@@ -146,9 +150,9 @@ interface ActFacts {
   readonly requestId: string;
 }
 
-/** The record of one call. */
+/** The audit record of one call. */
 export class Act {
-  /** Its event is in the store. */
+  /** The record is in the store. */
   recorded = false;
   private object: AuditObject;
 
@@ -160,9 +164,9 @@ export class Act {
   }
 
   /**
-   * Commits what the call does, with its event as the cause of those in the transaction. The event
-   * is written once.
-   * @param how - `write`: also while the store is known to have gone back in time.
+   * Commits the transaction of a call together with the audit record, which becomes the cause of
+   * the other events in the transaction. Later commits of the same call contain no record.
+   * @param how - `write`: also commits while the store is known to have gone back in time.
    */
   async commit(transaction: Transaction, how: 'commit' | 'write' = 'commit'): Promise<void> {
     if (!this.recorded) transaction.leadBy(this.event('ok'));
@@ -171,15 +175,15 @@ export class Act {
   }
 
   /**
-   * Records a privileged call before anything of it begins. @throws when it cannot be recorded:
-   * then it must not begin.
+   * Commits the record of a privileged call before the call begins.
+   * @throws when the record cannot be committed; the call must not begin then.
    */
   async begins(object: AuditObject): Promise<void> {
     this.object = { ...this.object, ...object };
     await this.write('started');
   }
 
-  /** @param left - Events like this one that were left out before it. */
+  /** @param left - Suppressed records of equal calls before this one. */
   async write(result: string, left?: LeftOut): Promise<void> {
     const counted =
       left === undefined ? {} : { count: left.count + 1, firstTime: timestampFromMs(left.sinceMs) };
@@ -218,7 +222,7 @@ export class Act {
   }
 }
 
-/** There are no identities yet. */
+/** The cluster has no identities yet. */
 const PRINCIPAL = 'anonymous';
 
 function describe({
@@ -232,7 +236,7 @@ function describe({
   return nodeId === undefined || nodeId === '' ? '' : ` on node ${nodeId}`;
 }
 
-/** What a request names, by the names that the API uses throughout. */
+/** Reads the subject from the fields that requests use throughout the API. */
 function objectOf(request: object): AuditObject {
   const field = (name: string): string => {
     const value: unknown = name in request ? request[name as keyof typeof request] : '';

@@ -1,32 +1,36 @@
 import type { Clock, CloudlessError, StopSignal } from '@cloudless/base';
 import { Wakeup } from './changes.js';
 
-/** What {@link ChangeQueue.next} found. */
+/** Result of {@link ChangeQueue.next}. */
 export type QueueTurn =
   | { readonly kind: 'key'; readonly key: string }
   | { readonly kind: 'silence' }
   | { readonly kind: 'stopped' };
 
 /**
- * Keys that changed and have not been sent, in the order of their first change that was not.
- * However slow the reader, it holds each key once: a watcher that falls behind skips states, never
- * grows. Because of the order it can say at any moment up to which revision all has been handed
- * out.
+ * Keys that have changed and have not been sent, in the order of their first unsent change. Each
+ * key is held once however slow the reader is: a slow reader skips states, and the queue does not
+ * grow. Because of the order, the queue knows at any time up to which revision all changes have
+ * been delivered.
  */
 export class ChangeQueue {
   private firstChanges = new Map<string, bigint>();
   private readonly wakeup = new Wakeup();
   private ended: CloudlessError | undefined;
 
-  /** @param revision - Of the change; not below that of any mark before. */
+  /**
+   * Adds a changed key. @param revision - Revision of the change; not lower than that of any
+   * earlier mark.
+   */
   mark(key: string, revision: bigint): void {
     if (!this.firstChanges.has(key)) this.firstChanges.set(key, revision);
     this.wakeup.notify();
   }
 
   /**
-   * Puts keys in front of all that were marked. @param entries - With the revision of their change,
-   * ascending, none above a mark's.
+   * Inserts keys before all keys that were marked.
+   * @param entries - Keys with the revision of their change, in ascending order; no revision is
+   *   higher than that of a mark.
    */
   putBefore(entries: Iterable<readonly [string, bigint]>): void {
     const marked = this.firstChanges;
@@ -35,15 +39,15 @@ export class ChangeQueue {
     for (const [key, revision] of marked) this.mark(key, revision);
   }
 
-  /** Lets the reader fail once it has taken what is there. */
+  /** Makes {@link next} fail once the queue is empty. */
   end(reason: CloudlessError): void {
     this.ended = reason;
     this.wakeup.notify();
   }
 
   /**
-   * Takes the next key; or says that it is `silentAt` by the monotonic clock, or that the reader
-   * has gone.
+   * Removes and returns the next key. Returns `silence` at time `silentAt` of the monotonic clock,
+   * and `stopped` when the signal is aborted.
    */
   async next(clock: Clock, signal: StopSignal, silentAt: number): Promise<QueueTurn> {
     for (;;) {
@@ -60,8 +64,8 @@ export class ChangeQueue {
   }
 
   /**
-   * Everything up to this revision has been taken. @param newest - The revision of the state that
-   * marks come from.
+   * Returns the revision up to which all changes have been delivered.
+   * @param newest - Revision of the state that the marks come from.
    */
   takenUpTo(newest: bigint): bigint {
     const [first] = this.firstChanges.values();

@@ -1,11 +1,12 @@
 import type { Clock, StopSignal, Timer } from '@cloudless/base';
 
 /**
- * A stream that has nothing to say says so this often, so that both sides know the other is there.
+ * Time without an item after which a stream sends a bookmark, so that both sides know that the
+ * connection is alive.
  */
 export const BOOKMARK_MS = 15_000;
 
-/** Wakes one waiting loop. Notifications while nobody waits are kept as one. */
+/** Wakes one waiting loop. A notification while no loop waits is kept; several count as one. */
 export class Wakeup {
   private pending = false;
   private resolve: (() => void) | undefined;
@@ -50,8 +51,8 @@ export class Wakeup {
 }
 
 /**
- * Keys that changed and have not been looked at. However slow the reader, it holds each key once: a
- * watcher that falls behind skips states, never grows.
+ * A set of changed keys for one reader. Each key is held once however slow the reader is: a slow
+ * reader skips states, and the set does not grow.
  */
 export class DirtyKeys {
   private keys = new Set<string>();
@@ -63,8 +64,8 @@ export class DirtyKeys {
   }
 
   /**
-   * The keys marked since the last call; empty after {@link BOOKMARK_MS} of silence; undefined when
-   * stopped.
+   * Returns and clears the keys that were marked since the last call. Empty after {@link
+   * BOOKMARK_MS} without a mark; undefined when the signal is aborted.
    */
   async next(clock: Clock, signal: StopSignal): Promise<readonly string[] | undefined> {
     while (this.keys.size === 0) {

@@ -3,8 +3,8 @@ import { ManualClock } from '@cloudless/base/testing';
 import { RevisionConflictError } from '@cloudless/state-store';
 import { withoutConflict } from './conflicts.js';
 
-describe('withoutConflict', () => {
-  it('waits longer after each repeated conflict, then answers UNAVAILABLE without a key of the store', async () => {
+describe('retryOnConflict', () => {
+  it('waits longer after each conflict, then fails with UNAVAILABLE and a message without store keys', async () => {
     const clock = new ManualClock();
     const attemptsAt: number[] = [];
     const attempt = async (): Promise<never> => {
@@ -20,7 +20,7 @@ describe('withoutConflict', () => {
     for (let step = 0; failure === undefined && step < 100; step += 1) await clock.advance(100);
     expect(errorKindOf(failure)).toBe('unavailable');
     expect(errorMessageOf(failure)).toBe(
-      'workload "default/web" is being changed by others all the time: nothing was written after 16 attempts; try again later',
+      'workload "default/web" is being changed by other writers: nothing was written after 16 attempts; try again later',
     );
     expect(attemptsAt[1]).toBe(attemptsAt[0]);
     const waits = attemptsAt.slice(2).map((at, index) => at - (attemptsAt[index + 1] ?? 0));

@@ -8,30 +8,28 @@ import {
 } from '@cloudless/base';
 
 /**
- * Conflicts in a row, over about two seconds, after which other writers do not let this one
- * through.
+ * Attempts before the operation fails because of other writers; with the delays of {@link RETRY}
+ * about two seconds.
  */
 const MAX_ATTEMPTS = 16;
 /**
- * Long enough for a controller to finish its pass; the cap keeps all attempts well within the
- * deadline of a call.
+ * The first delays give a controller time to finish its pass; the cap keeps all attempts well
+ * within the deadline of a call.
  */
 const RETRY = { firstMs: 5, maxMs: 250, jitter: 0.5 } as const;
 
-/** Needs of {@link withoutConflict}. */
 export interface ConflictRetry {
   readonly clock: Clock;
   readonly random: Random;
-  /** Names the object that is changed, for people: `workload "default/web"`. */
+  /** The changed object in the error message: `workload "default/web"`. */
   readonly what: string;
 }
 
 /**
- * Runs an attempt to read, decide and commit until it meets no conflict. A commit that meets one
- * has waited until the view shows what it met: the next attempt follows at once, those after it
- * with growing delays.
- * @throws kind `unavailable` when it is still in conflict after {@link MAX_ATTEMPTS} attempts:
- *   nothing was written.
+ * Runs an attempt to read, decide and commit, and repeats it after a store conflict. A failed
+ * commit returns only when the view contains the conflicting change, so the next attempt may follow
+ * at once; later attempts wait with growing delays.
+ * @throws kind `unavailable` after {@link MAX_ATTEMPTS} conflicts; nothing was written then.
  */
 export async function withoutConflict<Result>(
   retry: ConflictRetry,
@@ -44,7 +42,7 @@ export async function withoutConflict<Result>(
     } catch (reason) {
       if (!isStoreConflict(reason)) throw reason;
       if (count >= MAX_ATTEMPTS) {
-        const message = `${what} is being changed by others all the time: nothing was written after ${count} attempts; try again later`;
+        const message = `${what} is being changed by other writers: nothing was written after ${count} attempts; try again later`;
         throw new CloudlessError('unavailable', message, { cause: reason });
       }
       const delayMs = backoffDelayMs(RETRY, count - 1, random);
@@ -53,7 +51,9 @@ export async function withoutConflict<Result>(
   }
 }
 
-/** A generation that the caller expected and that is not there is for the caller to resolve. */
+/**
+ * A conflict with the generation that a client expects is not retried: the client must resolve it.
+ */
 function isStoreConflict(reason: unknown): boolean {
   return errorKindOf(reason) === 'conflict' && reason instanceof Error && 'changedAt' in reason;
 }

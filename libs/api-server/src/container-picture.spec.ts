@@ -49,8 +49,8 @@ const report = create(ReplicaReportSchema, {
   endpoints: [{ portName: 'http', ip: '10.0.0.7', port: 80 }],
 });
 
-describe('the container of a replica', () => {
-  it('has all that its agent reported, and the image and command of its version', () => {
+describe('presentContainer', () => {
+  it('returns the reported facts together with image and command of the version', () => {
     const record = mergeReport(assigned, report, 1_000, true);
     expect(containerOf(view, record)).toMatchObject({
       ...{
@@ -65,7 +65,7 @@ describe('the container of a replica', () => {
     });
   });
 
-  it('has no process and no address once it has ended, and keeps the names of the runtime', () => {
+  it('omits process id and addresses of an ended container and keeps its runtime ids', () => {
     const running = mergeReport(assigned, report, 1_000, true);
     const ended = mergeReport(
       running,

@@ -8,8 +8,8 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
 
 /**
- * The current container of a replica, as its agent last reported it. After its end it has no
- * process and no address.
+ * Returns the current container of a replica as its agent last reported it. A container that has
+ * ended has no process id and no addresses.
  */
 export function containerOf(
   view: Pick<ClusterView, 'workload' | 'version'>,

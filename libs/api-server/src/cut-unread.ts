@@ -1,17 +1,16 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
 
 /**
- * A reader that takes nothing for so long is not waited for any more. Less than the transport
- * itself allows, which can name no revision.
+ * Time without a read after which a watch is closed. Shorter than the time limit of the transport,
+ * whose error cannot contain a revision.
  */
 export const MAX_UNREAD_MS = 20_000;
 
 /**
- * Hands on the items of a watch as long as they are taken. A stream is asked for its next item only
- * when the one before has gone out, so that a reader who stops reading would keep the watch waiting
- * for ever: after {@link MAX_UNREAD_MS} it is ended and what it holds is freed. A reader that comes
- * back gets RESOURCE_EXHAUSTED with the revision to resume at; one that does not is the transport's
- * to cut.
+ * Closes a watch whose client does not read. The framework requests the next item only after the
+ * previous one was sent, so a client that stops reading would keep the watch open for ever. After
+ * {@link SLOW_READER_TIMEOUT_MS} the watch is closed and its resources are freed. A client that
+ * reads again receives RESOURCE_EXHAUSTED with the revision to resume at.
  */
 export function cutUnread<Item extends { readonly revision: bigint }>(
   items: AsyncIterable<Item>,
@@ -48,7 +47,7 @@ export function cutUnread<Item extends { readonly revision: bigint }>(
 
 function unreadMessage(revision: bigint): string {
   return (
-    `nothing was read from this watch for ${MAX_UNREAD_MS / 1_000} s, so it was ended; ` +
-    `go on with after_revision ${revision}, and read as it comes`
+    `the watch was closed because the client read nothing for ${MAX_UNREAD_MS / 1_000} s; ` +
+    `resume with after_revision ${revision}`
   );
 }

@@ -7,11 +7,15 @@ import { drainedNode } from './drains.js';
 const NOW_MS = 1_000_000;
 const at = timestampFromMs;
 
-describe('new terms for a drain that is under way', () => {
+describe('startDrain for a node that is already being drained', () => {
   it.each([
-    { name: 'it began before: that stays', startedMs: NOW_MS - 60_000, becomesMs: NOW_MS - 60_000 },
     {
-      name: 'it began by a clock ahead of ours: it has all of its time from now on',
+      name: 'keeps the start time of the drain',
+      startedMs: NOW_MS - 60_000,
+      becomesMs: NOW_MS - 60_000,
+    },
+    {
+      name: 'sets the start time to now when the stored start time is in the future',
       startedMs: NOW_MS + 60_000,
       becomesMs: NOW_MS,
     },

@@ -9,20 +9,20 @@ import {
 } from '@cloudless/api/store';
 import type { EventInit } from '@cloudless/cluster-state';
 
-/** A changed node, with the event that tells of it. */
+/** A changed node record and the event about the change. */
 export type NodeChange = { readonly after: NodeRecord } & Pick<EventInit, 'reason' | 'message'>;
 
-/** What a drain is decided on. */
 export interface DrainFacts {
   readonly nowMs: number;
-  /** Replicas that the node holds. */
+  /** Number of replicas on the node. */
   readonly held: number;
 }
 
 /**
- * Begins the drain of a node. For one that is being drained already a deadline or force takes the
- * place of both, and a request with neither changes nothing, as nothing does for one that is
- * drained.
+ * Starts the drain of a node. For a node that is already being drained, a deadline or `force` in
+ * the request replaces both previous values; a request with neither changes nothing. A completed
+ * drain does not change either.
+ * @returns Undefined when nothing changes.
  */
 export function drainedNode(
   before: NodeRecord,
@@ -40,7 +40,7 @@ export function drainedNode(
   return { after: withDrain(before, drain), reason: 'NodeDraining', message };
 }
 
-/** The node in use again: neither cordoned nor drained. */
+/** Ends the cordon and the drain of a node. @returns Undefined when there is neither. */
 export function uncordonedNode(before: NodeRecord): NodeChange | undefined {
   if (!before.cordoned && !before.draining) return undefined;
   const after = Object.assign(clone(NodeRecordSchema, before), {
@@ -48,7 +48,11 @@ export function uncordonedNode(before: NodeRecord): NodeChange | undefined {
     draining: false,
   });
   delete after.drain;
-  return { after, reason: 'NodeUncordoned', message: `node ${after.id} is usable again` };
+  return {
+    after,
+    reason: 'NodeUncordoned',
+    message: `node ${after.id} accepts new replicas again`,
+  };
 }
 
 function changedDrain(
@@ -71,11 +75,11 @@ function changedDrain(
     drain === undefined ? create(DrainRecordSchema, fallback) : clone(DrainRecordSchema, drain);
   delete next.deadline;
   Object.assign(next, terms);
-  // Begun by a coordinator whose clock was ahead of ours: how long it may take is counted from no
-  // later than now.
+  // The drain was started by a coordinator whose clock was ahead. Its deadline counts from the
+  // current time at the latest.
   if (next.startedAt !== undefined && timestampMs(next.startedAt) > facts.nowMs)
     next.startedAt = timestampFromMs(facts.nowMs);
-  const message = `the drain of node ${before.id} goes on with other terms${describeTerms(next)}`;
+  const message = `the drain of node ${before.id} was changed${describeTerms(next)}`;
   return { after: withDrain(before, next), reason: 'NodeDrainChanged', message };
 }
 
@@ -94,9 +98,9 @@ function withDrain(before: NodeRecord, drain: DrainRecord): NodeRecord {
 }
 
 function describeTerms({ deadline, force }: DrainRecord): string {
-  if (deadline === undefined) return force ? ', at once and whatever must stay available' : '';
+  if (deadline === undefined) return force ? ', at once and regardless of min_available' : '';
   const by = `, by ${new Date(timestampMs(deadline)).toISOString()}`;
   return force
-    ? `${by}; what is left then is stopped whatever must stay available`
-    : `${by}, or it has failed`;
+    ? `${by}; the remaining replicas are then stopped regardless of min_available`
+    : `${by}, or the drain fails`;
 }

@@ -52,8 +52,8 @@ afterEach(async () => {
   await state.close();
 });
 
-describe('the event of a replica that could not be started', () => {
-  it('gives the reason when the replica is never restarted', async () => {
+describe('event of a replica that could not be started', () => {
+  it('contains the reason when the replica is never restarted', async () => {
     await open(RestartMode.NEVER);
     const report = { replicaId: 'w-1', phase: Phase.FAILED, reason: `${REASON}; never restarted` };
     reports.take('node-1', create(ReplicaReportSchema, report));
@@ -67,7 +67,7 @@ describe('the event of a replica that could not be started', () => {
     ]);
   });
 
-  it('says that the container never ran, when the start is tried again', async () => {
+  it('says that the container never ran when the start is retried', async () => {
     await open(RestartMode.ON_FAILURE);
     const reason = `${REASON}, restarting in 100 ms`;
     const report = { replicaId: 'w-1', phase: Phase.STARTING, restarts: 1, reason };
@@ -78,7 +78,7 @@ describe('the event of a replica that could not be started', () => {
     ]);
   });
 
-  it('leaves the event of a failure that is replaced to the pass that replaces the replica', async () => {
+  it('is not emitted for a failure whose replica is replaced, because the workload reconciler emits it', async () => {
     await open(RestartMode.ALWAYS);
     const report = {
       replicaId: 'w-1',

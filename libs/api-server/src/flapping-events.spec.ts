@@ -3,8 +3,8 @@ import { FlappingEvents } from './flapping-events.js';
 
 const ready = (replicaId = 'w-1') => ({ reason: 'ReplicaReady', replicaId });
 
-describe('FlappingEvents', () => {
-  it('leaves out what comes too fast, and tells the newest of it in the end, with how many it stands for', async () => {
+describe('EventThrottle', () => {
+  it('suppresses events above the rate limit and later returns the newest one with the number of suppressed events', async () => {
     const clock = new ManualClock();
     const flapping = new FlappingEvents(clock);
     const told = Array.from({ length: 9 }, (_, turn) =>
@@ -26,7 +26,7 @@ describe('FlappingEvents', () => {
     expect(flapping.nextDueMs('node-1')).toBeUndefined();
   });
 
-  it('tells the end of a replica at once, and nothing of it after that', async () => {
+  it('passes the end of a replica at once and discards its suppressed events', async () => {
     const clock = new ManualClock();
     const flapping = new FlappingEvents(clock);
     for (let turn = 0; turn < 9; turn += 1) flapping.admit('node-1', ready());
@@ -36,7 +36,7 @@ describe('FlappingEvents', () => {
     expect(flapping.due('node-1', 10)).toEqual([]);
   });
 
-  it('counts each replica by itself', () => {
+  it('limits each replica separately', () => {
     const flapping = new FlappingEvents(new ManualClock());
     for (let turn = 0; turn < 9; turn += 1) flapping.admit('node-1', ready('w-1'));
     expect(flapping.admit('node-1', ready('w-2'))).toEqual(ready('w-2'));

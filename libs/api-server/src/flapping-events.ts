@@ -2,14 +2,14 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Throttle, type Clock, type LeftOut } from '@cloudless/base';
 import type { EventInit } from '@cloudless/cluster-state';
 
-/** What may happen to one replica over and over. */
+/** Reasons of events that one replica can repeat without end. */
 const FLAPPING = new Set([
   ...['ReplicaReady', 'ReplicaNotReady', 'ReplicaRestarted'],
   ...['ImagePulling', 'ImagePulled', 'ImagePullFailed'],
 ]);
 /**
- * So many of one replica are told at once; from then on one at a time, which stands for those
- * before it.
+ * Events of one replica that are emitted at once. Later ones are merged, at most one event every
+ * {@link EVERY_MS}.
  */
 const BURST = 6;
 const EVERY_MS = 60_000;
@@ -18,28 +18,33 @@ const MAX_REPLICAS = 10_000;
 interface LeftOutEvent {
   readonly event: EventInit;
   readonly dueAtMs: number;
-  /** It has had its turn already. */
+  /** The rate limit has admitted the event already. */
   readonly passed: boolean;
 }
 
 /**
- * Keeps a replica that flaps from filling the list of events. The newest of what was left out is
- * told in the end, so that the list never ends on what is no longer true.
+ * Limits the rate of events about a replica whose state changes again and again. The newest
+ * suppressed event is emitted later, so that the last event in the list describes the current
+ * state.
  */
 export class FlappingEvents {
   private readonly throttle: Throttle;
-  /** The newest that was left out, by node and replica. */
+  /** The newest suppressed event, by node and replica. */
   private readonly newest = new Map<string, Map<string, LeftOutEvent>>();
 
   constructor(private readonly clock: Clock) {
     this.throttle = new Throttle({ clock, burst: BURST, everyMs: EVERY_MS, maxKeys: MAX_REPLICAS });
   }
 
-  /** The event as it is to be told; undefined when it is left out for now. */
+  /**
+   * Returns the event to emit, with the number of suppressed events; undefined when this event is
+   * suppressed for now.
+   */
   admit(nodeId: string, event: EventInit): EventInit | undefined {
     const { reason = '', replicaId = '' } = event;
     if (!FLAPPING.has(reason)) {
-      this.drop(nodeId, replicaId); // it has ended: how it came to that matters no more
+      // the replica has ended, so earlier readiness events are obsolete
+      this.drop(nodeId, replicaId);
       return event;
     }
     const throttled = this.throttle.take(replicaId);
@@ -51,7 +56,7 @@ export class FlappingEvents {
     return undefined;
   }
 
-  /** What was left out of the replicas of a node and is due by now, at most `limit` of it. */
+  /** Removes and returns the suppressed events of a node that are due, at most `limit`. */
   due(nodeId: string, limit: number): readonly EventInit[] {
     const now = this.clock.now();
     const due: EventInit[] = [];
@@ -69,7 +74,10 @@ export class FlappingEvents {
     return due;
   }
 
-  /** What was due could not be told: it is due still, but for what something newer has replaced. */
+  /**
+   * Puts back events that could not be committed. An event is dropped when a newer one of the same
+   * replica has been suppressed meanwhile.
+   */
   putBack(nodeId: string, events: readonly EventInit[]): void {
     for (const event of events) {
       if (this.newest.get(nodeId)?.has(event.replicaId ?? '') === true) continue;
@@ -78,7 +86,8 @@ export class FlappingEvents {
   }
 
   /**
-   * Milliseconds until {@link due} has something of the node; undefined when nothing is left out.
+   * Returns the milliseconds until {@link takeDue} returns an event of the node; undefined when no
+   * event is suppressed.
    */
   nextDueMs(nodeId: string): number | undefined {
     const left = this.newest.get(nodeId);
@@ -102,7 +111,7 @@ export class FlappingEvents {
   }
 }
 
-/** @param more - That are not among those left out. */
+/** @param more - Number of suppressed events that `left` does not contain. */
 function counted(event: EventInit, left: LeftOut | undefined, more: number): EventInit {
   const count = (left?.count ?? 0) + more;
   return left === undefined || count <= 1

@@ -3,13 +3,15 @@ import { errorFields } from '@cloudless/base';
 import type { ApiServerDeps } from './ports.js';
 
 /**
- * An agent calls again within 10 s: one that is silent for longer has found its coordinator or is
- * gone.
+ * An agent retries within 10 s. An agent that is silent for longer has found its coordinator or was
+ * stopped.
  */
 const FORGOTTEN_AFTER_MS = 60_000;
-/** Clusters that are remembered and reported; an agent may claim any id. */
+/**
+ * Clusters that are remembered and reported. The limit exists because an agent may claim any id.
+ */
 const MAX_CLUSTERS = 16;
-/** Characters of a claimed cluster id that are shown. Our own ids have 16. */
+/** Characters of a claimed cluster id that are shown. Real ids have 16. */
 const MAX_ID_LENGTH = 64;
 /** Nodes that are counted for each cluster. */
 const MAX_NODES = 10_000;
@@ -81,4 +83,4 @@ export class ForeignAgents {
 }
 
 const ADVICE =
-  'agents that belong here show that this coordinator has a wrong or an empty data directory: start it with the right one';
+  'if these agents belong to this coordinator, its data directory is wrong or empty: start it with the right data directory';

@@ -21,20 +21,21 @@ import { TunnelHub } from './tunnels.js';
 import { KeyedMutex } from './keyed-mutex.js';
 import { WorkloadHandlers } from './workloads.js';
 
-/** The API of a coordinator, ready to be mounted. */
+/** The API of a coordinator, ready to be mounted on a Connect router. */
 export interface ApiServer {
   /**
    * Registers CoordinatorService, AgentService for the containers of all nodes, and AdminService.
    */
   readonly routes: (router: ConnectRouter) => void;
   /**
-   * What an operator should know although all is served; empty when there is nothing. For /ready.
+   * Problems that an operator should know although every call is served. Empty when there are none.
+   * Shown by /ready.
    */
   warnings(): readonly string[];
   close(): Promise<void>;
 }
 
-/** Wires every call to its handler. */
+/** Creates the handlers of all calls. */
 export function createApiServer(deps: ApiServerDeps): ApiServer {
   const soft = new SoftChanges(deps.state, deps.nodes);
   const audit = new AuditLog(deps);

@@ -44,8 +44,8 @@ function stateOf(count: number): ClusterState {
   return { view: () => view } as unknown as ClusterState;
 }
 
-describe('a forwarded port', () => {
-  it('is recorded for each replica before that is dialled', async () => {
+describe('InteractiveHandlers.portForward', () => {
+  it('writes an audit record for each replica before it opens the tunnel', async () => {
     const steps: string[] = [];
     const begins = async ({ replicaId }: AuditObject): Promise<void> =>
       void steps.push(`recorded ${replicaId}`);

@@ -22,12 +22,9 @@ import type { ApiServerDeps } from './ports.js';
 import { containerFor, readyReplicas, resolveTarget, runningReplica } from './targets.js';
 import type { Tunnels } from './tunnels.js';
 
-/**
- * Calls in which both sides go on speaking: commands with input, and TCP connections to ports of
- * replicas.
- */
+/** Handlers of bidirectional calls: Exec, and PortForward. */
 export class InteractiveHandlers {
-  /** Spreads connections over the replicas of a workload. */
+  /** Index by which connections are distributed over the replicas of a workload. */
   private turn = 0;
 
   constructor(
@@ -72,7 +69,10 @@ export class InteractiveHandlers {
     );
   }
 
-  /** A workload's node that cannot be reached is passed over, as long as nothing was sent to it. */
+  /**
+   * Forwards a TCP connection. When the node of a replica cannot be reached, the next replica of
+   * the workload is tried, as long as no data was sent.
+   */
   async *portForward(
     requests: AsyncIterable<PortForwardRequest>,
     context: HandlerContext,
@@ -84,7 +84,7 @@ export class InteractiveHandlers {
     const candidates = this.candidates(first.value);
     const act = this.deps.audit.actOf(context);
     for (const [index, { replica, containerId }] of candidates.entries()) {
-      // each: it may be another one that is reached
+      // for each attempt, because the reached replica may be another one
       await act.begins(subjectOf(this.deps.state.view(), replica));
       const value = Object.assign(
         clone(PortForwardStartSchema, first.value),
@@ -118,7 +118,7 @@ export class InteractiveHandlers {
     }
   }
 
-  /** Where a connection may lead, the one whose turn it is first. */
+  /** Returns the replicas that the connection may lead to, in the order of the attempts. */
   private candidates(
     start: PortForwardStart,
   ): readonly { readonly replica: ReplicaRecord; readonly containerId: string }[] {
@@ -144,8 +144,8 @@ function atContainer(containerId: string) {
 }
 
 /**
- * What the caller says after its first message, and its end. The items are left to whoever asks
- * next.
+ * The input frames of a command. Does not close `items`, because the caller may continue to read
+ * from it.
  */
 async function* execInput(items: AsyncIterator<ExecRequest>): AsyncGenerator<TunnelFrame> {
   for (let item = await items.next(); item.done !== true; item = await items.next()) {

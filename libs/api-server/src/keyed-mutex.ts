@@ -1,8 +1,8 @@
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * Changes of one object that run or wait. At about 5 ms for a commit the last one begins within
- * 5 s, well before the deadline of its call.
+ * Changes of one object that run or wait. At about 5 ms for a commit, the last one begins within 5
+ * s, well before the deadline of its call.
  */
 const MAX_WAITING = 1_000;
 

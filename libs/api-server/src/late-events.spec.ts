@@ -78,8 +78,8 @@ const toldLate = ({ state }: World): number =>
     .events()
     .filter(({ count }) => count > 1).length;
 
-describe('events that are told late', () => {
-  it('fit into transactions, however many replicas of a node flap together', async () => {
+describe('suppressed events of replicas', () => {
+  it('stay within the transaction limit when many replicas of a node change readiness repeatedly', async () => {
     const world = await worldWith(REPLICAS);
     await flap(world, REPLICAS);
     expect(toldLate(world)).toBe(0);
@@ -91,7 +91,7 @@ describe('events that are told late', () => {
     await world.state.close();
   });
 
-  it('fit in beside reports of replicas that all stop being ready, each of a workload of its own', async () => {
+  it('stay within the transaction limit together with readiness losses in many workloads', async () => {
     const world = await worldWith(2 * REPLICAS);
     const { state, clock } = world;
     await flap(world, REPLICAS);
@@ -116,7 +116,7 @@ describe('events that are told late', () => {
     await state.close();
   });
 
-  it('are told also when the commit that was to tell them met a conflict', async () => {
+  it('are emitted after the commit that contained them met a conflict', async () => {
     const world = await worldWith(2);
     await flap(world, 2);
     const { state } = world;

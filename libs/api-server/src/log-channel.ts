@@ -15,22 +15,22 @@ import {
 import { CloudlessError, type StopSignal } from '@cloudless/base';
 import type { Tunnels } from './tunnels.js';
 
-/** Bytes of one log that are in flight or wait for the reader; the last entry may exceed it. */
+/** Bytes of one log that are in flight or wait for the reader. The last entry may exceed it. */
 const WINDOW_BYTES = 128 * 1024;
-/** Room is granted to the agent in amounts of at least this size. */
+/** Window updates are sent for at least this many bytes. */
 const GRANT_BYTES = WINDOW_BYTES / 4;
 
-/** A log that is read. */
+/** The reader of one log. */
 interface Reader {
   readonly entries: LogEntry[];
-  /** Why the log has ended; undefined while it goes on. */
+  /** How the log has ended; undefined while it is open. */
   ended: { readonly reason: unknown } | 'complete' | undefined;
   wake: () => void;
 }
 
 /**
- * Many logs of one node through one tunnel, which is opened with the channel. When the last log
- * ends or the tunnel breaks, the channel ends: later logs need another one.
+ * Several logs of one node in one tunnel. The constructor opens the tunnel. The channel ends when
+ * its last log ends or the tunnel breaks; later logs need a new channel.
  */
 export class LogChannel {
   private readonly readers = new Map<bigint, Reader>();
@@ -39,7 +39,7 @@ export class LogChannel {
   private nextId = 1n;
   private readonly stopping = new AbortController();
 
-  /** @param onEnd - Called once, when no log can be opened here any more. */
+  /** @param onEnd - Called once, when the channel accepts no more logs. */
   constructor(
     private readonly nodeId: string,
     tunnels: Tunnels,
@@ -49,14 +49,14 @@ export class LogChannel {
   }
 
   /**
-   * The entries of one log. Leaving the loop, or aborting, ends the log on the node.
-   * @throws What the agent says; kind `unavailable` when the tunnel breaks.
+   * Streams the entries of one log. Leaving the loop, or aborting, closes the log on the node.
+   * @throws the error that the agent reports; kind `unavailable` when the tunnel breaks.
    */
   async *read(request: StreamLogsRequest, signal: StopSignal): AsyncGenerator<LogEntry> {
     const id = this.nextId++;
     const reader: Reader = { entries: [], ended: undefined, wake: () => undefined };
     const onAbort = (): void =>
-      this.leave(id, reader, new CloudlessError('unavailable', 'the caller has gone'));
+      this.leave(id, reader, new CloudlessError('unavailable', 'the client has disconnected'));
     this.readers.set(id, reader);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
@@ -86,7 +86,7 @@ export class LogChannel {
     const target = { case: 'logChannel', value: create(LogChannelSchema) } as const;
     let reason: unknown = new CloudlessError(
       'unavailable',
-      `the stream from node "${this.nodeId}" broke`,
+      `the stream from node "${this.nodeId}" was interrupted`,
     );
     try {
       for await (const { frame } of tunnels.open(
@@ -108,7 +108,7 @@ export class LogChannel {
 
   private take({ logId, frame }: LogChannelFrame): void {
     const reader = this.readers.get(logId);
-    if (reader === undefined) return; // its reader has gone
+    if (reader === undefined) return; // the reader was removed
     if (frame.case === 'entry') {
       reader.entries.push(frame.value);
       reader.wake();
@@ -122,7 +122,7 @@ export class LogChannel {
       });
   }
 
-  /** Removes a reader; the tunnel ends with the last one. */
+  /** Removes a reader and closes its log. The tunnel ends with the last reader. */
   private leave(id: bigint, reader: Reader, reason: unknown): void {
     if (this.readers.delete(id)) this.send(id, { case: 'close', value: create(TunnelEndSchema) });
     if (reason !== undefined) {

@@ -54,7 +54,7 @@ class Frames {
 /** Tunnels to an agent that a test speaks for. */
 class ScriptedTunnels implements Tunnels {
   readonly targets: TunnelTarget[] = [];
-  /** What the coordinator said in channels. */
+  /** Frames that the coordinator sent in channels. */
   readonly heard: LogChannelFrame[] = [];
   /** Tunnels that are open. */
   openNow = 0;
@@ -84,7 +84,9 @@ class ScriptedTunnels implements Tunnels {
   }
 
   breakDown(): void {
-    this.current?.fail(new CloudlessError('unavailable', 'the stream from node "node-1" broke'));
+    this.current?.fail(
+      new CloudlessError('unavailable', 'the stream from node "node-1" was interrupted'),
+    );
   }
 
   /** Bytes granted to a log. */
@@ -110,8 +112,8 @@ function aWorld(takesChannel = true) {
   return { tunnels, streams, stop, read };
 }
 
-describe('logs of a node', () => {
-  it('share one tunnel, which ends with the last of them', async () => {
+describe('NodeLogReader', () => {
+  it('reads all logs of a node through one tunnel, which ends with the last log', async () => {
     const { tunnels, read } = aWorld();
     const readers = [read(), read()];
     const first = readers.map((reader) => reader.next());
@@ -136,7 +138,7 @@ describe('logs of a node', () => {
     expect(tunnels.targets).toHaveLength(2);
   });
 
-  it('end and fail independently of each other', async () => {
+  it('ends and fails logs independently of each other', async () => {
     const { tunnels, read } = aWorld();
     const [ending, failing, other] = [read(), read(), read()];
     const outcomes = [
@@ -158,7 +160,7 @@ describe('logs of a node', () => {
     ]);
   });
 
-  it('are granted room as they are read, so that a slow reader holds up no other', async () => {
+  it('grants window as entries are read, so that a slow reader does not delay other logs', async () => {
     const { tunnels, read } = aWorld();
     const [slow, quick] = [read(), read()];
     const first = [slow.next(), quick.next()];
@@ -174,7 +176,7 @@ describe('logs of a node', () => {
     expect(tunnels.grantedTo(2n)).toBeGreaterThan(windows[1]! + 60 * logCostOf(anEntry(1)));
   });
 
-  it('all fail when the tunnel breaks, and come back through another', async () => {
+  it('fails all logs when the tunnel breaks, and opens another tunnel for later logs', async () => {
     const { tunnels, read } = aWorld();
     const broken = [read(), read()].map((reader) =>
       reader.next().catch((reason: unknown) => reason),
@@ -191,7 +193,7 @@ describe('logs of a node', () => {
     expect(await again).toMatchObject({ done: false });
   });
 
-  it('end at once when their caller goes, without a request for the next entry', async () => {
+  it('closes a log at once when its client disconnects while an entry waits', async () => {
     const { tunnels, read, stop } = aWorld();
     const reader = read();
     const first = reader.next();
@@ -204,14 +206,14 @@ describe('logs of a node', () => {
     await expect(reader.next()).rejects.toMatchObject({ kind: 'unavailable' });
   });
 
-  it('take one tunnel each with an agent of protocol 1', async () => {
+  it('opens one tunnel for each log of an agent with protocol 1', async () => {
     const { tunnels, read } = aWorld(false);
     for (const reader of [read(), read()]) void reader.next();
     await settle();
     expect(tunnels.targets.map((target) => target.case)).toEqual(['logs', 'logs']);
   });
 
-  it('of one client leave room for logs of another client', async () => {
+  it('leaves capacity for the logs of another client when one client has reached its limit', async () => {
     const { streams, read, stop } = aWorld();
     for (let log = 0; log < 256; log += 1)
       void read()
@@ -222,12 +224,12 @@ describe('logs of a node', () => {
     void other.catch(() => undefined);
     await settle();
     stop.abort();
-    await expect(other).rejects.toThrow('the caller has gone');
+    await expect(other).rejects.toThrow('the client has disconnected');
   });
 });
 
-describe('tunnels of an agent of protocol 1', () => {
-  it('leave room for commands of the same client and logs of others when one client has many logs', async () => {
+describe('TunnelHub with an agent of protocol 1', () => {
+  it('leaves capacity for commands of the same client and logs of others when one client has many logs', async () => {
     const clock = new ManualClock();
     const sessions = {
       announceTunnels: () => undefined,

@@ -4,27 +4,30 @@ import { LogChannel } from './log-channel.js';
 import { NodeStreamShares, type Client, type ShareLimits } from './node-stream-shares.js';
 import type { Tunnels } from './tunnels.js';
 
-/** A log whose reader is slow takes some 200 KiB here and as much on its node. */
+/** A log with a slow reader takes about 200 KiB of memory here and the same on its node. */
 const LOGS: ShareLimits = { perNode: 512, perClient: 256, noun: 'logs' };
 
 /**
- * Reads logs of nodes: through one tunnel for all logs of a node, or, from older agents, one tunnel
- * for each log.
+ * Reads logs of nodes: all logs of a node through one tunnel, or, from agents of protocol 1, one
+ * tunnel for each log.
  */
 export class LogStreams {
   private readonly channels = new Map<string, LogChannel>();
   private readonly shares = new NodeStreamShares(LOGS);
 
-  /** @param takesChannel - Whether the agent of a node can carry many logs in one tunnel. */
+  /**
+   * @param supportsLogChannel - Returns true when the agent of the node supports several logs in
+   *   one tunnel.
+   */
   constructor(
     private readonly tunnels: Tunnels,
     private readonly takesChannel: (nodeId: string) => boolean,
   ) {}
 
   /**
-   * The entries of one log. Leaving the loop, or aborting, ends the log on the node.
+   * Streams the entries of one log. Leaving the loop, or aborting, closes the log on the node.
    * @throws kind `unavailable` when the node is not connected or the stream breaks, `exhausted`
-   *   when the client or the node has too many open, or what the agent says.
+   *   when the client or the node has too many open logs, or the error that the agent reports.
    */
   async *read(
     nodeId: string,
@@ -44,7 +47,8 @@ export class LogStreams {
       return;
     }
     const giveBack = this.shares.take(nodeId, client);
-    // At once: a caller that has gone may never take the entry that waits for it.
+    // Released at once, because a client that has disconnected may never read the entry that waits
+    // for it.
     signal.addEventListener('abort', giveBack);
     try {
       yield* this.channelTo(nodeId).read(request, signal);

@@ -6,8 +6,8 @@ import { InvalidInputError } from '@cloudless/base';
 import type { Placements } from './ports.js';
 
 /**
- * The record with what the request sets and removes. @throws kind `invalid` for a taint to be
- * removed that cannot be read.
+ * Returns a copy of the record with the changes of the request.
+ * @throws kind `invalid` when a taint to remove cannot be parsed.
  */
 export function updateNodeRecord(
   placements: Placements,
@@ -33,8 +33,9 @@ export function updateNodeRecord(
 }
 
 /**
- * Notes since when the taints are there: those that have come or changed since `before`, from now
- * on. @param after - Changed in place.
+ * Sets the time of each taint of `after`: the current time for a taint that is new or has another
+ * value than in `before`, otherwise the previous time.
+ * @param after - Changed in place.
  */
 export function stampTaints(
   { taintKey, effective }: Placements,
@@ -53,7 +54,7 @@ export function stampTaints(
 }
 
 /**
- * What an update changed of what the node shows, for people: `label a=b set, taint c:NO_SCHEDULE
+ * Describes the effective changes of a node for people: `label a=b set, taint c:NO_SCHEDULE
  * removed, zone is "z" now`.
  */
 export function describeNodeUpdate(
@@ -82,11 +83,11 @@ export function describeNodeUpdate(
     ...(old.region === now.region ? [] : [`region is "${now.region}" now`]),
   ];
   const more = changes.length - MAX_TOLD_CHANGES;
-  if (changes.length === 0) return "what users set over its agent's word, to the same effect";
+  if (changes.length === 0) return 'only the origin of values, with the same effect';
   return [...changes.slice(0, MAX_TOLD_CHANGES), ...(more > 0 ? [`${more} more`] : [])].join(', ');
 }
 
-/** An event is a sentence. */
+/** Changes that the text of an event lists. */
 const MAX_TOLD_CHANGES = 10;
 
 function taintText({ key, value, effect }: Taint): string {
@@ -128,7 +129,7 @@ function parseTaintRemoval(text: string, index: number): TaintRemoval {
   throw new InvalidInputError([
     {
       field: `remove_taints[${index}]`,
-      message: `"${effect}" is no effect; write NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE`,
+      message: `"${effect}" is not an effect; use NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE`,
     },
   ]);
 }

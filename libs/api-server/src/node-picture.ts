@@ -11,7 +11,7 @@ import {
 import type { NodeRecord } from '@cloudless/api/store';
 import type { ApiServerDeps } from './ports.js';
 
-/** The node as users see it. */
+/** Builds the API message of a node from its record, its live status and its placements. */
 export function nodePicture(
   { nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>,
   record: NodeRecord,
@@ -45,7 +45,7 @@ export function nodePicture(
           ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
           now.containersUnavailable,
           now.containersUnavailable
-            ? 'its container runtime does not answer: no new container is placed here'
+            ? 'the container runtime does not answer: no new container is placed on this node'
             : '',
         ),
       ],

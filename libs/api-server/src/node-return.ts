@@ -6,18 +6,18 @@ import { withoutConflict } from './conflicts.js';
 import type { ApiServerDeps } from './ports.js';
 
 /**
- * Takes a node back: first into the membership, then into the store. Only after both may the node
- * get orders. In the other order the record would call the node present while its lease is over,
- * and the loss would be written again.
+ * Takes a node back after a loss: first into the membership, then into the store. The node may
+ * receive orders only after both. In the other order the record would call the node present while
+ * its lease is over, and the loss would be written again.
  *
- * The record of a node whose lease was over is always written, even when the loss is not in the
- * record yet. A loss of the node that was decided before and is committed later therefore conflicts
- * and is void. A loss of the node's replicas conflicts too, or is committed first and the orders
- * show it. Otherwise a replica could run here and, as lost, elsewhere as well.
+ * The record of a node whose lease was over is always written, even when the record does not
+ * contain the loss yet. A loss of the node that was decided before and is committed later therefore
+ * conflicts and is void. A loss of the node's replicas conflicts too, or is committed first and the
+ * orders reflect it. Otherwise a replica could run here and, being lost, elsewhere as well.
  *
- * @param join - Begins the lease; called at once.
- * @returns Resolves when the record says that the node is not lost, or when the node is not
- *   registered any more.
+ * @param join - Begins the lease. Called synchronously.
+ * @returns Resolves when the record says that the node is not lost, or when the node has no record
+ *   any more.
  */
 export async function returnNode(
   deps: Pick<ApiServerDeps, 'state' | 'nodes' | 'clock' | 'random'>,
@@ -30,7 +30,7 @@ export async function returnNode(
   await withoutConflict({ ...deps, what: `node "${nodeId}"` }, async () => {
     const node = state.view().node(nodeId);
     if (node === undefined || (!mustWrite && !node.value.lost)) return;
-    // A conflict is as good: the record has changed, so an older loss is void.
+    // After a conflict no write is needed: the record has changed, so an older loss is void.
     mustWrite = false;
     const transaction = state.transaction();
     if (node.value.lost) putNodeReturn(transaction, state.view(), node);

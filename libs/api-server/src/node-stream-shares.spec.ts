@@ -3,8 +3,8 @@ import { NodeStreamShares } from './node-stream-shares.js';
 const someone = {};
 const another = {};
 
-describe('NodeStreamShares', () => {
-  it('leaves room for other clients when one client has reached its limit', () => {
+describe('StreamQuota', () => {
+  it('leaves capacity for other clients when one client has reached its limit', () => {
     const shares = new NodeStreamShares({ perNode: 3, perClient: 2, noun: 'logs' });
     shares.take('node-1', someone);
     shares.take('node-1', someone);
@@ -24,7 +24,7 @@ describe('NodeStreamShares', () => {
     expect(() => shares.take('node-2', another)).toThrow('are open');
   });
 
-  it('frees a place once, however often the place is given back', () => {
+  it('releases a reservation once when it is released repeatedly', () => {
     const shares = new NodeStreamShares({ perNode: 2, perClient: 2, noun: 'logs' });
     const giveBack = shares.take('node-1', undefined);
     shares.take('node-1', undefined);

@@ -2,19 +2,20 @@ import { CloudlessError } from '@cloudless/base';
 
 /**
  * The connection of a call. Calls without a connection, made within one process, count as one
- * client. Without identities, connections are all that distinguishes clients.
+ * client. Without identities, clients can only be distinguished by their connections.
  */
 export type Client = object | undefined;
 
-/** How many streams of one kind may be open. */
+/** Limits of the number of open streams of one kind. */
 export interface ShareLimits {
-  /** To one node, of all clients together. */
+  /** Streams to one node, of all clients together. */
   readonly perNode: number;
   /**
-   * To one node, of one client: fewer than `perNode`, so that one client leaves room for others.
+   * Streams to one node, of one client. Less than `perNode`, so that one client leaves capacity for
+   * others.
    */
   readonly perClient: number;
-  /** Names the streams in refusals: `logs`. */
+  /** Names the streams in error messages: `logs`. */
   readonly noun: string;
 }
 
@@ -30,9 +31,9 @@ export class NodeStreamShares {
   constructor(private readonly limits: ShareLimits) {}
 
   /**
-   * Takes room for one stream.
-   * @returns Gives the room back; later calls do nothing.
-   * @throws kind `exhausted` when the node or the client has as many as it may.
+   * Reserves one stream.
+   * @returns A function that releases the reservation; later calls do nothing.
+   * @throws kind `exhausted` when the node or the client has reached its limit.
    */
   take(nodeId: string, client: Client): () => void {
     const { perNode, perClient, noun } = this.limits;

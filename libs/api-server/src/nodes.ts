@@ -50,16 +50,16 @@ import type { SoftChanges } from './soft-changes.js';
 import { nodeSource } from './watch-nodes.js';
 import { watchRecords } from './watch-records.js';
 
-/** With the node itself it stays below the 100 writes of a transaction. */
+/** Together with the node record this stays below the limit of 100 writes in a transaction. */
 const MAX_REMOVED_PER_COMMIT = 80;
 
-/** The node calls of CoordinatorService. */
+/** Handlers of the node calls of CoordinatorService. */
 export class NodeHandlers {
   constructor(
     private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges },
   ) {}
 
-  /** Registers a machine; the same machine may do so again. */
+  /** Registers a machine. A repeated call of the same machine changes nothing. */
   enrollNode = async (request: EnrollNodeRequest): Promise<EnrollNodeResponse> => {
     const refused = [
       ...(request.csr.length > 0 ? ['csr'] : []),
@@ -119,7 +119,7 @@ export class NodeHandlers {
     this.change(CoordinatorService.method.cordonNode, request, (before) => {
       if (before.cordoned) return undefined;
       const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true });
-      return { after, reason: 'NodeCordoned', message: `node ${after.id} takes nothing new` };
+      return { after, reason: 'NodeCordoned', message: `node ${after.id} accepts no new replicas` };
     });
 
   uncordonNode = (request: UncordonNodeRequest): Promise<Node> =>
@@ -146,10 +146,10 @@ export class NodeHandlers {
       }
       if (before.lossConfirmed) return undefined;
       const after = Object.assign(clone(NodeRecordSchema, before), { lossConfirmed: true });
-      const message = `node ${after.id} was confirmed to be dead: what it ran is replaced at once`;
+      const message = `node ${after.id} was confirmed dead: its replicas are replaced at once`;
       return { after, reason: 'NodeLossConfirmed', message };
     });
-    // A retry may come when the node has returned, and was lost again, since.
+    // A retry may arrive after the node has returned, or was lost again.
     if (state.view().node(request.nodeId)?.value.lossConfirmed === true)
       nodes.confirmLost(request.nodeId);
     return node;
@@ -179,15 +179,15 @@ export class NodeHandlers {
         return { result: create(RemoveNodeResponseSchema), transaction };
       },
     );
-    // A retry may come when another node of that name has joined.
+    // A retry may arrive after another node of that name has joined.
     if (state.view().node(nodeId) !== undefined) return response;
-    // One that was placed there while the others went; now that the node is gone, no more can be.
+    // A replica may have been placed on the node while the others were removed. Now that the node
+    // has no record, no more can be placed.
     await this.removeReplicas(nodeId, act);
     nodes.forget(nodeId);
     return response;
   };
 
-  /** The node as users see it. */
   picture(record: NodeRecord): Node {
     return nodePicture(this.deps, record);
   }
@@ -221,7 +221,8 @@ export class NodeHandlers {
           reason: 'NodeEnrolled',
           message: `node ${record.id} was enrolled`,
         }),
-      // a node that the store has forgotten by going back in time has to come in to tell of that
+      // A node that is unknown because the store went back in time must be able to join and report
+      // that.
       'write',
     );
     return answer;
@@ -258,8 +259,8 @@ export class NodeHandlers {
   }
 
   /**
-   * @param decide - Gives the changed record with the event that tells of it, or undefined when
-   * there is nothing to change.
+   * @param decide - Returns the changed record and its event, or undefined when there is nothing to
+   *   change.
    */
   private change<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof NodeSchema>,
@@ -285,14 +286,14 @@ export class NodeHandlers {
   }
 }
 
-/** The node of an id. @throws kind `notFound`. */
+/** Returns the node with this id. @throws kind `notFound`. */
 export function foundNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
   const node = view.node(nodeId);
   if (node !== undefined) return node;
   throw new CloudlessError('notFound', `node "${nodeId}" not found`);
 }
 
-/** Writes a change of a node with its event. */
+/** Adds a changed node record and its event to a transaction. */
 export function putNodeChange(
   transaction: Transaction,
   current: Stored<NodeRecord>,

@@ -23,14 +23,16 @@ import { watchRecords } from './watch-records.js';
 import { relatedEvents } from './related-events.js';
 import { found } from './workload-change.js';
 
-/** The endpoint and event calls of CoordinatorService. */
+/** Handlers of the endpoint and event calls of CoordinatorService. */
 export class ObservingHandlers {
   constructor(private readonly deps: ApiServerDeps & { readonly soft: SoftChanges }) {}
 
   listEndpoints = (request: ListEndpointsRequest): EndpointSet =>
     this.endpoints(found(this.deps.state.view(), request).value);
 
-  /** The whole set at once, then at each change; ends when the workload is gone. */
+  /**
+   * Sends all endpoints at once, and again after each change. Ends when the workload is deleted.
+   */
   async *watchEndpoints(
     request: WatchEndpointsRequest,
     { signal }: HandlerContext,

@@ -16,16 +16,13 @@ interface PendingOrder {
   readonly span: OpenSpan | undefined;
 }
 
-/**
- * What is measured of orders: how many went out, and how long their agents took to acknowledge
- * them.
- */
+/** Metrics of orders: the number sent, and the time until their agents acknowledge them. */
 export class OrderMetrics {
   private readonly sentCount: Counter;
   private readonly acknowledgedCount: Counter;
   private readonly duration: Histogram;
   private readonly tracer: Tracer;
-  /** By session and replica; gone with the session. */
+  /** By session and replica. Freed together with the session. */
   private readonly pending = new WeakMap<object, Map<string, PendingOrder>>();
 
   constructor(private readonly deps: Pick<ApiServerDeps, 'clock' | 'meter' | 'tracer'>) {
@@ -47,7 +44,7 @@ export class OrderMetrics {
     });
   }
 
-  /** @param session - Whatever stands for it. */
+  /** @param session - Any object that identifies the session. */
   sent(session: object, order: Order): void {
     const { replicaId, orderRevision, workloadUid } = order;
     const kind = order.order.case ?? 'none';
@@ -65,7 +62,7 @@ export class OrderMetrics {
     pending.set(replicaId, { revision: orderRevision, sentAtMs: this.deps.clock.now(), span });
   }
 
-  /** The agent holds this order of the replica. */
+  /** Records that the agent has this order of the replica. */
   reported(session: object, replicaId: string, orderRevision: bigint): void {
     const order = this.pending.get(session)?.get(replicaId);
     if (order === undefined || orderRevision < order.revision) return;
@@ -74,7 +71,7 @@ export class OrderMetrics {
     this.forget(session, replicaId);
   }
 
-  /** Nothing more is waited for. */
+  /** Stops the measurement of a pending order. */
   forget(session: object, replicaId: string): void {
     const pending = this.pending.get(session);
     pending?.get(replicaId)?.span?.end();

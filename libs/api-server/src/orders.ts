@@ -14,7 +14,10 @@ import type { ApiServerDeps } from './ports.js';
 
 type OrderDeps = Pick<ApiServerDeps, 'state'>;
 
-/** Orders that the node's records ask for and the agent has not acknowledged. */
+/**
+ * Returns the orders that follow from the records of a node and that the agent has not
+ * acknowledged.
+ */
 export function ordersFor(
   deps: OrderDeps,
   nodeId: string,
@@ -26,7 +29,7 @@ export function ordersFor(
   });
 }
 
-/** The agent holds the newest order of the replica. */
+/** True when the agent has the newest order of the replica. */
 export function isAcknowledged(
   { state }: OrderDeps,
   replica: ReplicaRecord,
@@ -35,7 +38,10 @@ export function isAcknowledged(
   return (acknowledged.get(replica.id) ?? -1n) >= state.toOrderRevision(replica.orderRevision);
 }
 
-/** What the record of a replica asks of its agent; undefined when that is nothing any more. */
+/**
+ * Returns the order that follows from the record of a replica; undefined when the replica has
+ * ended.
+ */
 export function orderFor({ state }: OrderDeps, replica: ReplicaRecord): Order | undefined {
   const orderRevision = state.toOrderRevision(replica.orderRevision);
   const common = {
@@ -68,8 +74,8 @@ export function orderFor({ state }: OrderDeps, replica: ReplicaRecord): Order | 
 }
 
 /**
- * No record says that this replica belongs on this node, or the record says that it has ended and
- * yet it runs.
+ * True when no record assigns the reported replica to this node, or when the record says that the
+ * replica has ended although it runs.
  */
 export function isOrphan(
   view: ClusterView,
@@ -82,9 +88,9 @@ export function isOrphan(
 }
 
 /**
- * The order for an orphan: one that has ended is forgotten, one that runs is stopped, one that is
- * stopping is left to it. One whose order is newer than the store can have given is kept: the store
- * went back in time.
+ * Returns the order for an orphan: forget when it has ended, stop when it runs, none while it is
+ * stopping. An orphan whose order is newer than any order of this store is kept, because the store
+ * has gone back in time.
  */
 export function orphanOrder({ state }: OrderDeps, report: ReplicaReport): Order | undefined {
   const { orderRevision: newest, epoch } = state;
@@ -96,6 +102,6 @@ export function orphanOrder({ state }: OrderDeps, report: ReplicaReport): Order 
       ...common,
       order: { case: 'forget', value: create(ForgetOrderSchema) },
     });
-  const stop = create(StopOrderSchema, { reason: 'no record says that this replica belongs here' });
+  const stop = create(StopOrderSchema, { reason: 'no record assigns this replica to this node' });
   return create(OrderSchema, { ...common, order: { case: 'stop', value: stop } });
 }

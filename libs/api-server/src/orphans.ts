@@ -9,22 +9,22 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { isOrphan, orphanOrder } from './orders.js';
 import type { ApiServerDeps } from './ports.js';
 
-/** What is known of one replica that no record asks for. */
+/** State of one orphan. */
 interface Minded {
-  /** The agent's newest. */
+  /** The newest report of the agent. */
   readonly report: ReplicaReport;
-  /** What it was told, and when, on the monotonic clock. */
+  /** The last order, and its time on the monotonic clock. */
   readonly told?: { readonly order: Order; readonly atMs: number };
 }
 
 /**
- * The replicas of one agent that no record asks for. Each is told to stop and then to be forgotten,
- * again until the agent says that nothing is left of it. Holds those only.
+ * Tracks the orphans of one agent. Each is ordered to stop and then to be forgotten; the order is
+ * repeated until the agent reports that no data of the replica is left.
  */
 export class Orphans {
   private readonly minded = new Map<string, Minded>();
 
-  /** @param repeatMs - What was not obeyed is said again after this long. */
+  /** @param repeatMs - Time after which an order that was not followed is sent again. */
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'clock'>,
     private readonly nodeId: string,
@@ -32,7 +32,7 @@ export class Orphans {
     private readonly send: (order: Order) => void,
   ) {}
 
-  /** The agent reports a replica, any one. @returns Whether a record asks for it. */
+  /** Handles a report of any replica. @returns False when the replica is an orphan. */
   take(report: ReplicaReport): boolean {
     const { replicaId } = report;
     const orphan = isOrphan(this.deps.state.view(), this.nodeId, report);
@@ -41,7 +41,7 @@ export class Orphans {
     return !orphan;
   }
 
-  /** The record of a replica is gone, which ends only what has ended. */
+  /** Handles the deletion of a replica record. Only records of ended replicas are deleted. */
   recordGone({ id, uid }: ReplicaRecord): void {
     const report = create(ReplicaReportSchema, {
       replicaId: id,
@@ -51,7 +51,7 @@ export class Orphans {
     this.tell({ report });
   }
 
-  /** Says again what was not obeyed. */
+  /** Sends orders again that were not followed. */
   repeat(): void {
     for (const minded of [...this.minded.values()]) this.tell(minded);
   }
@@ -69,7 +69,7 @@ export class Orphans {
       told.order.epoch === state.epoch &&
       told.order.orderRevision >= report.orderRevision;
     if (isRepeat && clock.now() - told.atMs < this.repeatMs) return;
-    // The same order again, and not a newer one each time: the agent has it on its disk perhaps.
+    // The same order is repeated, not a newer one, because the agent may have stored it already.
     const order = isRepeat ? told.order : wanted;
     if (!isRepeat && order.order.case === 'stop') {
       this.deps.log.warn('orphan is stopped', {

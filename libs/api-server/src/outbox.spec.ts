@@ -10,7 +10,7 @@ const orders = [
 ] as const;
 
 describe('Wakeup', () => {
-  it.each(orders)('%s, %s, %s: the wait ends at once', async (...order) => {
+  it.each(orders)('ends the wait at once after %s, %s, %s', async (...order) => {
     const clock = new ManualClock();
     const wakeup = new Wakeup();
     let result: string | undefined;
@@ -26,7 +26,7 @@ describe('Wakeup', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('ends by time, and by the signal', async () => {
+  it('ends the wait after the timeout and when the signal is aborted', async () => {
     const clock = new ManualClock();
     const stopping = new AbortController();
     const results: string[] = [];
@@ -42,8 +42,8 @@ describe('Wakeup', () => {
   });
 });
 
-describe('DirtyKeys', () => {
-  it('loses no key, whenever it is marked, and holds each once', async () => {
+describe('ChangedKeys', () => {
+  it('returns every marked key once, whenever it is marked', async () => {
     for (let pauses = 0; pauses < 8; pauses += 1) {
       const clock = new ManualClock();
       const dirty = new DirtyKeys();
@@ -69,8 +69,8 @@ describe('DirtyKeys', () => {
   });
 });
 
-describe('Outbox', () => {
-  it('keeps the newest message of each key, in the order of their pushing', async () => {
+describe('SessionOutbox', () => {
+  it('yields the newest message of each key in the order of the last push', async () => {
     const clock = new ManualClock();
     const outbox = new Outbox<string>();
     for (const [key, message] of [

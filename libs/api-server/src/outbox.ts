@@ -2,8 +2,16 @@ import type { Clock, StopSignal } from '@cloudless/base';
 import { BOOKMARK_MS, Wakeup } from './changes.js';
 
 /**
- * Messages to one agent. A newer message with the same key replaces the one that waits, so the
- * number of keys bounds it however slow the agent reads.
+ * Messages to one agent. A newer message replaces a waiting message with the same key, so the
+ * number of keys is the limit of its size, however slow the agent reads.
+ * @example
+ * ```ts
+ * const outbox = new SessionOutbox<string>();
+ * outbox.push('a', 'a1');
+ * outbox.push('b', 'b1');
+ * outbox.push('a', 'a2'); // replaces a1
+ * for await (const message of outbox.drain(clock, signal)) … // b1, a2
+ * ```
  */
 export class Outbox<Message> {
   private readonly waiting = new Map<string, Message>();
@@ -17,12 +25,12 @@ export class Outbox<Message> {
     this.wakeup.notify();
   }
 
-  /** Takes a message back that was not read yet. */
+  /** Removes a message that was not sent yet. */
   drop(key: string): void {
     this.waiting.delete(key);
   }
 
-  /** How many messages wait. */
+  /** Number of waiting messages. */
   get size(): number {
     return this.waiting.size;
   }
@@ -32,7 +40,10 @@ export class Outbox<Message> {
     this.wakeup.notify();
   }
 
-  /** The messages in order of their pushing; ends when closed or aborted. */
+  /**
+   * Yields the messages in the order of their last push. Ends when the outbox is closed or the
+   * signal is aborted.
+   */
   async *drain(clock: Clock, signal: StopSignal): AsyncGenerator<Message> {
     while (!this.closed && !signal.aborted) {
       for (const [key, message] of this.waiting) {

@@ -1,8 +1,9 @@
 import { WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api';
 
 /**
- * What differs first between what was planned and what would happen now, for people: `default/web:
- * generation 4 was planned, it is 5 now`. Undefined when all that is shown is the same.
+ * Describes the first difference between a stored plan and its current outcome for people:
+ * `default/web: generation 4 was planned, it is 5 now`. Undefined when everything that a plan shows
+ * is equal.
  */
 export function planDifference(
   planned: readonly WorkloadPlan[],
@@ -21,16 +22,16 @@ export function planDifference(
 
 function missing(was: WorkloadPlan, now: readonly WorkloadPlan[]): string | undefined {
   if (now.some((plan) => nameOf(plan) === nameOf(was))) return undefined;
-  return `${nameOf(was)}: its replicas were to be moved, and there is nothing to move now`;
+  return `${nameOf(was)}: its replicas were to be moved, but now it has no replicas to move`;
 }
 
 function added(is: WorkloadPlan | undefined): string | undefined {
   return is === undefined
     ? undefined
-    : `${nameOf(is)}: its replicas would have to be moved too now`;
+    : `${nameOf(is)}: its replicas would now have to be moved too`;
 }
 
-/** The cause before what comes of it. */
+/** Causes come before their consequences. */
 function differenceOf(was: WorkloadPlan, is: WorkloadPlan): string | undefined {
   if (was.action !== is.action)
     return `it was to be ${doneOf[was.action]}, it would be ${doneOf[is.action]} now`;
@@ -52,12 +53,12 @@ const doneOf: Readonly<Record<Action, string>> = {
 };
 
 const FIGURES = [
-  ['unplaced', 'new replicas without a node'],
-  ['lowestReady', 'the fewest that are ready'],
+  ['unplaced', 'the number of new replicas that fit on no node'],
+  ['lowestReady', 'the smallest number of ready replicas'],
   ['minAvailable', 'min_available'],
-  ['highestLive', 'the most that live'],
+  ['highestLive', 'the largest number of live replicas'],
   ['totalSteps', 'the number of steps'],
-  ['unplacedReason', 'why they find no node'],
+  ['unplacedReason', 'the reason why they fit on no node'],
 ] as const;
 
 function changed(what: string, was: string | number, is: string | number): string | undefined {
@@ -71,7 +72,7 @@ function changesOf(
   { changes: is }: WorkloadPlan,
 ): string | undefined {
   const same = was.length === is.length && was.every((one, index) => sameChange(one, is[index]));
-  return same ? undefined : 'the spec that it would be changed from is another one now';
+  return same ? undefined : 'the spec that the change is based on has changed';
 }
 
 function sameChange(
@@ -128,7 +129,7 @@ function warningsOf(
   const [gone] = was.filter((warning) => !is.includes(warning));
   const [come] = is.filter((warning) => !was.includes(warning));
   if (come !== undefined) return `there is a new warning: ${come}`;
-  return gone === undefined ? undefined : `a warning has gone: ${gone}`;
+  return gone === undefined ? undefined : `a warning no longer applies: ${gone}`;
 }
 
 function nameOf({ namespace, name }: WorkloadPlan): string {

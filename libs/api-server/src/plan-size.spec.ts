@@ -20,8 +20,8 @@ const aPlan = (steps: number, name = 'web'): WorkloadPlan =>
     totalPlacements: steps,
   });
 
-describe('a plan', () => {
-  it('shows 200 steps and placements of a workload, and says how many there are', () => {
+describe('truncatePlan', () => {
+  it('keeps 200 steps and placements of a workload and the total numbers', () => {
     const { steps, placements, totalSteps, totalPlacements } = shownPlan(aPlan(201));
     expect([steps.length, placements.length, totalSteps, totalPlacements]).toEqual([
       200, 200, 201, 201,
@@ -34,7 +34,7 @@ describe('a plan', () => {
     { workloads: 1, shown: 200 },
     { workloads: 60, shown: 100 },
     { workloads: 300, shown: 25 },
-  ])('of $workloads workloads keeps $shown steps of each', ({ workloads, shown }) => {
+  ])('keeps $shown steps of each of $workloads workloads', ({ workloads, shown }) => {
     const plan = keptPlan(
       create(PlanSchema, {
         workloads: Array.from({ length: workloads }, (_, index) => aPlan(500, `web-${index}`)),
@@ -46,23 +46,23 @@ describe('a plan', () => {
     expect(toBinary(PlanSchema, plan).length).toBeLessThanOrEqual(500_000);
   });
 
-  it('that is too large without any step is refused', () => {
+  it('rejects a plan that is too large without any step', () => {
     const changes = [{ path: 'args', before: '', after: 'x'.repeat(600_000) }];
     expect(() => keptPlan(create(PlanSchema, { workloads: [{ changes }] }))).toThrow(
-      /^the plan takes 6\d{5} bytes without its steps, and at most 500000 are kept of one; put fewer changes into a plan$/,
+      /^the plan takes 6\d{5} bytes without its steps, but a stored plan may take at most 500000; put fewer changes into one plan$/,
     );
   });
 
-  it('whose specs would not fit into one transaction is refused', () => {
+  it('rejects specs that do not fit into one transaction', () => {
     const spec = create(WorkloadSpecSchema, { args: ['x'.repeat(60_000)] });
     expect(() => checkSpecBytes([spec])).not.toThrow();
     expect(() => checkSpecBytes([spec, spec])).toThrow(
-      /take 1200\d\d bytes, and one plan writes at most 100000; put fewer changes/,
+      /take 1200\d\d bytes, but one plan may write at most 100000; put fewer changes/,
     );
   });
 });
 
-describe('the outcome of plans', () => {
+describe('computeOutcomeHash', () => {
   const plan = aPlan(3);
   const changed = (change: (copy: WorkloadPlan) => void): WorkloadPlan => {
     const copy = clone(WorkloadPlanSchema, plan);
@@ -70,7 +70,7 @@ describe('the outcome of plans', () => {
     return copy;
   };
 
-  it('is the same for the same plans, whatever the scores', () => {
+  it('is equal for plans that differ only in scores', () => {
     const scored = changed(({ placements }) =>
       placements.forEach((placement) => Object.assign(placement, { score: 0.9 })),
     );
@@ -90,7 +90,7 @@ describe('the outcome of plans', () => {
   });
 });
 
-describe('one more plan', () => {
+describe('selectPlansToDelete', () => {
   const kept = (count: number, bytes: number) =>
     Array.from({ length: count }, (_, index) => ({
       id: `plan-${index}`,
@@ -99,20 +99,30 @@ describe('one more plan', () => {
     })).reverse();
 
   it.each([
-    { name: 'the thousandth pushes none out', count: 999, bytes: 1_000, gone: [] },
-    { name: 'the next one pushes out the oldest', count: 1_000, bytes: 1_000, gone: ['plan-0'] },
+    { name: 'deletes no plan for the thousandth plan', count: 999, bytes: 1_000, gone: [] },
     {
-      name: 'and as many as it takes',
+      name: 'deletes the oldest plan beyond 1000 plans',
+      count: 1_000,
+      bytes: 1_000,
+      gone: ['plan-0'],
+    },
+    {
+      name: 'deletes as many plans as necessary',
       count: 1_002,
       bytes: 1_000,
       gone: ['plan-0', 'plan-1', 'plan-2'],
     },
-    { name: '64 MiB are enough too', count: 135, bytes: 500_000, gone: ['plan-0', 'plan-1'] },
+    {
+      name: 'deletes the oldest plans beyond 64 MiB',
+      count: 135,
+      bytes: 500_000,
+      gone: ['plan-0', 'plan-1'],
+    },
   ])('$name', ({ count, bytes, gone }) => {
     expect(plansToDrop(kept(count, bytes), bytes)).toEqual(gone);
   });
 
-  it('writes no more than a transaction takes', () => {
+  it('selects at most 50 plans, which fit into a transaction', () => {
     expect(plansToDrop(kept(2_000, 1), 1)).toHaveLength(50);
   });
 });

@@ -10,27 +10,32 @@ import {
 } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 
-/** A plan shows so many steps and placements of a workload; the figures cover all of them. */
+/**
+ * Steps and placements of a workload that a plan lists. The numbers of a plan cover all of them.
+ */
 const MAX_SHOWN = 200;
 /**
- * What is kept of one plan. With the records that its execution writes it stays below the store's
- * limit of a transaction.
+ * Size limit of a stored plan. Together with the records that its execution writes, it stays below
+ * the store's limit of a transaction.
  */
 const MAX_PLAN_BYTES = 500_000;
 /**
- * The specs that its changes would leave. Each is written up to four times: workload, version with
- * its template, and the answer.
+ * Size limit of all specs that a plan writes. Each spec is written up to four times: in the
+ * workload, in the version and its template, and in the response.
  */
 const MAX_SPEC_BYTES = 100_000;
 
-/** More push out the oldest: whoever makes so many in an hour does not mean to execute them. */
+/** Number of stored plans. A new plan deletes the oldest one beyond this number. */
 const MAX_PLANS = 1_000;
-/** All plans together; they are in memory too. */
+/** Size limit of all stored plans, which are also held in memory. */
 const MAX_PLANS_BYTES = 64 * 1024 * 1024;
-/** With the plan itself they stay below the 100 writes of a transaction; the next plan goes on. */
+/**
+ * Plans that one commit deletes. Together with the new plan this stays below the limit of 100
+ * writes in a transaction; the next new plan deletes the rest.
+ */
 const MAX_DROPPED = 50;
 
-/** A plan of one workload, cut to what is shown. */
+/** Truncates steps and placements of the plan of one workload. */
 export function shownPlan(plan: WorkloadPlan, most: number = MAX_SHOWN): WorkloadPlan {
   const { steps, placements } = plan;
   if (steps.length <= most && placements.length <= most) return plan;
@@ -42,8 +47,9 @@ export function shownPlan(plan: WorkloadPlan, most: number = MAX_SHOWN): Workloa
 }
 
 /**
- * A plan, cut to what is kept: the larger it is, the fewer of its steps.
- * @throws kind `exhausted` when it is too large without any.
+ * Truncates a plan to the size limit of stored plans: the larger the plan, the fewer steps and
+ * placements it keeps.
+ * @throws kind `exhausted` when the plan is too large without any step and placement.
  */
 export function keptPlan(plan: Plan): Plan {
   for (let most = MAX_SHOWN; ; most = Math.floor(most / 2)) {
@@ -56,7 +62,7 @@ export function keptPlan(plan: Plan): Plan {
     if (most > 0) continue;
     throw new CloudlessError(
       'exhausted',
-      `the plan takes ${bytes} bytes without its steps, and at most ${MAX_PLAN_BYTES} are kept of one; put fewer changes into a plan`,
+      `the plan takes ${bytes} bytes without its steps, but a stored plan may take at most ${MAX_PLAN_BYTES}; put fewer changes into one plan`,
     );
   }
 }
@@ -67,13 +73,13 @@ export function checkSpecBytes(specs: readonly WorkloadSpec[]): void {
   if (bytes <= MAX_SPEC_BYTES) return;
   throw new CloudlessError(
     'exhausted',
-    `the specs that the changes leave take ${bytes} bytes, and one plan writes at most ${MAX_SPEC_BYTES}; put fewer changes into a plan`,
+    `the new specs take ${bytes} bytes, but one plan may write at most ${MAX_SPEC_BYTES}; put fewer changes into a plan`,
   );
 }
 
 /**
- * A digest of all that plans say will become of their workloads; scores, which no one decides by,
- * are not part of it.
+ * Hashes the complete predicted effect of plans. Scores are excluded, because they decide nothing
+ * after the choice of the node.
  */
 export function outcomeOf(plans: readonly WorkloadPlan[]): Uint8Array {
   const hash = createHash('sha256');
@@ -86,14 +92,14 @@ export function outcomeOf(plans: readonly WorkloadPlan[]): Uint8Array {
   return hash.digest();
 }
 
-/** A plan that is kept. */
+/** Size and age of a stored plan. */
 export interface KeptPlan {
   readonly id: string;
   readonly revision: bigint;
   readonly bytes: number;
 }
 
-/** Those that one more plan pushes out, the oldest first. */
+/** Returns the ids of the plans to delete when a new plan is stored, oldest first. */
 export function plansToDrop(kept: readonly KeptPlan[], addedBytes: number): readonly string[] {
   let count = kept.length + 1;
   let bytes = kept.reduce((sum, plan) => sum + plan.bytes, addedBytes);

@@ -9,7 +9,7 @@ import { restartChange, undoChange } from './rollouts.js';
 import { applyChange, scaleChange } from './spec-changes.js';
 import { changesAnything, putWorkloadChange, type WorkloadChange } from './workload-change.js';
 
-/** A change that was checked as its own call checks it, and may be made. */
+/** A change that passed the same validation as its own call. */
 export type CheckedChange =
   | { readonly kind: 'workload'; readonly change: WorkloadChange }
   /** @property change - Undefined: the node is being drained already. */
@@ -19,16 +19,16 @@ export type CheckedChange =
       readonly change: NodeChange | undefined;
     };
 
-/** What the changes of a plan come to on one view of the state. */
+/** The predicted outcome of the changes of a plan. */
 export interface WorkedOut {
   readonly changes: readonly CheckedChange[];
-  /** With all of their steps. */
+  /** One for each affected workload, with all steps. */
   readonly plans: readonly WorkloadPlan[];
 }
 
 /**
- * @throws kind `invalid` for a change that names nothing, has a request id, or is the second about
- * a workload or node.
+ * @throws kind `invalid` for a change that is empty or has a request id, and for a second change of
+ *   the same workload or node.
  */
 export function checkTogether(changes: readonly PlannedChange[]): void {
   const takenBy = new Map<string, number>();
@@ -37,7 +37,7 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
       return [
         {
           field: `changes[${index}]`,
-          message: 'names no change: give apply, scale, undo, restart or drain',
+          message: 'is empty: set apply, scale, undo, restart or drain',
         },
       ];
     const field = `changes[${index}].${change.case}`;
@@ -54,7 +54,8 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
         : [
             {
               field: `${field}.request_id`,
-              message: 'the changes of a plan are carried out together: give it to ExecutePlan',
+              message:
+                'must be empty: the changes of a plan are made together; pass the id to ExecutePlan',
             },
           ]),
       ...(earlier === undefined
@@ -62,7 +63,7 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
         : [
             {
               field,
-              message: `changes[${earlier}] is about the ${subject} too; a plan makes one change of each`,
+              message: `changes[${earlier}] is about the ${subject} too; a plan contains at most one change of each workload and node`,
             },
           ]),
     ];
@@ -73,9 +74,10 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
 type CheckDeps = Pick<ApiServerDeps, 'impossibleLimitsOf' | 'placements' | 'planning' | 'clock'>;
 
 /**
- * Checks every change as its own call would, and works out what they would do, one after the other.
- * @param madeAtMs - When the plan was made: a restart is of that time.
- * @throws what the calls throw.
+ * Validates every change as its own call does and predicts the effects, each on top of the changes
+ * before it.
+ * @param madeAtMs - Creation time of the plan, used as the time of a restart.
+ * @throws the errors of the individual calls.
  */
 export function workOut(
   deps: CheckDeps,
@@ -94,8 +96,8 @@ export function workOut(
 }
 
 /**
- * Checks all before it says what is wrong with any. @throws kind `invalid` with the field of each
- * problem, below its change.
+ * Validates all changes and reports all violations together.
+ * @throws kind `invalid` with the path of each violation below its change.
  */
 function checkEach<Checked>(
   changes: readonly PlannedChange[],
@@ -147,13 +149,13 @@ function checkedChange(
   }
 }
 
-/** The records that a plan leaves when it is carried out. */
+/** The records that the execution of a plan writes. */
 export interface PutChanges {
   readonly workloads: readonly WorkloadRecord[];
   readonly nodes: readonly NodeRecord[];
 }
 
-/** Writes all changes of a plan as their own calls would write them. */
+/** Adds all changes of a plan to a transaction, as their own calls would. */
 export function putChanges(
   deps: Pick<ApiServerDeps, 'clock' | 'random'>,
   view: ClusterView,
@@ -174,15 +176,18 @@ export function putChanges(
   return { workloads, nodes };
 }
 
-/** The store takes 100; the leadership, the plan and the request are still to come. */
+/**
+ * The store allows 100 conditions in a transaction. The leadership, the plan and the request add
+ * further ones.
+ */
 const MAX_COMPARES = 95;
 
 /**
- * Makes a transaction hold only while what plans were made from is as it was read: each workload
- * with its moves and the readiness of its replicas, and the nodes that replicas would go to, as
- * many as fit: what changes of a further one at the very same moment is noticed when the replica is
+ * Makes a transaction fail when the state that plans were made from changes: each workload with its
+ * control record and readiness guard, and the nodes of the placements. Nodes beyond the limit of
+ * conditions are omitted; a concurrent change of such a node is detected when the replica is
  * placed.
- * @throws kind `exhausted` when the plans are about more workloads than a transaction can compare.
+ * @throws kind `exhausted` when the plans affect more workloads than one transaction can compare.
  */
 export function requireWhatWasRead(
   transaction: Transaction,
@@ -202,7 +207,7 @@ export function requireWhatWasRead(
   if (transaction.compares().length > MAX_COMPARES) {
     throw new CloudlessError(
       'exhausted',
-      `the plan is about ${workloads.length} workloads, more than can be compared in one transaction; plan less at a time, or drain without a plan`,
+      `the plan is about ${workloads.length} workloads, more than one transaction can compare; plan fewer changes at a time, or drain without a plan`,
     );
   }
   const nodeIds = new Set(

@@ -29,17 +29,17 @@ import type { ApiServerDeps } from './ports.js';
 import { mutate, type MutationDeps } from './requests.js';
 
 const ID_BYTES = 8;
-/** Until then a plan can be executed. */
+/** Time in which a plan can be executed. */
 const PLAN_LIFE_MS = 3_600_000;
 
-/** The plan calls of CoordinatorService. */
+/** Handlers of the plan calls of CoordinatorService. */
 export class PlanHandlers {
-  /** Sizes of records, which never change. */
+  /** Sizes of plan records, which never change. */
   private readonly bytesOf = new WeakMap<PlanRecord, number>();
 
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
-  /** Works out what changes would do and keeps that; nothing of the cluster changes. */
+  /** Predicts the effect of changes and stores the prediction. The cluster does not change. */
   createPlan = async (request: CreatePlanRequest): Promise<Plan> => {
     const { state, clock, random, audit } = this.deps;
     checkTogether(request.changes);
@@ -47,7 +47,7 @@ export class PlanHandlers {
       const view = state.view();
       const nowMs = clock.wallTime();
       const { plans, changes } = workOut(this.deps, view, request.changes, nowMs);
-      // refused now rather than when it is to be executed
+      // Fails now instead of at the execution of the plan.
       requireWhatWasRead(state.transaction(), view, plans);
       checkSpecBytes(changes.flatMap((one) => (one.kind === 'workload' ? [one.change.spec] : [])));
       const plan = keptPlan(
@@ -74,7 +74,7 @@ export class PlanHandlers {
   getPlan = (request: GetPlanRequest): Plan =>
     planOf(this.found(this.deps.state.view(), request.id).value);
 
-  /** Carries out a plan exactly as it was shown, or nothing of it. */
+  /** Makes all changes of a plan exactly as shown, or none. */
   executePlan = (request: ExecutePlanRequest): Promise<ExecutePlanResponse> =>
     mutate(this.deps, CoordinatorService.method.executePlan, request, (view) => {
       const { pictures, state, tracer, clock } = this.deps;
@@ -102,7 +102,10 @@ export class PlanHandlers {
       return { result, transaction };
     });
 
-  /** Works the plan out anew. @throws kind `conflict` naming what is not as it was planned. */
+  /**
+   * Predicts the outcome of the plan again. @throws kind `conflict`, naming the difference, when
+   * the outcome is not the stored one.
+   */
   private holding(view: ClusterView, plan: Plan, outcome: Uint8Array): WorkedOut {
     let now: WorkedOut;
     try {
@@ -115,28 +118,28 @@ export class PlanHandlers {
     throw overtaken(
       plan,
       planDifference(plan.workloads, cutLike(plan.workloads, now.plans)) ??
-        'what comes after the steps that were shown is different now',
+        'the outcome after the listed steps has changed',
     );
   }
 
-  /** @throws kind `notFound` for a plan that is not there, or has had its time. */
+  /** @throws kind `notFound` when there is no such plan, or it has expired. */
   private found(view: ClusterView, id: string): Stored<PlanRecord> {
     const stored = view.plan(id);
     if (stored === undefined) {
       throw new CloudlessError(
         'notFound',
-        `plan "${id}" not found: plans are kept for an hour; make a new plan`,
+        `plan "${id}" not found: plans are stored for one hour; create a new plan`,
       );
     }
     const expiresMs = timeOf(planOf(stored.value).expiresAt);
     if (this.deps.clock.wallTime() < expiresMs) return stored;
     throw new CloudlessError(
       'notFound',
-      `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; make a new plan`,
+      `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; create a new plan`,
     );
   }
 
-  /** The oldest plans that one more pushes out. */
+  /** Returns the ids of the plans to delete when `added` is stored. */
   private surplus(view: ClusterView, added: PlanRecord): readonly string[] {
     const kept = [...view.plans()].map(([id, { value, revision }]) => ({
       id,
@@ -162,19 +165,22 @@ function checkNotExecuted({ id, executedAt }: Plan): void {
   const when = new Date(timestampMs(executedAt)).toISOString();
   throw new CloudlessError(
     'precondition',
-    `plan "${id}" was executed already, at ${when}; make a new plan`,
+    `plan "${id}" was already executed at ${when}; create a new plan`,
   );
 }
 
 function overtaken({ id }: Plan, difference: string, cause?: unknown): CloudlessError {
   return new CloudlessError(
     'conflict',
-    `plan "${id}" does not hold any more: ${difference}; make a new plan`,
+    `plan "${id}" is outdated: ${difference}; create a new plan`,
     { cause },
   );
 }
 
-/** What would be shown of a plan now, to be compared with what was shown then. */
+/**
+ * Truncates new plans to the number of steps and placements that the stored plans have, so that
+ * both can be compared.
+ */
 function cutLike(
   shown: readonly WorkloadPlan[],
   now: readonly WorkloadPlan[],

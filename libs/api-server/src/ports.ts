@@ -14,7 +14,7 @@ import type { Clock, Log, Meter, Random, Tracer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 
-/** What is known of a node now. */
+/** Live status of a node. */
 export interface NodeNow {
   readonly phase: NodeStatus_Phase;
   readonly alive: boolean;
@@ -22,7 +22,7 @@ export interface NodeNow {
   readonly memoryPressure: boolean;
   readonly diskPressure: boolean;
   readonly networkUnavailable: boolean;
-  /** Its container runtime does not answer. */
+  /** The container runtime of the node does not answer. */
   readonly containersUnavailable: boolean;
   readonly quarantined: boolean;
   readonly reliability: number;
@@ -31,30 +31,28 @@ export interface NodeNow {
   readonly lastSeenMs?: number;
 }
 
-/** Liveness of nodes: told of sessions, asked for status. */
+/** Sessions, leases and live status of nodes. */
 export interface NodeLiveness {
   connected(nodeId: string): number;
   heard(nodeId: string): void;
   disconnected(nodeId: string, session: number): void;
   report(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
   forget(nodeId: string): void;
-  /** Somebody has made sure that it is dead: it holds no replacement back. */
+  /** A user has confirmed that the machine is dead: the node no longer delays replacements. */
   confirmLost(nodeId: string): void;
   status(nodeId: string): NodeNow;
   subscribe(listener: (nodeId: string) => void): () => void;
-  /** Called with the id of a node that has reported its usage. */
+  /** Calls the listener with the id of each node that reports its usage. */
   onUsage(listener: (nodeId: string) => void): () => void;
 }
 
-/** Makes the API's picture of records. */
+/** Builds the API messages of workloads and replicas from records. */
 export interface Pictures {
   read(record: WorkloadRecord, full: boolean): Workload;
   readReplica(replica: ReplicaRecord): ReplicaStatus;
 }
 
-/**
- * A change of one workload: as it is (absent when it would be created) and the spec it would have.
- */
+/** A change of one workload: its record (absent when it would be created) and its new spec. */
 export interface PlanSubject {
   readonly namespace: string;
   readonly name: string;
@@ -62,55 +60,57 @@ export interface PlanSubject {
   readonly spec: WorkloadSpec;
 }
 
-/** Plans changes one after the other: each in the world that those before it would have left. */
+/** Predicts changes one after the other, each on top of the changes before it. */
 export interface PlanAhead {
   change(subject: PlanSubject): WorkloadPlan;
-  /** What becomes of each workload on a node. @param node - As the drain would leave its record. */
+  /**
+   * Predicts the effect of a drain on each workload of the node. @param node - The node record as
+   * the drain would write it.
+   */
   drain(node: NodeRecord): readonly WorkloadPlan[];
 }
 
-/** Plans, with all of their steps, and explanations. */
+/** Predicts changes, with all of their steps, and explains placements. */
 export interface Planning {
   plan(subject: PlanSubject): WorkloadPlan;
   ahead(): PlanAhead;
   explain(record: WorkloadRecord): ExplainWorkloadResponse;
 }
 
-/** Facts of placement that the node calls show. */
+/** Facts about placements and nodes that the node calls show. */
 export interface Placements {
   allocatedOn(nodeId: string): {
     readonly cpuMillis: number;
     readonly memoryBytes: number;
     readonly replicas: number;
   };
-  /** The agent's word with the users' over it. */
+  /** The properties of the node that its agent reported, overridden by those that users set. */
   effective(record: NodeRecord): Pick<NodeRecord, 'taints'> & {
     readonly region: string;
     readonly zone: string;
     readonly labels: Readonly<Record<string, string>>;
   };
-  /** What identifies a taint on a node. */
+  /** The key that identifies a taint on a node. */
   taintKey(taint: { readonly key: string; readonly effect: number }): string;
-  /** How far the drain of a node is; undefined when there is none. */
+  /** Progress of the drain of a node; undefined when there is none. */
   drainOf(record: NodeRecord): DrainStatus | undefined;
 }
 
-/** The connection a call came in on. */
+/** The connection that a call arrived on. */
 export interface CallConnection {
-  /** Where the caller is; empty inside of one process. */
+  /** Address of the client. Empty for calls within one process. */
   readonly remoteAddress: string;
   onPing(listener: () => void): () => void;
   onClose(listener: () => void): () => void;
 }
 
-/** How often and how long agents speak, milliseconds. */
+/** Lease and report intervals of sessions, milliseconds. */
 export interface SessionTimings {
   readonly leaseMs: number;
   readonly pingMs: number;
   readonly usageMs: number;
 }
 
-/** Needs of the handlers. */
 export interface ApiServerDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
@@ -120,14 +120,14 @@ export interface ApiServerDeps {
   readonly pictures: Pictures;
   readonly planning: Planning;
   readonly placements: Placements;
-  /** Why the limits of a spec leave an update no move; undefined when there is one. */
+  /** Explains why the limits of a rollout permit no step; undefined when a step is possible. */
   readonly impossibleLimitsOf: (spec: WorkloadSpec) => string | undefined;
   readonly connectionOf: (context: HandlerContext) => CallConnection | undefined;
-  /** Of the program, as in `0.1.0`. */
+  /** Version of the program, such as `0.1.0`. */
   readonly version: string;
   readonly timings: SessionTimings;
-  /** Default: nothing is measured. */
+  /** Default: no metrics. */
   readonly meter?: Meter;
-  /** Default: nothing is traced. */
+  /** Default: no traces. */
   readonly tracer?: Tracer;
 }

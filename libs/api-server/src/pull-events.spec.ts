@@ -59,7 +59,7 @@ class World {
     return world;
   }
 
-  /** As a coordinator's restart: what was told is known from the store alone. */
+  /** Simulates a restart of the coordinator, which keeps only the state in the store. */
   restart(): void {
     const log: Log = {
       ...silentLog,
@@ -130,14 +130,14 @@ const pulled = (startedAtMs = 1): Report =>
 const failed = (startedAtMs = 1, reason = 'not found'): Report =>
   pull(Pull.FAILED, startedAtMs, { took: durationFromMs(10), reason });
 
-describe('events of pulls', () => {
+describe('events about image pulls', () => {
   let world: World;
   beforeEach(async () => {
     world = await World.open();
   });
   afterEach(() => world.close());
 
-  it('tell the beginning and the end of one, about its replica', async () => {
+  it('are emitted at start and end of a pull and name the replica', async () => {
     await world.report(pulling());
     await world.report(pulled());
     const about = { namespace: 'default', workload: 'web-0', replicaId: 'w-0', nodeId: 'node-1' };
@@ -158,7 +158,7 @@ describe('events of pulls', () => {
     expect(world.record().imagePull).toMatchObject({ image: IMAGE, phase: Pull.PULLED });
   });
 
-  it('are told once, also when the same is reported again, and after a restart of the coordinator', async () => {
+  it('are emitted once when the same pull is reported again, also after a restart of the coordinator', async () => {
     await world.report(pulling());
     await world.report(pulling());
     world.restart();
@@ -171,14 +171,14 @@ describe('events of pulls', () => {
     expect(world.reasons()).toHaveLength(3);
   });
 
-  it('come before what else the same report tells', async () => {
+  it('come before other events of the same report', async () => {
     await world.report({ ...pulled(), phase: Phase.RUNNING, ready: true });
     const [first, second] = world.events();
     expect([first?.reason, second?.reason]).toEqual(['ImagePulled', 'ReplicaReady']);
     expect(second?.causeId).toBe(first?.id);
   });
 
-  it("stand for a failed start by themselves, with the registry's words", async () => {
+  it('replace the event of a failed start and contain the error of the registry', async () => {
     await world.report(pulling());
     await world.report({ ...failed(), restarts: 1, reason: 'not found, restarting in 100 ms' });
     expect(world.reasons()).toEqual(['ImagePulling', 'ImagePullFailed']);
@@ -197,7 +197,7 @@ describe('events of pulls', () => {
     expect(world.reasons().at(-1)).toBe('ReplicaRestarted'); // for another cause
   });
 
-  it('do not flood the list while it fails over and over; the newest stands for those left out', async () => {
+  it('are rate limited while pulls fail repeatedly, and the newest event has the number of suppressed ones', async () => {
     for (let turn = 1; turn <= 40; turn += 1) {
       await world.report({ ...pulling(turn), restarts: turn - 1 });
       await world.report({ ...failed(turn, `not found, ${turn}`), restarts: turn });
@@ -215,7 +215,7 @@ describe('events of pulls', () => {
     });
   });
 
-  it('are of what the agent does: one that was restarted pulls nothing', async () => {
+  it('follow the agent: after its restart the record contains no running pull', async () => {
     await world.report(pulling());
     await world.report({});
     expect(world.record().imagePull).toBeUndefined();
@@ -224,13 +224,13 @@ describe('events of pulls', () => {
     expect(world.record().imagePull).toMatchObject({ phase: Pull.PULLED });
   });
 
-  it('keep as much of a reason as people read', async () => {
+  it('truncate a long reason', async () => {
     await world.report(failed(1, 'x'.repeat(5_000)));
     expect(world.record().imagePull?.reason).toBe(`${'x'.repeat(1_000)}…`);
   });
 });
 
-it('events of pulls fit into transactions, however many replicas of a node are reported at once', async () => {
+it('ReplicaReportQueue stays within the transaction limit when many replicas report pulls at once', async () => {
   const world = await World.open(45);
   for (const [phase, ready] of [
     [Phase.RUNNING, true],

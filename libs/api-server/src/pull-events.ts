@@ -7,12 +7,11 @@ import {
 } from '@cloudless/api';
 import type { EventInit } from '@cloudless/cluster-state';
 
-/** What an event is about. */
 export type About = Pick<EventInit, 'category' | 'namespace' | 'workload' | 'replicaId' | 'nodeId'>;
 
 /**
- * What is told of the pull of an image; the same report again tells nothing. That one which has
- * failed is tried again is not told: how that ends is.
+ * Returns the event about a change of the pull status of an image; undefined when nothing changed.
+ * A retry of a failed pull emits no event at its start, only at its end.
  */
 export function pullEventOf(
   before: ImagePullStatus | undefined,
@@ -44,7 +43,7 @@ export function pullEventOf(
         message: failureText(after),
       };
     }
-    default: // of a newer agent
+    default: // a phase of a newer protocol version
       return undefined;
   }
 }
@@ -59,7 +58,7 @@ function isSamePull(
   return equals(TimestampSchema, before.startedAt, startedAt);
 }
 
-/** Runtimes begin their messages with the image, as an agent shows them alone. */
+/** The reason of a container runtime may begin with the image already. */
 function failureText({ image, reason }: ImagePullStatus): string {
   if (reason.startsWith(`image ${image} `)) return reason;
   return `image ${image} could not be pulled: ${reason || 'no reason was given'}`;

@@ -2,15 +2,14 @@ import type { Event } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * An event with those that led to it and those it led to, directly or by way of others, oldest
- * first.
- * @param events - By id, ascending: a cause always comes before what it caused.
- * @throws kind `notFound` when there is no such event, or it is no longer kept.
+ * Returns an event together with its direct and indirect causes and consequences, oldest first.
+ * @param events - Sorted by id in ascending order: a cause comes before its consequences.
+ * @throws kind `notFound` when the event does not exist or is no longer stored.
  */
 export function relatedEvents(events: readonly Event[], id: string): readonly Event[] {
   const start = events.find((event) => event.id === id);
   if (start === undefined)
-    throw new CloudlessError('notFound', `event "${id}" not found; it may no longer be kept`);
+    throw new CloudlessError('notFound', `event "${id}" not found; it may no longer be stored`);
   const byId = new Map(events.map((event) => [event.id, event]));
   const related = new Set<string>([id]);
   for (

@@ -13,7 +13,7 @@ const record = (fields: object) =>
   });
 const report = (fields: object) => create(ReplicaReportSchema, { replicaId: 'w-1', ...fields });
 
-describe('a report', () => {
+describe('mergeReport', () => {
   it.each([
     {
       name: 'moves the phase forward',
@@ -22,43 +22,43 @@ describe('a report', () => {
       is: { phase: Phase.RUNNING, ready: true },
     },
     {
-      name: 'never moves it back',
+      name: 'never moves the phase back',
       was: { phase: Phase.RUNNING },
       says: { phase: Phase.STARTING },
       is: { phase: Phase.RUNNING },
     },
     {
-      name: 'of any end confirms a stop',
+      name: 'sets the phase to stopped for any end after a stop order',
       was: { desiredRunning: false },
       says: { phase: Phase.FAILED },
       is: { phase: Phase.STOPPED, ready: false },
     },
     {
-      name: 'of an end nobody asked for says how it ended',
+      name: 'keeps the reported end phase without a stop order',
       was: {},
       says: { phase: Phase.FAILED, ready: true },
       is: { phase: Phase.FAILED, ready: false },
     },
     {
-      name: 'does not touch one that has failed and is kept to be looked at',
+      name: 'does not change a replica that has failed',
       was: { phase: Phase.FAILED, desiredRunning: false },
       says: { phase: Phase.FAILED },
       is: { phase: Phase.FAILED },
     },
     {
-      name: 'of life does not bring a lost one back',
+      name: 'does not revive a lost replica by a report that it runs',
       was: { phase: Phase.FAILED, desiredRunning: false, lost: true },
       says: { phase: Phase.RUNNING, ready: true },
       is: { phase: Phase.FAILED, ready: false },
     },
     {
-      name: 'of its end confirms that a lost one is gone',
+      name: 'sets a lost replica to stopped when its end is reported',
       was: { phase: Phase.FAILED, desiredRunning: false, lost: true },
       says: { phase: Phase.STOPPED },
       is: { phase: Phase.STOPPED },
     },
     {
-      name: 'says why the last container ended',
+      name: 'stores the reason why the last container ended',
       was: { lastEndReason: 'exit code 1' },
       says: {
         phase: Phase.RUNNING,
@@ -67,13 +67,13 @@ describe('a report', () => {
       is: { lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed' },
     },
     {
-      name: 'that knows of no end leaves what was known',
+      name: 'keeps the stored end when the report contains none',
       was: { lastEndReason: 'exit code 1' },
       says: { phase: Phase.RUNNING },
       is: { lastEndReason: 'exit code 1' },
     },
     {
-      name: 'brings the last lines of what failed, bounded: an agent may say anything',
+      name: 'stores the last lines of a failed container within the limits',
       was: { lastLines: ['older'] },
       says: {
         phase: Phase.RUNNING,
@@ -91,25 +91,25 @@ describe('a report', () => {
       },
     },
     {
-      name: 'of another failure without a word drops the lines of the one before',
+      name: 'removes the lines of the previous failure after another failure without output',
       was: { restarts: 1, lastLines: ['older'] },
       says: { phase: Phase.RUNNING, restarts: 2 },
       is: { lastLines: [] },
     },
     {
-      name: 'of the last failure does so too',
+      name: 'removes the lines of the previous failure after the final failure',
       was: { restarts: 1, lastLines: ['older'] },
       says: { phase: Phase.FAILED, restarts: 1 },
       is: { lastLines: [] },
     },
     {
-      name: 'without lines leaves those that were known',
+      name: 'keeps the stored lines when the report contains none',
       was: { restarts: 1, lastLines: ['older'] },
       says: { phase: Phase.RUNNING, restarts: 1, ready: true },
       is: { lastLines: ['older'] },
     },
     {
-      name: 'that a replica is not known any more leaves them too',
+      name: 'keeps the stored lines when the agent no longer has the replica',
       was: { restarts: 1, lastLines: ['older'] },
       says: { phase: Phase.FAILED },
       is: { lastLines: ['older'] },

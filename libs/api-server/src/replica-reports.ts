@@ -32,26 +32,30 @@ import { pullEventOf, type About } from './pull-events.js';
 import type { ApiServerDeps } from './ports.js';
 
 /**
- * A replica, its event and its workload's evidence each; what is left of the 100 is for events that
- * are told late.
+ * Each report writes a replica, an event and the readiness guard of a workload. The rest of the 100
+ * writes is for suppressed events.
  */
 const MAX_REPORTS_PER_COMMIT = 28;
-/** Characters of a registry's words that are kept: an agent may say anything. */
+/**
+ * Characters of a pull failure that are stored. The limit exists because an agent may report any
+ * text.
+ */
 const MAX_REASON = 1_000;
 /**
- * A replica, its workload's evidence, an event of it and one of its image still fit into the 100.
+ * Above this number of writes no further report is added: a replica, a readiness guard, an event of
+ * the replica and an event of its image would exceed 100.
  */
 const ROOM_FOR_ONE = 96;
-/** Events of replicas that flap, told late: beside the reports they fit into the rest. */
+/** Suppressed events in one commit; they fit beside the reports. */
 const MAX_LATE_EVENTS = 15;
 
 /**
- * Writes what agents report into the records of their replicas: only transitions, coalesced while a
- * commit runs. Applying a report twice, or an old one, changes nothing.
+ * Writes the reports of agents into the records of their replicas. Only changes are written, and
+ * reports that arrive during a commit are merged. A repeated or outdated report changes nothing.
  */
 export class ReplicaReports {
   private readonly waiting = new Map<string, Map<string, ReplicaReport>>();
-  /** Nodes with a commit under way. */
+  /** Nodes with a commit in progress. */
   private readonly writing = new Set<string>();
   private readonly waiters = new Map<string, (() => void)[]>();
   private readonly queue: WorkQueue<string>;
@@ -76,7 +80,10 @@ export class ReplicaReports {
     });
   }
 
-  /** Takes a report in; it is written soon. */
+  /**
+   * Adds a report, which is written soon. A newer report of the same replica replaces a waiting
+   * one.
+   */
   take(nodeId: string, report: ReplicaReport): void {
     this.taken.add();
     const reports = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
@@ -85,7 +92,7 @@ export class ReplicaReports {
     this.queue.wake(nodeId);
   }
 
-  /** Resolves when every report of the node that was taken in so far is written. */
+  /** Resolves when every report of the node that was enqueued so far is written. */
   written(nodeId: string): Promise<void> {
     if (!this.waiting.has(nodeId) && !this.writing.has(nodeId)) return Promise.resolve();
     return new Promise((resolve) =>
@@ -110,7 +117,7 @@ export class ReplicaReports {
     }
   }
 
-  /** What is left for a node when nothing is to be written now. */
+  /** The remaining work of a node after a pass that wrote nothing. */
   private rest(nodeId: string): WorkResult {
     if (this.waiting.has(nodeId)) return { kind: 'again' };
     const delayMs = this.flapping.nextDueMs(nodeId);
@@ -151,7 +158,8 @@ export class ReplicaReports {
       await state.write(transaction);
       return { kind: 'again' };
     } catch (reason) {
-      // Not written: they wait again, unless the agent has said something newer meanwhile.
+      // Nothing was written: enqueue the reports again, except those that a newer report has
+      // replaced.
       this.flapping.putBack(nodeId, late);
       const newer = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
       this.waiting.set(
@@ -166,8 +174,8 @@ export class ReplicaReports {
 }
 
 /**
- * What ends or flaps by itself has no cause here; anything else follows from what was last told of
- * the replica.
+ * Returns the latest event of the replica as the cause of a new one. A restart, a readiness loss
+ * and a failed pull happen by themselves and have no cause.
  */
 function causeOf(view: ClusterView, { reason, replicaId = '' }: EventInit) {
   if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady' || reason === 'ImagePullFailed')
@@ -177,7 +185,8 @@ function causeOf(view: ClusterView, { reason, replicaId = '' }: EventInit) {
 }
 
 /**
- * The reports of replicas that the agent, by its whole inventory, does not have although it should.
+ * Creates reports for replicas that the complete inventory of the agent does not contain although
+ * the records assign them to the node: stopped when a stop was ordered, otherwise failed.
  */
 export function missingReports(
   view: ClusterView,
@@ -193,16 +202,16 @@ export function missingReports(
       replicaId: value.id,
       workloadUid: value.uid,
       phase: stopping ? Phase.STOPPED : Phase.FAILED,
-      reason: stopping ? '' : `node ${nodeId} no longer knows the replica`,
+      reason: stopping ? '' : `node ${nodeId} no longer has the replica`,
       containerId: value.containerId,
     });
   });
 }
 
 /**
- * The record with what the agent saw. Phases only go forward; a replica that was asked to stop has
- * stopped however it ended.
- * @param isNewest - The agent holds the newest order of the replica.
+ * Merges a report into the record of its replica. A phase never goes back. A replica with a stop
+ * order counts as stopped however it ended.
+ * @param isNewest - The agent has the newest order of the replica.
  */
 export function mergeReport(
   record: ReplicaRecord,
@@ -211,8 +220,8 @@ export function mergeReport(
   isNewest: boolean,
 ): ReplicaRecord {
   const hasEnded = report.phase > Phase.STOPPING;
-  // The end of a lost one is the confirmation that is waited for; any other that has ended is
-  // history.
+  // The end of a lost replica is the expected confirmation. Any other replica that has ended does
+  // not change.
   if (record.lost || !isLive(record)) {
     return record.lost && hasEnded
       ? copyReplica(record, { phase: Phase.STOPPED, ready: false })
@@ -236,7 +245,7 @@ export function mergeReport(
   if (report.lastLines.length > 0 || hasFailedAgain(record, report))
     next.lastLines = toLastLines(report.lastLines);
   if (report.imagePull !== undefined) next.imagePull = cutReason(report.imagePull);
-  // an agent that was restarted has none under way
+  // An agent that was restarted has no pull in progress.
   else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull;
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
   if (becameReady) next.readySince = timestampFromMs(wallTimeMs);
@@ -251,16 +260,16 @@ function cutReason(pull: ImagePullStatus): ImagePullStatus {
 }
 
 /**
- * A container failed without a word; any other report without lines is of an agent that does not
- * have them (any more).
+ * True when a container failed without output. Other reports without lines come from an agent that
+ * no longer has the lines, so the stored lines stay.
  */
 function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaReport): boolean {
   return restarts > record.restarts || (restarts === record.restarts && phase === Phase.FAILED);
 }
 
 /**
- * What is told of a change, in order: of its image, then of itself. A start that failed by its
- * image is told as that alone.
+ * Returns the events about a change in order: of the image, then of the replica. A failed start
+ * because of the image has only the event of the image.
  */
 function eventsOf(
   before: ReplicaRecord,
@@ -285,8 +294,8 @@ function eventsOf(
 }
 
 /**
- * The failure of a replica that is never replaced. Other failures are reported by the pass that
- * replaces the replica.
+ * The failure of a replica that is never replaced. Other failures are reported by the reconciler
+ * that replaces the replica.
  */
 function finalFailureOf(
   before: ReplicaRecord,

@@ -11,30 +11,29 @@ import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
 import type { KeyedMutex } from './keyed-mutex.js';
 
-/** What a mutation decided on one view of the state. */
+/** The decision of a mutating call on one view of the state. */
 export interface Mutation<Result> {
-  /** What the caller gets, as of this mutation. */
+  /** The response. */
   readonly result: Result;
   /** Absent: there is nothing to write. */
   readonly transaction?: Transaction;
 }
 
-/** Needs of {@link mutate}. */
 export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'tracer'> & {
   readonly audit: AuditLog;
-  /** Shared by all calls that change something, so that changes of one object run one at a time. */
+  /** Shared by all mutating calls, so that changes of one object run one at a time. */
   readonly mutex: KeyedMutex;
 };
 
 /**
- * Runs a mutation: reads, decides, commits, and starts over when something it had read changed.
- * Mutations of one workload, node or plan run one at a time, so that only writes of controllers and
- * agents can conflict. With a request id the result is kept in the same transaction, so that a
- * retry gets it again and applies nothing.
- * @param decide - Called with the present view. It may wait, but not between what it reads and what
- *   it decides from that.
- * @throws what `decide` throws; kind `exhausted` when too many mutations of the same object wait;
- *   `unavailable` when others kept changing what it had read, and nothing was written.
+ * Runs a mutating call: reads, decides, commits, and starts again after a conflict. Calls on the
+ * same workload, node or plan run one at a time, so only controllers and agents can cause
+ * conflicts. With a request id, the response is stored in the same transaction; a repeated call
+ * with the same id returns the stored response and changes nothing.
+ * @param decide - Called with the current view. It may wait before it reads state, but not between
+ *   reading and deciding.
+ * @throws the errors of `decide`; kind `exhausted` when too many calls on the same object wait;
+ *   `unavailable` when conflicts persist and nothing was written.
  */
 export async function mutate<Request extends DescMessage, Response extends DescMessage>(
   deps: MutationDeps,
@@ -55,7 +54,7 @@ export async function mutate<Request extends DescMessage, Response extends DescM
     try {
       decided = await decide(view);
     } catch (reason) {
-      // While it waited, another call may have carried out the same request.
+      // During the wait, another call may have executed the same request.
       const meanwhile = requestId === '' ? undefined : deps.state.view().request(requestId);
       if (meanwhile === undefined) throw reason;
       return repeat(meanwhile.value, method, bodyHash);
@@ -73,7 +72,7 @@ export async function mutate<Request extends DescMessage, Response extends DescM
       });
       transaction.require('request', requestId, 'absent').put('request', requestId, record);
     }
-    // What the commit sets off may begin before it returns.
+    // Reconcilers may start before the commit returns.
     if (isMessage(result, WorkloadSchema)) deps.tracer?.mark(result.uid);
     await deps.audit.actOf(request).commit(transaction);
     return result;
@@ -92,8 +91,8 @@ function describeObject(request: object): string {
 }
 
 /**
- * What is kept must stay small, whatever the size of the workload; its replicas will have changed
- * by the time of a retry anyway.
+ * Removes the replicas from a response, so that its stored form stays small for workloads of every
+ * size. The replicas would be outdated at the time of a retry.
  */
 function toKept<Result>(result: Result): Result {
   if (!isMessage(result, WorkloadSchema)) return result;

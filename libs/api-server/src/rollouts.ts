@@ -44,7 +44,7 @@ import {
   type WorkloadNaming,
 } from './workload-change.js';
 
-/** The rollout calls of CoordinatorService. */
+/** Handlers of the rollout calls of CoordinatorService. */
 export class RolloutHandlers {
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
@@ -59,14 +59,14 @@ export class RolloutHandlers {
           'precondition',
           `${naming(workload)}: ${failedText(control)}; ${
             control.activeVersion === 0
-              ? 'as the first it goes on trying: update it, scale it to 0, or delete it'
-              : 'it moves nothing any more: resume or undo it'
+              ? 'the first rollout of a workload keeps trying: update the workload, scale it to 0, or delete it'
+              : 'it makes no further changes: resume or undo it'
           }`,
         );
       return {
         change: { pausedVersion: workload.version },
         reason: 'RolloutPauseRequested',
-        verb: 'is to be paused',
+        verb: 'was requested to pause',
       };
     });
 
@@ -85,10 +85,10 @@ export class RolloutHandlers {
         );
       }
       return {
-        // What failed before, also in the pause, is forgiven.
+        // Failures so far, also during the pause, no longer count.
         change: { pausedVersion: 0, retry: true },
         reason: 'RolloutResumeRequested',
-        verb: failed ? 'is to be tried again' : 'is to go on',
+        verb: failed ? 'was requested to retry' : 'was requested to resume',
       };
     });
 
@@ -144,7 +144,9 @@ export class RolloutHandlers {
     });
   };
 
-  /** Adds the version that the change made to its answer, unless another change has followed. */
+  /**
+   * Adds the version that the change created to the response, unless another change has followed.
+   */
   private asChanged(answer: Workload): Workload {
     const present = this.deps.state.view().workloadByName(answer.namespace, answer.name)?.value;
     const isOwn = present?.uid === answer.uid && present.generation === answer.generation;
@@ -152,8 +154,8 @@ export class RolloutHandlers {
   }
 
   /**
-   * @param decide - What is to be changed in the rollout of the newest version; undefined: it is so
-   * already.
+   * @param decide - Returns the change of the rollout of the newest version; undefined when the
+   *   rollout is in that state already.
    */
   private steer<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof WorkloadSchema>,
@@ -170,7 +172,7 @@ export class RolloutHandlers {
       const next = clone(ControlRecordSchema, control.value);
       const { pausedVersion, ...rollout } = steering.change;
       if (pausedVersion !== undefined) next.pausedVersion = pausedVersion;
-      // Why it waits is said anew by the next pass; until then it does not look paused any more.
+      // The next reconcile sets the reason again. Until then the rollout must not look paused.
       if (pausedVersion === 0) next.rolloutReason = '';
       if (next.rollout !== undefined) Object.assign(next.rollout, rollout);
       const transaction = this.deps.state
@@ -192,7 +194,7 @@ export class RolloutHandlers {
   }
 }
 
-/** A change of a rollout, and how it is told. */
+/** A change of a rollout, with the texts of its event. */
 interface Steering {
   readonly change: {
     readonly pausedVersion?: number;
@@ -203,7 +205,9 @@ interface Steering {
   readonly verb: string;
 }
 
-/** What an undo comes to. @throws what `changeable` and `undoTarget` throw. */
+/**
+ * Plans an undo. @throws the errors of {@link requireMutableWorkload} and {@link findUndoTarget}.
+ */
 export function undoChange(view: ClusterView, request: UndoRolloutRequest): WorkloadChange {
   const current = changeable(view, request);
   const { namespace, name } = current.value;
@@ -219,7 +223,7 @@ export function undoChange(view: ClusterView, request: UndoRolloutRequest): Work
   };
 }
 
-/** What a restart comes to. @throws what `changeable` throws. */
+/** Plans a restart. @throws the errors of {@link requireMutableWorkload}. */
 export function restartChange(
   view: ClusterView,
   request: RestartRolloutRequest,
@@ -232,8 +236,9 @@ export function restartChange(
 }
 
 /**
- * The version an undo goes to. @throws kind `precondition` when there is none, `notFound` when the
- * one asked for is not kept.
+ * Returns the version that an undo goes back to.
+ * @throws kind `precondition` when there is none, `notFound` when the requested version is not
+ *   kept.
  */
 export function undoTarget(
   view: ClusterView,
@@ -250,8 +255,8 @@ export function undoTarget(
       `${naming(workload)} has the template of version ${toVersion} already`,
     );
   }
-  // In the middle of a rollout what was there before it; else the newest that was rolled out and
-  // was another one.
+  // While a rollout is in progress, the target is the version before it; otherwise the newest
+  // version with another template that was rolled out.
   const active = view.control(uid)?.value.activeVersion ?? 0;
   const others = view
     .versions(uid)
@@ -269,7 +274,7 @@ export function undoTarget(
   );
 }
 
-/** The spec that a restart brings about: a new template that differs in its time only. */
+/** Returns a spec whose template differs only in its restart time. */
 export function restartedSpec(spec: WorkloadSpec, nowMs: number): WorkloadSpec {
   return Object.assign(clone(WorkloadSpecSchema, spec), { restartedAt: timestampFromMs(nowMs) });
 }
@@ -280,7 +285,7 @@ function keptVersion(view: ClusterView, workload: WorkloadRecord, version: numbe
   const numbers = view.versions(workload.uid).map((known) => known.version);
   throw new CloudlessError(
     'notFound',
-    `${naming(workload)} has no version ${version}; the versions that are kept are ${numbers.join(', ')}`,
+    `${naming(workload)} has no version ${version}; the kept versions are ${numbers.join(', ')}`,
   );
 }
 
@@ -308,7 +313,7 @@ function why({ rolloutPhase, rolloutReason }: ControlRecord): string {
 }
 
 function failedText({ rolloutReason }: ControlRecord): string {
-  return `its rollout has failed: ${rolloutReason}`;
+  return `its rollout failed: ${rolloutReason}`;
 }
 
 function naming({ namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>): string {

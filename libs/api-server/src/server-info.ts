@@ -3,7 +3,6 @@ import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
 import { PROTOCOL_MAX, PROTOCOL_MIN } from './admission.js';
 import type { ApiServerDeps } from './ports.js';
 
-/** What answers, and which cluster it leads. */
 export function serverInfo({
   state,
   version,

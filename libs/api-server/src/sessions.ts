@@ -31,44 +31,46 @@ import type { ApiServerDeps } from './ports.js';
 import { ReplicaReports, missingReports } from './replica-reports.js';
 import { StoreAge } from './store-age.js';
 
-/** An order that was not acknowledged is sent again after this long. */
+/** Time after which an order that was not acknowledged is sent again. */
 const RESEND_MS = 1_000;
 
-/** One agent that is connected. */
+/** The session of one connected agent. */
 interface Session {
   readonly nodeId: string;
-  /** Version of the protocol that both sides speak. */
+  /** Protocol version that both sides use. */
   readonly protocol: number;
-  /** Newest leadership it had taken orders from when the session began. */
+  /** Newest epoch whose orders the agent had accepted when the session began. */
   readonly highestEpoch: bigint;
   readonly outbox: Outbox<CoordinatorMessage>;
-  /** Newest order per replica that the agent has acknowledged. */
+  /** Newest order that the agent has acknowledged, by replica. */
   readonly acknowledged: Map<string, bigint>;
-  /** When an order was last sent, on the monotonic clock. */
+  /** Time of the last order, by replica, on the monotonic clock. */
   readonly sentAt: Map<string, number>;
-  /** What it has and should not. */
+  /** Replicas of the agent that no record assigns to its node. */
   readonly orphans: Orphans;
-  /** The inventory so far, by replica id; undefined once it is complete. */
+  /**
+   * The received part of the inventory, by replica id; undefined once the inventory is complete.
+   */
   inventory: Map<string, ReplicaReport> | undefined;
-  /** Its number among the sessions that are alive; undefined until the inventory is written. */
+  /** Number of the session in {@link NodeLiveness}; undefined until the inventory is written. */
   number: number | undefined;
   /**
-   * The node's record says that the node is back, and its orders were sent; overdue orders are sent
-   * again.
+   * The record of the node says that the node is back, and its orders were sent. From then on
+   * overdue orders are sent again.
    */
   admitted: boolean;
 }
 
-/** What sessions tell of tunnels. */
+/** Notifications about tunnels. */
 export interface TunnelNotices {
   refused(nodeId: string, refused: TunnelRefused): void;
-  /** The session through which tunnels were asked for has ended. */
+  /** The session that tunnels were requested through has ended. */
   gone(nodeId: string): void;
-  /** Nothing was heard of the node for a whole lease: what is open to it is dead. */
+  /** The lease of the node has ended, so its open tunnels are dead. */
   lost(nodeId: string): void;
 }
 
-/** What tunnels need of sessions. */
+/** Requests tunnels from agents. */
 export interface TunnelRequests {
   announceTunnels(notices: TunnelNotices): void;
   requestTunnel(nodeId: string, request: OpenTunnel): boolean;
@@ -76,19 +78,19 @@ export interface TunnelRequests {
 }
 
 /**
- * About the time it takes to admit one agent on one core of a small machine; what returns at once
- * is spread accordingly.
+ * Approximate time to admit one agent on one core of a small machine. Reconnects of all agents are
+ * spread accordingly.
  */
 const ADMISSION_MS = 0.5;
-/** An agent that has nobody to talk to asks at least so often. */
+/** Bounds of the longest pause between two dials of an agent. */
 const MAX_PAUSE_MS = { least: 1_000, most: 10_000 };
 /**
- * Share of the lease that the first dial may wait: a single broken connection must not cost a node
- * its lease.
+ * Largest share of the lease by which the first dial is delayed: a single broken connection must
+ * not cost a node its lease.
  */
 const SPREAD_SHARE = 1 / 3;
 
-/** How agents are to come back when all lose their sessions at once. */
+/** Computes the reconnect times of agents for the case that all lose their sessions at once. */
 function reconnectSpans(
   nodes: number,
   leaseMs: number,
@@ -103,8 +105,8 @@ function reconnectSpans(
 }
 
 /**
- * Speaks with agents: takes their reports, pushes orders at once and again until they are
- * acknowledged.
+ * Runs the sessions of agents: receives their reports, sends orders at once, and repeats orders
+ * until the agents acknowledge them.
  */
 export class SessionHub implements TunnelRequests {
   private readonly sessions = new Map<string, Session>();
@@ -113,7 +115,7 @@ export class SessionHub implements TunnelRequests {
   private readonly orders: OrderMetrics;
   private readonly unsubscribes: (() => void)[];
   private timer: Timer | undefined;
-  /** Registered nodes. */
+  /** Number of registered nodes. */
   private nodeCount: number;
   private tunnels: TunnelNotices = {
     refused: () => undefined,
@@ -134,7 +136,7 @@ export class SessionHub implements TunnelRequests {
     this.arm();
   }
 
-  /** Who is told about tunnels; set once by the hub of tunnels. */
+  /** Sets the receiver of notifications about tunnels. Called once. */
   announceTunnels(notices: TunnelNotices): void {
     this.tunnels = notices;
   }
@@ -146,12 +148,12 @@ export class SessionHub implements TunnelRequests {
     await this.reports.close();
   }
 
-  /** The protocol of a node's session; undefined when the node is not connected. */
+  /** Returns the protocol version of a node's session; undefined when the node is not connected. */
   protocolOf(nodeId: string): number | undefined {
     return this.sessions.get(nodeId)?.protocol;
   }
 
-  /** Asks the agent of a node to dial a tunnel. @returns False when it is not connected. */
+  /** Asks the agent of a node to open a tunnel. @returns False when the node is not connected. */
   requestTunnel(nodeId: string, request: OpenTunnel): boolean {
     const session = this.sessions.get(nodeId);
     if (session === undefined) return false;
@@ -162,15 +164,15 @@ export class SessionHub implements TunnelRequests {
     return true;
   }
 
-  /** Nobody waits for the tunnel any more: a request that was not sent yet is not sent. */
+  /** Removes the request for a tunnel if it was not sent yet. */
   withdrawTunnel(nodeId: string, tunnelId: string): void {
     this.sessions.get(nodeId)?.outbox.drop(`tunnel/${tunnelId}`);
   }
 
   /**
-   * The Session call. The node counts as alive once its whole inventory is written: before that,
-   * what the store says of its replicas is what was true before the agent went away, and nothing
-   * may be stopped on the strength of that.
+   * Handles the Session call. The node counts as alive once its whole inventory is written. Before
+   * that, the records of its replicas describe the time before the agent disconnected, and no
+   * replica may be stopped on that basis.
    */
   async *session(
     messages: AsyncIterable<AgentMessage>,
@@ -181,7 +183,10 @@ export class SessionHub implements TunnelRequests {
     const first = await incoming.next();
     const hello = first.done === true ? undefined : first.value.message;
     if (hello?.case !== 'hello')
-      throw new CloudlessError('invalid', 'message: the first message of a session must be hello');
+      throw new CloudlessError(
+        'invalid',
+        'message: the first message of a session must be `hello`',
+      );
     await admit(this.deps, hello.value);
     this.age.hello(hello.value);
     const session = this.open(hello.value);
@@ -198,7 +203,7 @@ export class SessionHub implements TunnelRequests {
         message: { case: 'welcome', value: this.welcome(hello.value) },
       });
       for await (const message of session.outbox.drain(clock, context.signal)) {
-        // Not even one that was on its way; it is sent again when the state was accepted.
+        // Applies to queued orders too. They are sent again after the state was accepted.
         if (message.message.case === 'order' && this.deps.state.restored !== undefined) continue;
         yield message;
       }
@@ -209,7 +214,7 @@ export class SessionHub implements TunnelRequests {
     }
   }
 
-  /** The Heartbeat call: one turn of a session. */
+  /** Handles the Heartbeat call, which does the work of a session in one call. */
   async heartbeat(request: HeartbeatRequest): Promise<HeartbeatResponse> {
     const { nodes } = this.deps;
     const { hello, inventory } = request;
@@ -225,8 +230,8 @@ export class SessionHub implements TunnelRequests {
     if (inventory?.last === true)
       this.settleMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
     if (nodes.status(nodeId).alive) nodes.heard(nodeId);
-    // Before any order: what the agent should have and has not is over, and must not be started
-    // again.
+    // Must complete before any order is sent: a replica that is missing on the agent has ended and
+    // must not be started again.
     await this.reports.written(nodeId);
     await returnNode(this.deps, nodeId, () => {
       if (!nodes.status(nodeId).alive) nodes.connected(nodeId);
@@ -258,7 +263,7 @@ export class SessionHub implements TunnelRequests {
     });
   }
 
-  /** A new session takes the place of an older one of the same node. */
+  /** Opens a session, which ends an older session of the same node. */
   private open(hello: Hello): Session {
     const { nodeId, highestEpoch } = hello;
     const older = this.sessions.get(nodeId);
@@ -279,7 +284,7 @@ export class SessionHub implements TunnelRequests {
     return session;
   }
 
-  /** @returns Ends that. */
+  /** Exposes the number of sessions as a metric. @returns Unregisters the metric. */
   private showSessions(): () => void {
     const { meter = noMeter } = this.deps;
     const open = meter.gauge({
@@ -294,7 +299,7 @@ export class SessionHub implements TunnelRequests {
     });
   }
 
-  /** Ends a session; doing so again changes nothing. */
+  /** Ends a session. A repeated call does nothing. */
   private leave(session: Session): void {
     const { nodeId } = session;
     session.outbox.close();
@@ -304,7 +309,10 @@ export class SessionHub implements TunnelRequests {
     this.tunnels.gone(nodeId);
   }
 
-  /** A session that outlived its lease is over: its agent has to come back with its inventory. */
+  /**
+   * Ends a session that outlived its lease, so that the agent connects again and sends its
+   * inventory.
+   */
   private dropLost(nodeId: string): void {
     if (this.deps.nodes.status(nodeId).phase !== NodePhase.LOST) return;
     this.tunnels.lost(nodeId);
@@ -323,7 +331,8 @@ export class SessionHub implements TunnelRequests {
   private async read(session: Session, incoming: AsyncIterator<AgentMessage>): Promise<void> {
     try {
       for (let item = await incoming.next(); item.done !== true; item = await incoming.next()) {
-        // What an older session still delivers is older than what the newer one has said.
+        // Messages of a replaced session are older than those of its successor, so they are
+        // dropped.
         if (!this.isCurrent(session)) break;
         this.heard(session);
         await this.take(session, item.value);
@@ -376,8 +385,8 @@ export class SessionHub implements TunnelRequests {
     if (inventory === undefined) return;
     session.inventory = undefined;
     this.settleMissing(nodeId, new Set(inventory.keys()));
-    // Before any order: what the agent should have and has not is over, and must not be started
-    // again.
+    // Must complete before any order is sent: a replica that is missing on the agent has ended and
+    // must not be started again.
     await this.reports.written(nodeId);
     if (!this.isCurrent(session)) return;
     await returnNode(this.deps, nodeId, () => (session.number = this.deps.nodes.connected(nodeId)));
@@ -385,7 +394,7 @@ export class SessionHub implements TunnelRequests {
     if (!this.isCurrent(session)) return;
     for (const order of ordersFor(this.deps, nodeId, session.acknowledged))
       this.send(session, order);
-    // A record may have gone while the inventory came in.
+    // A record may have been deleted while the inventory arrived.
     for (const report of inventory.values()) session.orphans.take(report);
     session.admitted = true;
     session.outbox.push(
@@ -396,15 +405,15 @@ export class SessionHub implements TunnelRequests {
 
   private takeReport(session: Session, report: ReplicaReport): void {
     const { replicaId, orderRevision } = report;
-    // What the inventory shows was there before this session; later on the agent may hold what we
-    // have just sent.
+    // The inventory describes the time before this session. Later reports may contain orders that
+    // this coordinator has just sent.
     this.age.report(
       session.nodeId,
       session.inventory === undefined ? 0n : session.highestEpoch,
       report,
     );
     const known = session.acknowledged.get(replicaId) ?? -1n;
-    // 0: it waits for its order to be repeated.
+    // 0: the agent asks for a repetition of the order.
     if (orderRevision > known || orderRevision === 0n)
       session.acknowledged.set(replicaId, orderRevision);
     this.orders.reported(session, replicaId, orderRevision);
@@ -412,13 +421,13 @@ export class SessionHub implements TunnelRequests {
     if (!session.orphans.take(report)) session.acknowledged.delete(replicaId);
   }
 
-  /** What the store says of replicas that the agent, by its whole inventory, does not have. */
+  /** Enqueues reports for replicas that the complete inventory does not contain. */
   private settleMissing(nodeId: string, known: ReadonlySet<string>): void {
     for (const report of missingReports(this.deps.state.view(), nodeId, known))
       this.reports.take(nodeId, report);
   }
 
-  /** Sends what a commit changed to the agents it concerns. */
+  /** Sends the orders that follow from a commit to the affected agents. */
   private announce(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
       if (kind === 'node')

@@ -1,19 +1,16 @@
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { NodeLiveness } from './ports.js';
 
-/**
- * What of a node is not in the store: whether it is alive and what it says of its condition, or its
- * usage.
- */
+/** State of a node that is not in the store: liveness and conditions, or usage. */
 export type SoftKind = 'liveness' | 'usage';
 
-/** Told of a change, and at which revision the store was then. */
+/** @param revision - Revision of the store at the time of the change. */
 export type SoftListener = (nodeId: string, what: SoftKind, revision: bigint) => void;
 
 /**
- * Remembers at which revision of the store what is not in it last changed, so that a watch that is
- * resumed after a revision learns of it too. Of the time before this coordinator nothing is known:
- * its start counts as a change of all.
+ * Records, for state that is not in the store, the revision at which it last changed, so that a
+ * resumed watch includes it. The time before the start of this coordinator is unknown, so its start
+ * counts as a change of everything.
  */
 export class SoftChanges {
   private readonly startedAt: bigint;
@@ -46,13 +43,13 @@ export class SoftChanges {
   }
 
   /**
-   * The nodes whose soft state may be another than when the store was at `revision`, each with the
-   * revision of that change.
+   * Returns the nodes whose state may have changed since the store was at `revision`, with the
+   * revision of the change.
    */
   *since(revision: bigint, what: SoftKind): Iterable<readonly [string, bigint]> {
     for (const { value } of this.state.view().nodes()) {
       const changedAt = this.changedAt[what].get(value.id) ?? this.startedAt;
-      // The same revision counts: such a change does not move it on.
+      // An equal revision counts, because such a change does not increase the revision.
       if (changedAt >= revision) yield [value.id, changedAt];
     }
   }

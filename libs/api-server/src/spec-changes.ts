@@ -27,8 +27,8 @@ import {
 type Checks = Pick<ApiServerDeps, 'impossibleLimitsOf'>;
 
 /**
- * What creating a workload comes to. @throws kind `exists` when there is one, `invalid` or
- * `unimplemented` for its spec.
+ * Plans the creation of a workload.
+ * @throws kind `exists` when the workload exists, `invalid` or `unimplemented` for its spec.
  */
 export function createChange(
   deps: Checks,
@@ -43,8 +43,9 @@ export function createChange(
 }
 
 /**
- * What an update comes to. @throws what `changeable` throws; kind `invalid` or `unimplemented` for
- * the spec that comes of it.
+ * Plans an update of a workload.
+ * @throws the errors of {@link requireMutableWorkload}; kind `invalid` or `unimplemented` for the
+ *   resulting spec.
  */
 export function updateChange(
   deps: Checks,
@@ -60,7 +61,7 @@ export function updateChange(
   return { namespace, name, current, spec: checked, reason: 'WorkloadUpdated' };
 }
 
-/** Creates when there is none, else updates. @throws what the one or the other throws. */
+/** Plans the creation of a workload, or its update when it exists. @throws the errors of either. */
 export function applyChange(
   deps: Checks,
   view: ClusterView,
@@ -75,7 +76,7 @@ export function applyChange(
   return { namespace, name, current, spec: checkedSpec(deps, spec), reason: 'WorkloadUpdated' };
 }
 
-/** What scaling comes to. @throws what `changeable` throws. */
+/** Plans a change of the replica count. @throws the errors of {@link requireMutableWorkload}. */
 export function scaleChange(view: ClusterView, request: ScaleWorkloadRequest): WorkloadChange {
   const current = changeable(view, request);
   const { namespace, name } = current.value;
@@ -85,7 +86,7 @@ export function scaleChange(view: ClusterView, request: ScaleWorkloadRequest): W
   return { namespace, name, current, spec, reason: 'WorkloadScaled' };
 }
 
-/** The spec, if it may be accepted. @throws kind `invalid` or `unimplemented`. */
+/** Returns the spec if it is valid and supported. @throws kind `invalid` or `unimplemented`. */
 export function checkedSpec(
   { impossibleLimitsOf }: Checks,
   spec: WorkloadSpec | undefined,

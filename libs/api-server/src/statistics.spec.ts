@@ -152,7 +152,7 @@ const mute: Answer = async function* (_target, signal) {
   yield create(TunnelFrameSchema);
 };
 
-describe('statistics of all containers', () => {
+describe('StatisticsHandlers.listContainerStats', () => {
   it.each([
     { request: {}, asks: ['a', 'b'], gives: ['a/db-1', 'a/web-1', 'b/web-2'] },
     { request: { namespace: 'default' }, asks: ['a', 'b'], gives: ['a/web-1', 'b/web-2'] },
@@ -161,7 +161,7 @@ describe('statistics of all containers', () => {
     { request: { nodeId: 'b' }, asks: ['b'], gives: ['b/web-2'] },
     { request: { nodeId: 'b', namespace: 'prod' }, asks: [], gives: [] },
     { request: { nodeId: 'c' }, asks: [], gives: [] },
-  ])('$request asks $asks and gives $gives', async ({ request, asks, gives }) => {
+  ])('queries $asks and returns $gives for $request', async ({ request, asks, gives }) => {
     const world = new World(replicas);
     const response = await world.list(request);
     expect(shown(response)).toEqual(gives);
@@ -171,7 +171,7 @@ describe('statistics of all containers', () => {
       expect(target).toMatchObject({ value: { nodeId: '', pageToken: '', pageSize: 0 } });
   });
 
-  it('names a node that does not tell, with the reason, and shows the others', async () => {
+  it('lists a node that does not answer with the reason, and returns the containers of others', async () => {
     const world = new World(replicas, { a: refusing });
     const response = await world.list();
     expect(shown(response)).toEqual(['b/web-2']);
@@ -180,7 +180,7 @@ describe('statistics of all containers', () => {
     ]);
   });
 
-  it('takes no word of a node about what another one runs', async () => {
+  it('ignores the statistics of a node about containers of another node', async () => {
     const lying: Answer = async function* () {
       const containers = ['web-1', 'web-2'].map((replicaId) =>
         create(ContainerUseSchema, { replicaId, nodeId: 'a' }),
@@ -192,7 +192,7 @@ describe('statistics of all containers', () => {
     expect(shown(response)).toEqual(['a/db-1', 'a/web-1', 'b/web-2']);
   });
 
-  it('waits three seconds for a node that says nothing', async () => {
+  it('waits three seconds for a silent node', async () => {
     const world = new World(replicas, { a: mute });
     let done: ListContainerStatsResponse | undefined;
     void world.list().then((response) => (done = response));
@@ -205,7 +205,7 @@ describe('statistics of all containers', () => {
     expect(getEventListeners(world.stopping.signal, 'abort')).toEqual([]);
   });
 
-  it('leaves the nodes when its caller has gone', async () => {
+  it('closes the tunnels when its client disconnects', async () => {
     const world = new World(replicas, { a: mute, b: mute });
     const listed = world.list();
     await world.clock.advance(1);
@@ -214,7 +214,7 @@ describe('statistics of all containers', () => {
     expect([world.inFlight, world.clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  it('asks 16 nodes at a time', async () => {
+  it('queries at most 16 nodes at a time', async () => {
     const many = Array.from({ length: 50 }, (_, index) => ({
       id: `web-${index}`,
       nodeId: `n${index}`,
@@ -224,7 +224,7 @@ describe('statistics of all containers', () => {
     expect(world.mostInFlight).toBe(16);
   });
 
-  it('gives each replica on one page, also where a node is on two', async () => {
+  it('returns each replica on exactly one page when the replicas of a node span two pages', async () => {
     const many = Array.from({ length: 25 }, (_, index) => ({
       id: `web-${index}`,
       nodeId: `n${Math.floor(index / 10)}`,
@@ -252,7 +252,7 @@ describe('statistics of all containers', () => {
   });
 });
 
-describe('statistics of one container', () => {
+describe('StatisticsHandlers.getContainerStats', () => {
   const answering: Answer = async function* () {
     yield create(TunnelFrameSchema, {
       frame: { case: 'stats', value: create(ContainerStatsSchema, { replicaId: 'web-1' }) },
@@ -274,7 +274,11 @@ describe('statistics of one container', () => {
   );
 
   it.each([
-    { request: {}, kind: 'invalid', message: 'container_id: name a container_id or a replica_id' },
+    {
+      request: {},
+      kind: 'invalid',
+      message: 'container_id: either container_id or replica_id is required',
+    },
     {
       request: { containerId: 'c', replicaId: 'web-1' },
       kind: 'invalid',

@@ -28,29 +28,29 @@ import { containerFor, resolveTarget } from './targets.js';
 import type { Tunnels } from './tunnels.js';
 import { found } from './workload-change.js';
 
-/** Nodes that are asked at a time for one call. */
+/** Nodes that are queried at the same time for one call. */
 const PARALLEL_NODES = 16;
 /**
- * A node that has not told within this time is silent, milliseconds. It only has to look up what it
- * has.
+ * Time after which a node counts as silent, milliseconds. The agent only returns samples that it
+ * has already.
  */
 const NODE_DEADLINE_MS = 3_000;
 
-/** What containers use, by way of the agents' tunnels. */
+/** Handlers of the statistics calls, which query agents through tunnels. */
 export class StatisticsHandlers {
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'clock'>,
     private readonly tunnels: Tunnels,
   ) {}
 
-  /** Of one running container, read now. */
+  /** Measures one running container. */
   async getContainerStats(
     request: GetContainerStatsRequest,
     { signal }: HandlerContext,
   ): Promise<ContainerStats> {
     if (request.containerId === '' && request.replicaId === '') {
       throw new InvalidInputError([
-        { field: 'container_id', message: 'name a container_id or a replica_id' },
+        { field: 'container_id', message: 'either container_id or replica_id is required' },
       ]);
     }
     const target = resolveTarget(this.deps.state.view(), { ...request, namespace: '', name: '' });
@@ -66,8 +66,8 @@ export class StatisticsHandlers {
   }
 
   /**
-   * Of a page of running replicas: asks the nodes they are on. A node that does not tell is named;
-   * the others are shown.
+   * Lists the usage of a page of running replicas by querying their nodes. Nodes that do not answer
+   * are listed in `silent_nodes`.
    */
   async listContainerStats(
     request: ListContainerStatsRequest,
@@ -89,7 +89,7 @@ export class StatisticsHandlers {
     await inParallel(PARALLEL_NODES, nodeIds, async (id) => {
       try {
         const told = await this.askNode(id, asked, signal);
-        // no word about what others run
+        // ignores containers of other nodes
         const own = told.filter(({ replicaId }) => nodeOf.get(replicaId) === id);
         containers.push(...own.map((use) => Object.assign(use, { nodeId: id })));
       } catch (reason) {
@@ -108,7 +108,7 @@ export class StatisticsHandlers {
     });
   }
 
-  /** @throws kind `notFound` for a workload or node that is not there. */
+  /** @throws kind `notFound` when the workload or the node does not exist. */
   private runningReplicas({ namespace, name, nodeId }: ListContainerStatsRequest): ReplicaRecord[] {
     const view = this.deps.state.view();
     if (nodeId !== '' && view.node(nodeId) === undefined)
@@ -163,11 +163,11 @@ export class StatisticsHandlers {
 
 const keyOf = ({ nodeId, id }: Pick<ReplicaRecord, 'nodeId' | 'id'>): string => `${nodeId}/${id}`;
 
-/** What a fault says stays in the log of whoever had it. */
+/** The details of an internal error stay in the log of the process that had it. */
 const reasonOf = (reason: unknown): string =>
   errorKindOf(reason) === 'internal' ? 'internal error' : errorMessageOf(reason);
 
-/** Does something with each item, a few at a time; fails with the first failure. */
+/** Runs `work` for each item, at most `limit` at a time. Fails with the first failure. */
 async function inParallel<Item>(
   limit: number,
   items: readonly Item[],

@@ -3,33 +3,34 @@ import { isLive, isTombstone } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
 
 /**
- * Notices that the store went back in time, by what agents hold that it can never have given. Told
- * before anything is done on the strength of what an agent says.
+ * Detects that the store went back in time: an agent has an epoch or an order that this store never
+ * gave. Call the check methods before acting on a message of an agent.
  */
 export class StoreAge {
-  /** Nodes that may know our epoch, as they were told it. */
+  /** Nodes that know the current epoch because this coordinator has sent it to them. */
   private readonly told = new Set<string>();
 
   constructor(private readonly deps: Pick<ApiServerDeps, 'state'>) {}
 
-  /** An agent says hello; it is told our epoch next. */
+  /** Checks a Hello. The coordinator sends its epoch to the node after that. */
   hello({ nodeId, highestEpoch: epoch }: Hello): void {
     const { state } = this.deps;
-    // Epochs are never given twice: who knows ours and has not heard it from us knows the one of a
-    // future that was lost.
+    // An epoch is never used twice. An agent that knows the current epoch without having received
+    // it from this coordinator knows the epoch of a state that was lost.
     const isLost = epoch > state.epoch || (epoch === state.epoch && !this.told.has(nodeId));
     if (isLost) state.noticeNewer({ nodeId, epoch, orderRevision: 0n });
     this.told.add(nodeId);
   }
 
   /**
-   * @param epoch - The newest leadership the agent had taken orders from when it reported; 0: ours,
-   * perhaps.
+   * Checks a report.
+   * @param epoch - The newest epoch whose orders the agent had accepted at the time of the report;
+   *   0: possibly the current one.
    */
   report(nodeId: string, epoch: bigint, { replicaId, orderRevision }: ReplicaReport): void {
     const { state } = this.deps;
     const record = state.view().replica(replicaId)?.value;
-    // One that has ended may have been told to stop once more, without a record of that.
+    // A replica that has ended may have received another stop order that no record contains.
     const isKept = record?.nodeId === nodeId && (isLive(record) || isTombstone(record));
     const isNewer =
       orderRevision > state.newestOrderOf(epoch) ||
@@ -37,7 +38,7 @@ export class StoreAge {
     if (isNewer) state.noticeNewer({ nodeId, epoch: 0n, orderRevision });
   }
 
-  /** An order was refused because the agent holds something newer. */
+  /** Checks the refusal of an order. */
   refused(nodeId: string, { heldEpoch, heldRevision }: OrderRefused): void {
     const { state } = this.deps;
     const [epoch, orderRevision] = [

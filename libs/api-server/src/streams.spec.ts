@@ -70,8 +70,8 @@ const streamsOver = (clock: ManualClock, tunnels: Tunnels, replicas = 2): Stream
   new StreamHandlers(depsOf(clock, replicas), tunnels, new LogStreams(tunnels, () => false));
 const context = (signal: AbortSignal) => ({ signal }) as HandlerContext;
 
-describe('logs of a workload', () => {
-  it('followed by a slow reader lack no line of any replica', async () => {
+describe('StreamHandlers.streamLogs of a workload', () => {
+  it('delivers every line of every replica to a slow reader', async () => {
     const clock = new ManualClock();
     const stopping = new AbortController();
     const tunnels: Tunnels = {
@@ -96,7 +96,7 @@ describe('logs of a workload', () => {
     expect(Object.fromEntries(counts)).toEqual({ 'node-1': 700, 'node-2': 700 });
   });
 
-  it('of one replica come in batches as its agent sent them', async () => {
+  it('delivers the batches of a single replica as its agent sent them', async () => {
     const batch = Uint8Array.of(10, 0, 10, 0); // two lines without a field
     const value = create(LogEntrySchema, { containerId: 'c1', batch });
     const tunnels: Tunnels = {
@@ -112,7 +112,7 @@ describe('logs of a workload', () => {
     expect(entries).toEqual([value]);
   });
 
-  it('leave no stream open when one of their nodes cannot be reached', async () => {
+  it('closes every stream when one node cannot be reached', async () => {
     const clock = new ManualClock();
     let open = 0;
     const tunnels: Tunnels = {
@@ -137,23 +137,23 @@ describe('logs of a workload', () => {
   });
 });
 
-describe('the result of a command', () => {
+describe('StreamHandlers.execCommand', () => {
   const part = (stdout: string, more: object = {}) =>
     create(ExecCommandResponseSchema, { stdout, ...more });
   const end = { exitCode: 3, containerId: 'c1', replicaId: 'r-1', truncated: true };
 
   it.each([
     {
-      name: 'in pieces',
+      name: 'several frames',
       frames: [part('one '), part('two '), part('three', end)],
       stdout: 'one two three',
     },
     {
-      name: 'in one frame, from an agent of an earlier version',
+      name: 'one frame from an agent of an earlier version',
       frames: [part('one', end)],
       stdout: 'one',
     },
-  ])('is whole when it comes $name', async ({ frames, stdout }) => {
+  ])('returns the complete result from $name', async ({ frames, stdout }) => {
     const tunnels: Tunnels = {
       async *open() {
         for (const [index, value] of frames.entries()) {
@@ -176,7 +176,7 @@ describe('the result of a command', () => {
   });
 });
 
-describe('a tunnel', () => {
+describe('TunnelHub', () => {
   const target = { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const;
 
   it.each([
@@ -188,34 +188,35 @@ describe('a tunnel', () => {
       target: { case: 'logs', value: create(StreamLogsRequestSchema, {}) } as const,
       inPieces: false,
     },
-  ])(
-    'says whether the result may come in pieces: $inPieces for $target.case',
-    async ({ target, inPieces }) => {
-      const requests: OpenTunnel[] = [];
-      const hub = new TunnelHub(
-        { clock: new ManualClock(), random: createSeededRandom(1) },
-        {
-          announceTunnels: () => undefined,
-          requestTunnel: (_nodeId: string, request: OpenTunnel) => requests.push(request) > 0,
-          withdrawTunnel: () => undefined,
-        },
-      );
-      const outcome = hub.open('node-1', target, new AbortController().signal).next();
-      hub.close();
-      await expect(outcome).rejects.toThrow('being stopped');
-      expect(requests.map(({ execInPieces }) => execInPieces)).toEqual([inPieces]);
-    },
-  );
+  ])('sets exec_in_pieces to $inPieces for $target.case', async ({ target, inPieces }) => {
+    const requests: OpenTunnel[] = [];
+    const hub = new TunnelHub(
+      { clock: new ManualClock(), random: createSeededRandom(1) },
+      {
+        announceTunnels: () => undefined,
+        requestTunnel: (_nodeId: string, request: OpenTunnel) => requests.push(request) > 0,
+        withdrawTunnel: () => undefined,
+      },
+    );
+    const outcome = hub.open('node-1', target, new AbortController().signal).next();
+    hub.close();
+    await expect(outcome).rejects.toThrow('shutting down');
+    expect(requests.map(({ execInPieces }) => execInPieces)).toEqual([inPieces]);
+  });
 
   it.each([
     {
       cause: Code.ResourceExhausted,
       kind: 'exhausted',
-      says: 'has carried out the call, but its answer is too large',
+      says: 'has executed the call, but its response is too large',
     },
-    { cause: Code.Canceled, kind: 'unavailable', says: 'the stream from node "node-1" broke' },
+    {
+      cause: Code.Canceled,
+      kind: 'unavailable',
+      says: 'the stream from node "node-1" was interrupted',
+    },
   ])(
-    'whose agent sends a frame that fails with code $cause ends with kind $kind',
+    'fails with kind $kind when a frame of the agent fails with code $cause',
     async ({ cause, kind, says }) => {
       const hub: TunnelHub = new TunnelHub(
         { clock: new ManualClock(), random: createSeededRandom(1) },
@@ -263,16 +264,16 @@ describe('a tunnel', () => {
 
   it.each([
     {
-      name: 'its caller goes',
+      name: 'its client disconnects',
       end: (caller: AbortController) => caller.abort(),
-      says: 'the caller has gone',
+      says: 'the client has disconnected',
     },
     {
       name: 'its node is lost',
       end: (_: AbortController, lose: () => void) => lose(),
       says: 'node "node-1" is not connected',
     },
-  ])('ends on both sides when $name, though the agent says nothing', async ({ end, says }) => {
+  ])('ends a tunnel on both sides when $name while the agent is silent', async ({ end, says }) => {
     const { clock, hub, answers, lost } = hubOfSilence();
     const caller = new AbortController();
     const reading = hub.open('node-1', target, caller.signal).next();
@@ -284,7 +285,7 @@ describe('a tunnel', () => {
     expect(await answers[0]).toMatchObject({ done: true });
   });
 
-  it('that nobody reads any more makes room for another', async () => {
+  it('releases the quota of a tunnel whose reader has left', async () => {
     const { clock, hub } = hubOfSilence();
     const target = { case: 'status', value: create(GetContainerStatusRequestSchema) } as const;
     for (let round = 0; round < 3; round += 1) {
@@ -304,7 +305,7 @@ describe('a tunnel', () => {
     }
   });
 
-  it('that no agent dials in time fails, and its request is withdrawn', async () => {
+  it('fails a tunnel that the agent does not open in time, and withdraws the request', async () => {
     const clock = new ManualClock();
     const withdrawn: string[] = [];
     const requests: OpenTunnel[] = [];
@@ -323,7 +324,7 @@ describe('a tunnel', () => {
     expect([hub.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  it('whose agent says nothing when it has dialled is ended', async () => {
+  it('ends a tunnel whose agent sends no first frame', async () => {
     const { clock, hub } = hubOfSilence();
     const mute = (async function* (): AsyncGenerator<TunnelFrame> {
       await new Promise<void>(() => undefined);
@@ -334,11 +335,11 @@ describe('a tunnel', () => {
     await failed;
   });
 
-  it('ends, and no other begins, when the hub is closed', async () => {
+  it('fails open tunnels and refuses new ones after close', async () => {
     const { clock, hub, answers } = hubOfSilence();
     const reading = expect(
       hub.open('node-1', target, new AbortController().signal).next(),
-    ).rejects.toThrow('being stopped');
+    ).rejects.toThrow('shutting down');
     await clock.advance(1);
     hub.close();
     await reading;
@@ -346,11 +347,11 @@ describe('a tunnel', () => {
     expect(await answers[0]).toMatchObject({ done: true });
     expect(hub.size).toBe(0);
     await expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow(
-      'being stopped',
+      'shutting down',
     );
   });
 
-  it('has its place free at once when its caller goes, though the caller never comes back for what it was sent', async () => {
+  it('releases the quota at once when the client disconnects without reading the waiting item', async () => {
     const clock = new ManualClock();
     const hub: TunnelHub = new TunnelHub(
       { clock, random: createSeededRandom(1) },

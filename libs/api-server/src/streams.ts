@@ -42,20 +42,20 @@ import {
 } from './targets.js';
 import type { Tunnels } from './tunnels.js';
 
-/** Between two tries to reach the agent of a followed replica again. */
+/** Delay between two attempts to reach the agent of a followed replica again. */
 const REDIAL_MS = 250;
-/** Bytes of all replicas that wait for the reader of a merged stream. */
+/** Bytes, over all replicas, that wait for the reader of a merged stream. */
 const MAX_WAITING_BYTES = 256 * 1024;
 /** Size of the batches that agents send for a client that wants single lines. */
 const BATCH_BYTES = 64 * 1024;
 
-/** The client that reads a log, and the end of its call. */
+/** The client of a log stream. */
 interface LogReader {
   readonly signal: AbortSignal;
   readonly client: Client;
 }
 
-/** Logs, exec and container status, by way of the agents' tunnels. */
+/** Handlers of logs, exec and container status, which reach agents through tunnels. */
 export class StreamHandlers {
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'connectionOf'> & {
@@ -66,7 +66,8 @@ export class StreamHandlers {
   ) {}
 
   /**
-   * Agents always send lines in batches; a client that does not ask for batches gets single lines.
+   * Streams logs. Agents always send lines in batches; a client that does not request batches
+   * receives single lines.
    */
   async *streamLogs(request: StreamLogsRequest, context: HandlerContext): AsyncGenerator<LogEntry> {
     const client = this.deps.connectionOf(context);
@@ -152,7 +153,7 @@ export class StreamHandlers {
     );
   }
 
-  /** The current container of each replica, from what the agents last reported. */
+  /** Lists the current container of each replica as last reported by the agents. */
   listContainers(): ListContainersResponse {
     const view = this.deps.state.view();
     const containers = [...view.replicas()]
@@ -164,8 +165,8 @@ export class StreamHandlers {
   }
 
   /**
-   * The lines of one replica or container. A followed one goes on when its agent was away for a
-   * while: lines that were shown are not shown again.
+   * Streams the lines of one replica or container. A followed log is resumed after the agent was
+   * disconnected, without repeating lines.
    */
   private async *replicaLogs(
     target: Exclude<Target, { kind: 'workload' }>,
@@ -196,8 +197,8 @@ export class StreamHandlers {
   }
 
   /**
-   * All replicas that have lines: of one replica in batches, of several merged by time, one line at
-   * a time.
+   * Streams the logs of all replicas of a workload: a single replica in batches, several replicas
+   * merged by time, one line at a time.
    */
   private async *workloadLogs(
     uid: string,
@@ -232,8 +233,8 @@ export class StreamHandlers {
   }
 
   /**
-   * All replicas, and those that come later, in the order in which their lines arrive. Ends when
-   * the workload is gone.
+   * Follows the logs of all replicas of a workload, including replicas that are created later, in
+   * the order in which lines arrive. Ends when the workload is deleted.
    */
   private async *followWorkload(
     uid: string,
@@ -274,8 +275,8 @@ export class StreamHandlers {
           replicaId: replica.id,
           ...errorFields(reason),
         });
-        // The others go on without one that has gone; but that there is no room for one must not go
-        // unnoticed.
+        // The stream continues without a replica that is gone, but a reached limit must be
+        // reported.
         if (errorKindOf(reason) === 'exhausted') failures.push(reason);
       } finally {
         pumping -= 1;
@@ -313,7 +314,7 @@ export class StreamHandlers {
           if (waitingBytes < MAX_WAITING_BYTES) makeRoom();
         }
         if (failures.length > 0) throw failures[0];
-        // What its last replicas have still to say is waited for.
+        // Waits for the remaining lines of the last replicas.
         if (state.view().workload(uid) === undefined && pumping === 0 && lines.length === 0) return;
       }
     } finally {
@@ -325,7 +326,10 @@ export class StreamHandlers {
   }
 }
 
-/** What is asked of a replica's agent: after a break, what was not seen yet. */
+/**
+ * Creates the request to the agent of a replica: after an interruption, for the lines that were not
+ * received yet.
+ */
 function requestFor(
   target: Exclude<Target, { kind: 'workload' }>,
   request: StreamLogsRequest,
@@ -343,7 +347,7 @@ function requestFor(
   return value;
 }
 
-/** What an entry says that is new, and takes that down. */
+/** Returns the part of an entry that was not received yet, and records its position in `seen`. */
 function takeNew(entry: LogEntry, seen: Map<string, bigint>): readonly LogEntry[] {
   const { containerId, sequence, position, skipped } = entry;
   const known = seen.get(containerId) ?? 0n;
@@ -361,7 +365,7 @@ function takeNew(entry: LogEntry, seen: Map<string, bigint>): readonly LogEntry[
   return sequence > known ? [entry] : linesOfEntry(entry).filter((line) => line.sequence > known);
 }
 
-/** An entry that only shows that the stream is alive. */
+/** True for an entry that only shows that the stream is alive. */
 function isBookmark({ sequence, position, skipped }: LogEntry): boolean {
   return sequence === 0n && position === undefined && skipped === undefined;
 }
@@ -374,7 +378,7 @@ function hasLogs(replica: ReplicaRecord): boolean {
   return replica.nodeId !== '' && replica.containerId !== '' && !replica.lost;
 }
 
-/** Index of the stream whose next line is the oldest; -1 when all have ended. */
+/** Index of the stream whose next line is the oldest; -1 when all streams have ended. */
 function earliest(heads: readonly IteratorResult<LogEntry, unknown>[]): number {
   let best = -1;
   let bestMs = Number.POSITIVE_INFINITY;

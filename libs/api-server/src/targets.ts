@@ -4,7 +4,7 @@ import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
 import { found } from './workload-change.js';
 
-/** How a log or exec request names what it is about. */
+/** The fields by which a log or exec request names its target. */
 export interface TargetRequest {
   readonly containerId: string;
   readonly replicaId: string;
@@ -12,7 +12,7 @@ export interface TargetRequest {
   readonly name: string;
 }
 
-/** What a request is about: one container, one replica, or a whole workload. */
+/** The target of a request: one container, one replica, or a workload. */
 export type Target =
   | { readonly kind: 'container'; readonly containerId: string; readonly replica: ReplicaRecord }
   | { readonly kind: 'replica'; readonly replica: ReplicaRecord }
@@ -24,9 +24,9 @@ export type Target =
     };
 
 /**
- * Finds what a request names.
- * @throws kind `invalid` when it names nothing, two things, or an ambiguous prefix; `notFound` when
- *   there is no such thing.
+ * Finds the target of a request.
+ * @throws kind `invalid` when the request names no target, two targets, or an ambiguous prefix;
+ *   `notFound` when the target does not exist.
  */
 export function resolveTarget(view: ClusterView, request: TargetRequest): Target {
   const named = [
@@ -38,7 +38,7 @@ export function resolveTarget(view: ClusterView, request: TargetRequest): Target
     throw new InvalidInputError([
       {
         field: 'container_id',
-        message: 'name a container_id, a replica_id, or the name of a workload',
+        message: 'container_id, replica_id, or the name of a workload is required',
       },
     ]);
   }
@@ -58,7 +58,7 @@ export function resolveTarget(view: ClusterView, request: TargetRequest): Target
 }
 
 /**
- * A container by its id or a unique prefix of it, also one that has ended and whose logs are kept.
+ * Finds a container by its id or a unique prefix, including ended containers whose logs are kept.
  */
 export function findContainer(
   view: ClusterView,
@@ -84,7 +84,9 @@ export function findContainer(
   return first;
 }
 
-/** The container of a target that is running. @throws kind `precondition`. */
+/**
+ * Returns the id of the running container of a target. @throws kind `precondition` when none runs.
+ */
 export function containerFor(target: Target, replica: ReplicaRecord): string {
   const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
   if (containerId === '')
@@ -93,8 +95,8 @@ export function containerFor(target: Target, replica: ReplicaRecord): string {
 }
 
 /**
- * The replicas of a workload that take traffic, lowest slot first. @throws kind `precondition` when
- * there is none.
+ * Returns the replicas of a workload that receive traffic, lowest slot first.
+ * @throws kind `precondition` when there is none.
  */
 export function readyReplicas(
   view: ClusterView,
@@ -119,8 +121,9 @@ export function readyReplicas(
 }
 
 /**
- * The replica of a workload that a command runs in: running, staying, lowest slot. @throws kind
- * `precondition`.
+ * Returns the replica of a workload to run a command in: running, not leaving, ready before not
+ * ready, then lowest slot.
+ * @throws kind `precondition` when there is none.
  */
 export function runningReplica(
   view: ClusterView,

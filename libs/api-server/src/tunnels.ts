@@ -15,17 +15,20 @@ import type { ApiServerDeps } from './ports.js';
 import type { TunnelRequests } from './sessions.js';
 import { NodeStreamShares, type Client, type ShareLimits } from './node-stream-shares.js';
 
-/** What a tunnel is for. */
+/** Purpose of a tunnel. */
 export type TunnelTarget = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
 
 /**
- * Logs, commands, forwarded connections and status calls of one node at a time; more are refused,
- * so that none starves its sessions.
+ * Open tunnels of one node. More are refused, so that tunnels do not starve the session of the
+ * node.
  */
 const MAX_TUNNELS_PER_NODE = 32;
-/** Logs of agents of protocol 1: half of the tunnels, so that commands have room beside them. */
+/**
+ * Log tunnels of agents of protocol 1: half of all tunnels, so that commands have capacity beside
+ * them.
+ */
 const LOG_TUNNELS: ShareLimits = { perNode: 16, perClient: 12, noun: 'logs' };
-/** The remaining tunnels are for the channel of logs and for short calls. */
+/** The remaining tunnels are for the log channel and for short calls. */
 const INTERACTIVE_TUNNELS: ShareLimits = {
   perNode: 24,
   perClient: 16,
@@ -34,11 +37,12 @@ const INTERACTIVE_TUNNELS: ShareLimits = {
 const DIAL_WITHIN_MS = 10_000;
 const TUNNEL_ID_BYTES = 16;
 
-/** What tunnels offer to those who read from agents. */
+/** Opens tunnels to agents. */
 export interface Tunnels {
   /**
-   * @param input - What goes to the agent, as fast as it grants room.
-   * @param client - Whose share of streams the tunnel counts against.
+   * Opens a tunnel to the agent of a node and streams its frames.
+   * @param input - Frames for the agent, sent within the window that the agent grants.
+   * @param client - Client whose quota the tunnel counts against.
    */
   open(
     nodeId: string,
@@ -51,9 +55,9 @@ export interface Tunnels {
 
 /** One tunnel from its request to its end. */
 class Tunnel {
-  /** Resolves when the requester is done; then the agent's call ends. */
+  /** Resolves when the requester is done; the call of the agent ends then. */
   readonly done: Promise<void>;
-  /** The agent has dialled. */
+  /** Resolves when the agent has opened the tunnel. */
   readonly frames: Promise<AsyncIterator<TunnelFrame>>;
   private end: () => void = () => undefined;
   private give: (frames: AsyncIterator<TunnelFrame>) => void = () => undefined;
@@ -61,14 +65,14 @@ class Tunnel {
   private interrupt: ((reason: unknown) => void) | undefined;
   private failure: { readonly reason: unknown } | undefined;
   private over = false;
-  /** How much more may be sent to the agent. */
+  /** Bytes that the agent still accepts. */
   private window = 0;
   private wakeSender: (() => void) | undefined;
 
   constructor(
     readonly nodeId: string,
     private readonly input: AsyncIterable<TunnelFrame> | undefined,
-    /** Gives back its share of streams. */
+    /** Releases the reservation in the quota. */
     readonly giveBack: () => void,
   ) {
     this.done = new Promise((resolve) => {
@@ -90,7 +94,8 @@ class Tunnel {
   }
 
   /**
-   * Ends it for whoever waits for its next frame, also when its agent never says anything again.
+   * Fails the tunnel for the reader that waits for its next frame, even when the agent never sends
+   * another frame.
    */
   fail(reason: unknown): void {
     this.failure ??= { reason };
@@ -99,7 +104,6 @@ class Tunnel {
     this.end();
   }
 
-  /** The next frame. */
   async next(frames: AsyncIterator<TunnelFrame>): Promise<IteratorResult<TunnelFrame, unknown>> {
     if (this.failure !== undefined) throw this.failure.reason;
     return new Promise((resolve, reject) => {
@@ -108,13 +112,13 @@ class Tunnel {
     });
   }
 
-  /** The agent takes so much more. */
+  /** Increases the window: the agent accepts more input. */
   grant(bytes: bigint): void {
     this.window += Number(bytes);
     this.wakeSender?.();
   }
 
-  /** What goes to the agent, within its window; ends with the tunnel. */
+  /** Frames for the agent, within its window. Ends with the tunnel. */
   async *outgoing(): AsyncGenerator<TunnelFrame> {
     const items = this.input?.[Symbol.asyncIterator]();
     try {
@@ -128,7 +132,7 @@ class Tunnel {
       }
       await this.done;
     } catch (reason) {
-      this.fail(reason); // the caller's side broke, or said what makes no sense
+      this.fail(reason); // the client disconnected or sent an invalid message
     } finally {
       void items?.return?.().catch(() => undefined);
     }
@@ -138,7 +142,7 @@ class Tunnel {
     this.end();
   }
 
-  /** The next frame for the agent, once it has room; undefined when nothing more goes to it. */
+  /** Waits for window and input. Returns undefined when no more frames follow. */
   private async nextInput(
     items: AsyncIterator<TunnelFrame> | undefined,
   ): Promise<TunnelFrame | undefined> {
@@ -161,20 +165,22 @@ function toBreak(nodeId: string, cause: unknown): CloudlessError {
   return fromConnectError(cause).kind === 'exhausted'
     ? new CloudlessError(
         'exhausted',
-        `node "${nodeId}" has carried out the call, but its answer is too large; ask for less`,
+        `node "${nodeId}" has executed the call, but its response is too large; request less data`,
         {
           cause,
         },
       )
-    : new CloudlessError('unavailable', `the stream from node "${nodeId}" broke`, { cause });
+    : new CloudlessError('unavailable', `the stream from node "${nodeId}" was interrupted`, {
+        cause,
+      });
 }
 
 /**
- * Streams to agents that only dial out: the coordinator asks for one by its one-use id, the agent
- * dials.
+ * Tunnels to agents, which accept no connections: the coordinator requests a tunnel with a one-use
+ * id through the session, and the agent opens it.
  */
 export class TunnelHub implements Tunnels {
-  /** Asked for and not dialled yet. */
+  /** Requested tunnels that the agents have not opened yet. */
   private readonly waiting = new Map<string, Tunnel>();
   private readonly byNode = new Map<string, Set<Tunnel>>();
   private readonly logShares = new NodeStreamShares(LOG_TUNNELS);
@@ -202,9 +208,10 @@ export class TunnelHub implements Tunnels {
   }
 
   /**
-   * The frames of a new tunnel. Leaving the loop, or aborting, ends the agent's side as well.
+   * Opens a tunnel and streams its frames. Leaving the loop, or aborting, ends the agent's side as
+   * well.
    * @throws kind `unavailable` when the node is not connected or is lost, `exhausted` when too many
-   *   are open, or what the agent says.
+   *   tunnels are open, or the error that the agent reports.
    */
   async *open(
     nodeId: string,
@@ -227,9 +234,10 @@ export class TunnelHub implements Tunnels {
       this.remove(tunnel);
       tunnel.finish();
     };
-    // At once, as a caller that has gone may never take the item that waits for it.
+    // Released at once, because a client that has disconnected may never read the item that waits
+    // for it.
     const onAbort = (): void => {
-      fail('the caller has gone');
+      fail('the client has disconnected');
       release();
     };
     signal.addEventListener('abort', onAbort);
@@ -254,15 +262,15 @@ export class TunnelHub implements Tunnels {
         if (frame.case === 'window') tunnel.grant(frame.value);
         else yield item.value;
       }
-      throw new CloudlessError('unavailable', `the stream from node "${nodeId}" broke`);
+      throw new CloudlessError('unavailable', `the stream from node "${nodeId}" was interrupted`);
     } finally {
       release();
     }
   }
 
   /**
-   * The Tunnel call: its first frame names the tunnel; the answer stays open until the requester is
-   * done.
+   * Handles the Tunnel call. The first frame names the tunnel; the response stays open until the
+   * requester is done.
    */
   async *tunnel(
     messages: AsyncIterable<TunnelFrame>,
@@ -274,27 +282,30 @@ export class TunnelHub implements Tunnels {
       throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
     const waiting = this.waiting.get(opening.value);
     if (waiting === undefined)
-      throw new CloudlessError('notFound', 'nobody waits for this tunnel (any more)');
+      throw new CloudlessError(
+        'notFound',
+        'no request waits for this tunnel; it may have timed out',
+      );
     this.waiting.delete(opening.value);
     waiting.dialled(frames);
     yield* waiting.outgoing();
   }
 
-  /** Ends all of them, and takes no more. */
+  /** Fails all tunnels and refuses new ones. */
   close(): void {
     this.closed = true;
     for (const tunnels of this.byNode.values())
       for (const tunnel of tunnels) tunnel.fail(closing());
   }
 
-  /** Tunnels in use, over all nodes. */
+  /** Number of open tunnels of all nodes. */
   get size(): number {
     let size = 0;
     for (const tunnels of this.byNode.values()) size += tunnels.size;
     return size;
   }
 
-  /** The share of a kind of stream that stays open; undefined for short calls. */
+  /** Returns the quota for a kind of long-lived stream; undefined for short calls. */
   private shareOf(target: TunnelTarget): NodeStreamShares | undefined {
     if (target.case === 'logs') return this.logShares;
     const interactive =
@@ -330,7 +341,7 @@ export class TunnelHub implements Tunnels {
 }
 
 function closing(): CloudlessError {
-  return new CloudlessError('unavailable', 'the coordinator is being stopped');
+  return new CloudlessError('unavailable', 'the coordinator is shutting down');
 }
 
 function unreachable(nodeId: string): CloudlessError {

@@ -5,7 +5,9 @@ import type { Placements } from './ports.js';
 import type { WatchSource } from './watch-records.js';
 import { workloadRecords } from './watch-workloads.js';
 
-/** What a watch of one workload's endpoints shows; `gone` when the workload is. */
+/**
+ * The watch source of the endpoints of one workload. Yields `gone` when the workload is deleted.
+ */
 export function endpointSource(
   placements: Placements,
   uid: string,

@@ -10,7 +10,7 @@ import { CloudlessError, InvalidInputError, type Clock, type StopSignal } from '
 import type { ClusterState, ClusterView, HistoricChanges } from '@cloudless/cluster-state';
 import { BOOKMARK_MS } from './changes.js';
 
-/** Whether an event is about what the request names; empty fields name all. */
+/** Returns a predicate for the events that the request selects. Empty fields select all. */
 export function eventFilter(request: {
   readonly namespace: string;
   readonly workload: string;
@@ -26,9 +26,10 @@ export function eventFilter(request: {
 }
 
 /**
- * Every event from a point on, none left out: unlike states, the newest does not tell what was
- * before. So it reads the store's own history, at the reader's pace.
- * @throws kind `compacted` when the history no longer has, or does not have yet, what is asked for.
+ * Streams every event from a point on. Unlike a state, an event cannot be derived from a newer one,
+ * so no event is skipped: the watch reads the history of the store at the speed of the client.
+ * @throws kind `compacted` when the history does not contain the requested revision any more, or
+ *   has not reached it.
  */
 export async function* watchEvents(
   { state, clock }: { readonly state: ClusterState; readonly clock: Clock },
@@ -37,7 +38,7 @@ export async function* watchEvents(
 ): AsyncGenerator<WatchEventsResponse> {
   if (request.afterId !== '' && request.afterRevision > 0n) {
     throw new InvalidInputError([
-      { field: 'after_revision', message: 'cannot be given together with after_id' },
+      { field: 'after_revision', message: 'cannot be combined with after_id' },
     ]);
   }
   const wanted = eventFilter(request);
@@ -62,7 +63,7 @@ export async function* watchEvents(
     let next = ahead(changes);
     let bookmarkAt = position < present ? undefined : clock.now();
     for (;;) {
-      // The first bookmark comes when all of the past has been sent.
+      // The first bookmark follows when all past events have been sent.
       if (bookmarkAt !== undefined && clock.now() >= bookmarkAt) {
         yield create(WatchEventsResponseSchema, { revision: position });
         bookmarkAt = clock.now() + BOOKMARK_MS;
@@ -86,13 +87,13 @@ export async function* watchEvents(
     }
   } finally {
     stop();
-    // What was asked for ahead may be there already: then nothing but this ends it.
+    // A prefetched item may have arrived already; then only this call ends the generator.
     void changes?.return(undefined).catch(() => undefined);
     signal.removeEventListener('abort', stop);
   }
 }
 
-/** @throws kind `compacted` when an event that the watch would have shown may have been removed. */
+/** @throws kind `compacted` when an event that the watch would have sent may have been removed. */
 function checkKept(view: ClusterView, { afterId, categories }: WatchEventsRequest): void {
   const newest = view.removedEvents()?.value.newestByCategory ?? {};
   const removed = Object.entries(newest)
@@ -102,15 +103,16 @@ function checkKept(view: ClusterView, { afterId, categories }: WatchEventsReques
   if (removed === undefined) return;
   throw new CloudlessError(
     'compacted',
-    `events after ${afterId} are no longer kept: ${removed} was removed; list what is kept, or watch without after_id`,
+    `events after ${afterId} are no longer stored: ${removed} was removed; list the stored events, or watch without after_id`,
   );
 }
 
 /**
- * The kept events after an id, each with the revision at which a watch that has sent it is resumed.
+ * Returns the stored events after an id, each with the revision at which a watch that has sent it
+ * is resumed.
  */
 function keptAfter(view: ClusterView, afterId: string, present: bigint) {
-  // Events are sorted by id, so those after one are found from the end.
+  // Events are sorted by id, so the search starts at the end.
   const events = view.events();
   let start = events.length;
   while (start > 0 && (events[start - 1]?.id ?? '') > afterId) start -= 1;
@@ -128,8 +130,8 @@ function eventsOf({ changes }: HistoricChanges): readonly Event[] {
 }
 
 /**
- * The next of a generator, asked for before it is needed. Whoever goes away meanwhile need not know
- * how it ends.
+ * Requests the next item of a generator before it is needed. A rejection after the reader has left
+ * is ignored.
  */
 function ahead<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Item>> {
   const next = items.next();
@@ -137,7 +139,7 @@ function ahead<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Item>>
   return next;
 }
 
-/** @param silentAt - Undefined waits as long as it takes. */
+/** @param silentAt - Time at which to return `silence`; undefined: wait without limit. */
 function orSilence<Result>(
   clock: Clock,
   work: Promise<Result>,

@@ -14,7 +14,7 @@ import type { ClusterView, HistoricChange, RecordChange } from '@cloudless/clust
 import type { Placements } from './ports.js';
 import type { WatchSource } from './watch-records.js';
 
-/** What a watch of nodes shows. @throws kind `invalid` for a selector that cannot be read. */
+/** The watch source of nodes. @throws kind `invalid` when the label selector cannot be parsed. */
 export function nodeSource(
   deps: { readonly placements: Placements; readonly picture: (record: NodeRecord) => Node },
   request: WatchNodesRequest,
@@ -60,8 +60,8 @@ export function nodeSource(
 }
 
 /**
- * Nodes show what their replicas hold, and those that are drained what the workloads that are left
- * wait for.
+ * Returns the ids of the nodes whose API message a change may affect: nodes show the resources of
+ * their replicas, and draining nodes show what the remaining workloads wait for.
  */
 function nodesTouchedBy(
   view: ClusterView,
@@ -73,15 +73,15 @@ function nodesTouchedBy(
   const before = 'before' in change ? (change.before as ReplicaRecord | undefined) : undefined;
   const after = change.after as ReplicaRecord | undefined;
   const replica = after ?? before;
-  // The history does not say where a deleted replica was.
+  // The history does not contain the node of a deleted replica.
   if (replica === undefined) return [...view.nodes()].map(({ value }) => value.id);
   const held = [before?.nodeId ?? '', after?.nodeId ?? ''].filter((id) => id !== '');
-  // A replacement that has got no node yet is what a drain waits for.
+  // A drain waits for replacements that have no node yet.
   const wasWaiting = before === undefined || before.nodeId === '';
   return new Set([...held, ...(wasWaiting ? drainsThatHold(view, replica.uid) : [])]);
 }
 
-/** The draining nodes on which replicas of a workload are left. */
+/** Returns the draining nodes that still have replicas of a workload. */
 function* drainsThatHold(view: ClusterView, uid: string): Generator<string> {
   for (const { value } of view.drainingNodes()) {
     for (const replica of view.replicasOn(value.id)) {

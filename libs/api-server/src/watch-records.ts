@@ -12,14 +12,13 @@ import { ChangeQueue } from './change-queue.js';
 import { BOOKMARK_MS } from './changes.js';
 import type { SoftChanges, SoftKind } from './soft-changes.js';
 
-/** Needs of {@link watchRecords}. */
 export interface WatchDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
   readonly soft: SoftChanges;
 }
 
-/** What a watcher is to be told, with the revision up to which it has been told everything then. */
+/** An update for a watcher, with the revision up to which everything has been sent after it. */
 export type WatchNews<Shown> = { readonly revision: bigint } & (
   | { readonly kind: 'put'; readonly record: Shown }
   | { readonly kind: 'deleted'; readonly record: Shown }
@@ -27,34 +26,37 @@ export type WatchNews<Shown> = { readonly revision: bigint } & (
   | { readonly kind: 'bookmark' }
 );
 
-/** What a watch shows: pictures of the records of one kind, made of other records too. */
+/**
+ * Defines a watch: API messages of the records of one kind, which may depend on other records too.
+ */
 export interface WatchSource<Kind extends RecordKind, Item> {
   readonly kind: Kind;
-  /** All kinds of records that a picture is made of. */
+  /** All kinds of records that an item depends on. */
   readonly madeOf: readonly RecordKind[];
   keyOf(record: RecordOf<Kind>): string;
   find(view: ClusterView, key: string): Stored<RecordOf<Kind>> | undefined;
   all(view: ClusterView): Iterable<Stored<RecordOf<Kind>>>;
-  /** Whether the filter of the watch lets the record through. */
+  /** True when the record matches the filter of the watch. */
   wanted(record: RecordOf<Kind>): boolean;
   /**
-   * The keys whose picture may be another after a change. One that comes from the history says
-   * nothing of the time before it.
+   * Returns the keys whose item may differ after a change. A change from the history does not
+   * contain the previous record.
    */
   touchedBy(view: ClusterView, change: RecordChange | HistoricChange): Iterable<string>;
+  /** Returns the keys whose item may differ after a change of state that is not in the store. */
   touchedBySoft(view: ClusterView, nodeId: string, what: SoftKind): Iterable<string>;
-  /** Makes what is sent, from the present state; undefined sends nothing. */
+  /** Builds an item from the current state; undefined sends nothing. */
   toItem(news: WatchNews<RecordOf<Kind>>): Item | undefined;
 }
 
 type Seed = readonly [key: string, revision: bigint];
 
 /**
- * Watches pictures: the present ones, then `synced`, then every change; or, after a revision, only
- * what changed since, then a bookmark. Level-triggered: what changes faster than the reader reads
- * is shown in its newest state.
- * @throws kind `compacted` when it cannot be resumed there; `unavailable` when the state no longer
- *   follows the store.
+ * Watches records: sends the current items, then `synced`, then every change. When resumed after a
+ * revision, sends only the changes since then, followed by a bookmark. Level-triggered: a record
+ * that changes faster than the client reads is sent in its newest state.
+ * @throws kind `compacted` when the watch cannot be resumed at the revision; `unavailable` when the
+ *   state no longer follows the store.
  */
 export async function* watchRecords<Kind extends RecordKind, Item>(
   deps: WatchDeps,
@@ -70,7 +72,7 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
     return record !== undefined && source.wanted(record) ? record : undefined;
   };
   const mark = (keys: Iterable<string>, revision: bigint): void => {
-    // Until it is known what the reader has seen, everything may concern it.
+    // Until the state at the start is known, every key may be relevant.
     for (const key of keys)
       if (shown?.has(key) !== false || wantedNow(key) !== undefined) queue.mark(key, revision);
   };
@@ -127,13 +129,13 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
 }
 
 interface WatchStart<Shown> {
-  /** What is to be sent first, in the order of its change. */
+  /** Keys to send first, in the order of their change. */
   readonly seeds: readonly Seed[];
-  /** What the reader has already. */
+  /** Records that the client has already. */
   readonly shown: Map<string, Shown>;
 }
 
-/** Calls `mark` for every change from now on. */
+/** Calls `mark` for every change from now on. @returns Functions that end the subscriptions. */
 function follow<Kind extends RecordKind, Item>(
   { state, soft }: WatchDeps,
   source: WatchSource<Kind, Item>,
@@ -145,8 +147,8 @@ function follow<Kind extends RecordKind, Item>(
       const view = state.view();
       for (const change of changes) mark(source.touchedBy(view, change), revision);
     }),
-    // It comes after whatever made this revision, and must count as later, or a watch resumed there
-    // would lack it.
+    // The change follows the commit of this revision, so it counts as later. Otherwise a watch that
+    // is resumed at this revision would miss it.
     soft.subscribe((nodeId, what, revision) =>
       mark(source.touchedBySoft(state.view(), nodeId, what), revision + 1n),
     ),
@@ -167,7 +169,10 @@ function startAnew<Kind extends RecordKind, Item>(
   };
 }
 
-/** What changed after a revision, by the store's history and by what is not in the store. */
+/**
+ * Collects the changes after a revision, from the history of the store and from the state that is
+ * not in the store.
+ */
 async function resume<Kind extends RecordKind, Item>(
   { state, soft }: WatchDeps,
   source: WatchSource<Kind, Item>,

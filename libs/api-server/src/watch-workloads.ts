@@ -19,7 +19,9 @@ import {
 import type { ApiServerDeps, Placements } from './ports.js';
 import type { WatchSource } from './watch-records.js';
 
-/** What a watch of workloads shows. @throws kind `invalid` for a selector that cannot be read. */
+/**
+ * The watch source of workloads. @throws kind `invalid` when the label selector cannot be parsed.
+ */
 export function workloadSource(
   deps: Pick<ApiServerDeps, 'state' | 'pictures' | 'placements'>,
   request: WatchWorkloadsRequest,
@@ -65,7 +67,9 @@ export function workloadSource(
   };
 }
 
-/** How the pictures of workloads hang together with records. */
+/**
+ * The part of a watch source that all watches of workloads share: which records an item depends on.
+ */
 export function workloadRecords(
   placements: Placements,
 ): Pick<
@@ -82,7 +86,7 @@ export function workloadRecords(
       if (change.kind === 'workload' || change.kind === 'control') return [change.id];
       if (change.kind === 'replica' || change.kind === 'version')
         return [change.id.slice(0, change.id.indexOf('/'))];
-      // Of a node, replicas show the zone.
+      // Replicas show the zone of their node.
       return change.kind === 'node' && mayHaveMoved(placements, change)
         ? workloadsOn(view, change.id)
         : [];
@@ -90,7 +94,7 @@ export function workloadRecords(
   };
 }
 
-/** The replicas of a workload that is gone that may still run on lost nodes. */
+/** Returns the replicas of a deleted workload that may still run on lost nodes. */
 function leftBehind(
   { state, pictures }: Parameters<typeof workloadSource>[0],
   uid: string,

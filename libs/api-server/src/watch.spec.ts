@@ -10,7 +10,7 @@ import { watchEvents } from './watch-events.js';
 const never = new AbortController().signal;
 
 describe('ChangeQueue', () => {
-  it('hands out keys by their first change, each once, and knows how far all has been handed out', async () => {
+  it('returns each key once in the order of its first change, and knows the delivered revision', async () => {
     const clock = new ManualClock();
     const queue = new ChangeQueue();
     const taken: string[] = [];
@@ -33,7 +33,7 @@ describe('ChangeQueue', () => {
     expect(taken).toEqual(['c 6', 'b 9', 'a 20', 'c 20']);
   });
 
-  it('loses no mark, says when it is silent, and ends', async () => {
+  it('loses no mark, reports silence, and fails after its end', async () => {
     const clock = new ManualClock();
     const queue = new ChangeQueue();
     const stopping = new AbortController();
@@ -64,7 +64,7 @@ describe('ChangeQueue', () => {
 });
 
 describe('watchEvents', () => {
-  it('lets go of the history when its reader leaves, also with more at hand', async () => {
+  it('closes the history when its reader leaves while more events wait', async () => {
     let released = false;
     async function* changesAfter() {
       try {
@@ -89,7 +89,7 @@ describe('watchEvents', () => {
   });
 });
 
-describe('cutUnread', () => {
+describe('withSlowReaderTimeout', () => {
   const watch = (clock: ManualClock) => {
     const seen = { freed: false };
     const items = (async function* () {
@@ -102,7 +102,7 @@ describe('cutUnread', () => {
     return { seen, reader: cutUnread(items, clock)[Symbol.asyncIterator]() };
   };
 
-  it('lets a reader take its time, within bounds', async () => {
+  it('keeps the watch of a reader that reads within the timeout', async () => {
     const clock = new ManualClock();
     const { reader, seen } = watch(clock);
     for (let count = 0; count < 5; count += 1) {
@@ -114,7 +114,7 @@ describe('cutUnread', () => {
     expect({ ...seen, timers: clock.pendingTimers }).toEqual({ freed: true, timers: 0 });
   });
 
-  it('frees the watch of one that takes nothing, and tells it where to resume when it comes back', async () => {
+  it('closes the watch of a client that does not read, and reports the revision to resume at', async () => {
     const clock = new ManualClock();
     const { reader, seen } = watch(clock);
     await reader.next();
@@ -125,7 +125,7 @@ describe('cutUnread', () => {
     await expect(reader.next()).rejects.toMatchObject({
       kind: 'exhausted',
       message:
-        'nothing was read from this watch for 20 s, so it was ended; go on with after_revision 2, and read as it comes',
+        'the watch was closed because the client read nothing for 20 s; resume with after_revision 2',
     });
   });
 });

@@ -27,25 +27,30 @@ import {
 import type { ApiServerDeps } from './ports.js';
 import type { Mutation } from './requests.js';
 
-/** How a request names a workload. */
+/** The fields by which a request names a workload. */
 export interface WorkloadNaming {
   readonly namespace: string;
   readonly name: string;
 }
 
-/** A change of one workload that was checked and may be made; in no transaction yet. */
+/** A validated change of one workload that is not yet part of a transaction. */
 export interface WorkloadChange extends WorkloadNaming {
-  /** Absent: it would be created. */
+  /** Absent: the workload is created. */
   readonly current: Stored<WorkloadRecord> | undefined;
-  /** As it would be. */
+  /** The new spec. */
   readonly spec: WorkloadSpec;
-  /** Of the event that tells of it. */
+  /** Reason of the event about the change. */
   readonly reason: string;
-  /** For the history, when it is no change by hand. */
+  /**
+   * Origin of the new version when it is not a change of the spec by a user: `undo to version 1`.
+   */
   readonly cause?: string;
 }
 
-/** The change by itself, as a call of its own makes it; nothing is written when nothing differs. */
+/**
+ * Creates the transaction of a change as its own call. Without a difference there is nothing to
+ * write.
+ */
 export function changeWorkload(
   deps: Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'pictures'>,
   view: ClusterView,
@@ -60,12 +65,12 @@ export function changeWorkload(
   return { result: pictures.read(record, true), transaction };
 }
 
-/** Whether there is anything to write. */
+/** True when the new spec differs, or the workload is new. */
 export function changesAnything({ current, spec }: WorkloadChange): boolean {
   return current === undefined || !equals(WorkloadSpecSchema, spec, specOf(current.value));
 }
 
-/** Writes a change with its event. @returns The record as it is then. */
+/** Adds a change and its event to a transaction. @returns The new record. */
 export function putWorkloadChange(
   deps: Pick<ApiServerDeps, 'clock' | 'random'>,
   view: ClusterView,
@@ -85,9 +90,9 @@ export function putWorkloadChange(
   const { namespace, name, version, generation } = record;
   const wants =
     spec.mode === Mode.GLOBAL
-      ? 'has other settings now'
-      : `wants ${spec.replicas ?? 1} replicas now`;
-  const what = version === current.value.version ? wants : `is version ${version} now`;
+      ? 'has new settings'
+      : `now has ${spec.replicas ?? 1} desired replicas`;
+  const what = version === current.value.version ? wants : `is now at version ${version}`;
   const why = cause === undefined ? '' : `, ${cause}`;
   const message = `workload ${namespace}/${name} ${what} (generation ${generation}${why})`;
   transaction.event({ ...aboutWorkload(record, requestId), reason, message });
@@ -129,7 +134,7 @@ function putNewWorkload(
 
 const UID_BYTES = 8;
 
-/** What every event about a change of a workload says. */
+/** Fields that all events about a change of a workload share. */
 export function aboutWorkload({ namespace, name }: WorkloadNaming, requestId: string) {
   return {
     severity: Severity.INFO,
@@ -140,12 +145,11 @@ export function aboutWorkload({ namespace, name }: WorkloadNaming, requestId: st
   };
 }
 
-/** The spec of a record. */
 export function specOf({ spec }: WorkloadRecord): WorkloadSpec {
   return spec ?? create(WorkloadSpecSchema);
 }
 
-/** The workload a request names. @throws kind `notFound`. */
+/** Returns the workload that a request names. @throws kind `notFound`. */
 export function found(view: ClusterView, request: WorkloadNaming): Stored<WorkloadRecord> {
   const namespace = namespaceOf(request);
   const workload = view.workloadByName(namespace, request.name);
@@ -154,8 +158,9 @@ export function found(view: ClusterView, request: WorkloadNaming): Stored<Worklo
 }
 
 /**
- * The workload a request names, if it may be changed. @throws kinds `notFound`, `precondition`
- * while it is deleted, `conflict`.
+ * Returns the workload that a request names if it may be changed.
+ * @throws kind `notFound`; `precondition` while the workload is being deleted; `conflict` when its
+ *   generation is not the expected one.
  */
 export function changeable(
   view: ClusterView,
@@ -167,16 +172,17 @@ export function changeable(
   return current;
 }
 
-/** @throws kind `conflict` when the workload is at another generation than the caller has seen. */
+/**
+ * @throws kind `conflict` when the workload does not have the generation that the client expects.
+ */
 export function checkGeneration(record: WorkloadRecord, expected: bigint | undefined): void {
   if (expected === undefined || expected === record.generation) return;
   throw new CloudlessError(
     'conflict',
-    `workload "${record.namespace}/${record.name}" is at generation ${record.generation}, not ${expected}; read it again and decide anew`,
+    `workload "${record.namespace}/${record.name}" is at generation ${record.generation}, not ${expected}; read the workload again and repeat the change`,
   );
 }
 
-/** Why a workload that is being deleted cannot be changed. */
 export function deletingError({ namespace, name }: WorkloadNaming): CloudlessError {
   return new CloudlessError('precondition', `workload "${namespace}/${name}" is being deleted`);
 }

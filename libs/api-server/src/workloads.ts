@@ -39,7 +39,7 @@ import { watchRecords } from './watch-records.js';
 import { workloadSource } from './watch-workloads.js';
 import { aboutWorkload, changeWorkload, checkGeneration, found } from './workload-change.js';
 
-/** The workload calls of CoordinatorService. */
+/** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {
   constructor(
     private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges },
@@ -78,7 +78,7 @@ export class WorkloadHandlers {
         .event({
           ...aboutWorkload(record, request.requestId),
           reason: 'WorkloadDeletionRequested',
-          message: `deletion of ${record.namespace}/${record.name} was asked for`,
+          message: `deletion of ${record.namespace}/${record.name} was requested`,
         });
       return { result: this.deps.pictures.read(record, true), transaction };
     });

@@ -1,8 +1,8 @@
 import { posix } from 'node:path';
 
 /**
- * What is wrong with a path that must be absolute and say each step once, so that two texts never
- * mean one place.
+ * Describes why a text is not a normalized absolute path; undefined when it is one. Paths must be
+ * normalized so that two different texts never name the same path.
  */
 export function absolutePathProblem(text: string): string | undefined {
   if (!text.startsWith('/')) return 'must be an absolute path';
@@ -13,7 +13,7 @@ export function absolutePathProblem(text: string): string | undefined {
     : `must be written as "${straight}", without ".", ".." and needless slashes`;
 }
 
-/** Whether a path is this directory or below it. */
+/** True when a path is the directory itself or below it. */
 export function isWithin(path: string, directory: string): boolean {
   return path === directory || path.startsWith(`${directory}/`);
 }

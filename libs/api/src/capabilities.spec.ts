@@ -13,7 +13,7 @@ type Init = MessageInitShape<typeof WorkloadSpecSchema>;
 const needsOf = (init: Init): readonly string[] => capabilitiesOf(create(WorkloadSpecSchema, init));
 const allLimits = { limits: { cpuMillis: 1, memoryBytes: 1n, pids: 1 } };
 
-describe('capabilitiesOf', () => {
+describe('listRequiredCapabilities', () => {
   it.each<{ name: string; given: Init; needs: string[] }>([
     { name: 'a command', given: { command: ['b'] }, needs: ['runtime.process'] },
     {
@@ -22,7 +22,7 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.process'],
     },
     {
-      name: 'limits of a process, which no node has',
+      name: 'limits of a process, which no node supports',
       given: { command: ['b'], resources: allLimits },
       needs: [
         'runtime.process',
@@ -32,12 +32,12 @@ describe('capabilitiesOf', () => {
       ],
     },
     {
-      name: 'limits of 0, which are none',
+      name: 'limits of 0, which mean no limit',
       given: { command: ['b'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } },
       needs: ['runtime.process'],
     },
     {
-      name: 'an exclusive process',
+      name: 'an EXCLUSIVE process',
       given: { command: ['b'], disconnect: { mode: Mode.EXCLUSIVE } },
       needs: ['runtime.process', 'disconnect.exclusive'],
     },
@@ -58,7 +58,7 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.cri', 'limits.cpu', 'limits.memory', 'limits.pids'],
     },
     {
-      name: 'an exclusive container of an older version, which no node has',
+      name: 'an EXCLUSIVE container of an older version, which no node supports',
       given: { image: 'a', disconnect: { mode: Mode.EXCLUSIVE } },
       needs: ['runtime.cri', 'cri.disconnect.exclusive'],
     },
@@ -86,7 +86,7 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.cri', 'security.username'],
     },
     {
-      name: 'further groups',
+      name: 'supplemental groups',
       given: { image: 'a', security: { supplementalGroups: [1n], fsGroup: 0n } },
       needs: ['runtime.cri', 'security.groups'],
     },
@@ -136,7 +136,7 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.cri', 'ports.host'],
     },
     {
-      name: 'the network of the node, with a port of it',
+      name: 'host_network with a port',
       given: {
         image: 'a',
         network: { hostNetwork: true },
@@ -145,7 +145,7 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.cri', 'network.host'],
     },
     {
-      name: 'a name and DNS',
+      name: 'a hostname and DNS servers',
       given: { image: 'a', network: { hostname: 'x', dnsServers: ['::1'] } },
       needs: ['runtime.cri'],
     },
@@ -173,12 +173,12 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.cri', 'security.context'],
     },
     {
-      name: 'new privileges',
+      name: 'no_new_privileges false',
       given: { image: 'a', security: { noNewPrivileges: false } },
       needs: ['runtime.cri', 'security.context'],
     },
     {
-      name: 'what only some nodes have',
+      name: 'settings that only some nodes support',
       given: {
         image: 'a',
         security: { apparmorProfile: 'Unconfined', selinuxOptions: '::a_t:', privileged: true },
@@ -186,15 +186,15 @@ describe('capabilitiesOf', () => {
       needs: ['runtime.cri', 'security.apparmor', 'security.selinux', 'security.privileged'],
     },
     {
-      name: 'another runtime',
+      name: 'a runtime class',
       given: { image: 'a', security: { runtimeClass: 'runsc' } },
       needs: ['runtime.cri', 'runtime-class.runsc'],
     },
-  ])('$name needs $needs', ({ given, needs }) => {
+  ])('returns $needs for $name', ({ given, needs }) => {
     expect(needsOf(given)).toEqual(needs);
   });
 
-  it('takes the disconnect of the workload, which no template has', () => {
+  it('uses the disconnect policy of the spec, because a template has none', () => {
     const template = create(WorkloadSpecSchema, { command: ['a'] });
     const spec = create(WorkloadSpecSchema, {
       command: ['a'],
@@ -212,7 +212,7 @@ describe('capabilitiesOf', () => {
     },
   );
 
-  it('names nothing twice, and nothing of containers for a process', () => {
+  it('returns no duplicates, and no container capabilities for a process', () => {
     fc.assert(
       fc.property(arbMessage(WorkloadSpecSchema), (spec) => {
         const needs = capabilitiesOf(spec);

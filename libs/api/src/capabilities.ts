@@ -8,7 +8,7 @@ import {
   type WorkloadSpec,
 } from './gen.js';
 
-/** What a node must have for each kind of volume. */
+/** Capability that a node needs for each kind of volume. */
 const OF_SOURCE: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
   emptyDir: 'volumes.emptydir',
   hostPath: 'volumes.hostpath',
@@ -16,12 +16,14 @@ const OF_SOURCE: Readonly<Record<NonNullable<Volume['source']['case']>, string>>
 };
 
 /**
- * What a spec must find on a node, as the scheduler filters by. Plain names are of containers; what
- * processes would need of their runtime and no process runtime has is called `process.<name>`, and
- * what no container runtime has `cri.<name>`: a node that has both runtimes never takes the word of
- * one for the other.
- * @param template - What replicas are made from.
- * @param spec - Whose `disconnect` holds now: it is not part of a template.
+ * Returns the capabilities that a node needs to run replicas of a template. The scheduler filters
+ * nodes by them. Plain names are abilities of container runtimes. An ability that a process would
+ * need and no process runtime has is named `process.<name>`; one that no container runtime has,
+ * `cri.<name>`. A node with both runtimes therefore never offers an ability of one runtime for the
+ * other.
+ * @param template - The replica template.
+ * @param spec - The current spec, whose `disconnect` is not part of the template.
+ * @returns Names without duplicates, such as `['runtime.cri', 'limits.memory']`.
  */
 export function capabilitiesOf(
   template: WorkloadSpec,
@@ -60,7 +62,7 @@ function platformOf({ imagePull }: WorkloadSpec): readonly string[] {
   return platform === '' ? [] : [`platform.${platform}`];
 }
 
-/** A limit of 0 is none. */
+/** A limit of 0 means no limit. */
 function limitsOf({ resources }: WorkloadSpec): readonly string[] {
   const { cpuMillis = 0, memoryBytes = 0n, pids = 0 } = resources?.limits ?? {};
   return [
@@ -70,7 +72,7 @@ function limitsOf({ resources }: WorkloadSpec): readonly string[] {
   ];
 }
 
-/** In the node's own network a port needs nothing that leads to it. */
+/** With `host_network`, host ports need no port mapping of the runtime. */
 function networkOf({ network, ports }: WorkloadSpec): readonly string[] {
   if (network?.hostNetwork === true) return ['network.host'];
   return ports.some(({ hostPort }) => hostPort !== 0) ? ['ports.host'] : [];
@@ -85,10 +87,7 @@ function volumesOf({ volumes }: WorkloadSpec): readonly string[] {
   return [...new Set(kinds)].sort();
 }
 
-/**
- * Fields of the security context that need a capability of their own; the others need
- * `security.context`.
- */
+/** Fields of the security context with their own capability. All others need `security.context`. */
 const APART: ReadonlySet<string> = new Set([
   ...['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class'],
   ...['user', 'supplemental_groups', 'fs_group'],

@@ -1,12 +1,13 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
 import type { TunnelFrame } from './gen.js';
 
-/** A client that streams has to say at once what it wants, milliseconds. */
+/** Time within which a streaming client must send its first message, milliseconds. */
 export const FIRST_MESSAGE_WITHIN_MS = 10_000;
 
 /**
- * The first message of a call whose client streams.
- * @throws kind `deadline` when it does not come within {@link FIRST_MESSAGE_WITHIN_MS}.
+ * Reads the first message of a client stream.
+ * @returns Undefined when the client closed its side without a message.
+ * @throws kind `deadline` when no message arrives within {@link FIRST_MESSAGE_TIMEOUT_MS}.
  */
 export async function firstMessage<Item>(
   items: AsyncIterator<Item>,
@@ -31,7 +32,7 @@ export async function firstMessage<Item>(
   }
 }
 
-/** How much of a tunnel's window a frame takes: what it carries, and something for itself. */
+/** Bytes that a frame takes of a tunnel's window: its payload and a fixed overhead. */
 export function windowCostOf({ frame }: TunnelFrame): number {
   if (frame.case !== 'execInput' && frame.case !== 'forwardInput') return FRAME_BYTES;
   const { request } = frame.value;

@@ -6,7 +6,7 @@ import {
   createCoordinatorClient,
 } from './index.js';
 
-it('each client calls its own service', async () => {
+it('creates clients that each call their own service', async () => {
   const id = 'a'.repeat(64);
   const transport = createRouterTransport(({ service }) => {
     service(CoordinatorService, { getWorkload: ({ name }) => ({ name, uid: 'u' }) });

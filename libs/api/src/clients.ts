@@ -1,16 +1,22 @@
 import { createClient, type Client, type Transport } from '@connectrpc/connect';
 import { AdminService, AgentService, CoordinatorService } from './gen.js';
 
-/** Calls the coordinator's public API. */
+/** Client of CoordinatorService, the public API of a coordinator. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
-/** Calls an agent's own service, or the coordinator's forwarding of it. */
+/** Client of AgentService, served by agents and forwarded by coordinators. */
 export type AgentClient = Client<typeof AgentService>;
-/** Calls what operators do on a coordinator. */
+/** Client of AdminService, the operator API of a coordinator. */
 export type AdminClient = Client<typeof AdminService>;
 
 /**
+ * Creates a client of the public API.
  * @param transport - From `@connectrpc/connect-node` (programs) or `@connectrpc/connect-web`
- * (browsers).
+ *   (browsers).
+ * @example
+ * ```ts
+ * const client = createCoordinatorClient(createGrpcTransport({ baseUrl: 'http://localhost:8080'
+ * })); const { workloads } = await client.listWorkloads({ namespace: 'default' });
+ * ```
  */
 export function createCoordinatorClient(transport: Transport): CoordinatorClient {
   return createClient(CoordinatorService, transport);

@@ -30,7 +30,7 @@ function problemsOf(init: Init): readonly string[] {
 }
 const ofImage = (init: Init): readonly string[] => problemsOf({ image: 'nginx:alpine', ...init });
 
-describe('what needs a container', () => {
+describe('checkSpec for fields that need a container', () => {
   it.each<{ field: string; spec: Init }>([
     { field: 'spec.security', spec: { security: { runAsNonRoot: true } } },
     { field: 'spec.security', spec: { security: { noNewPrivileges: false } } },
@@ -48,13 +48,13 @@ describe('what needs a container', () => {
       field: 'spec.ports[1].host_port',
       spec: { ports: [{ containerPort: 1 }, { containerPort: 2, hostPort: 2 }] },
     },
-  ])('$field is refused for a process', ({ field, spec }) => {
+  ])('rejects $field for a process', ({ field, spec }) => {
     expect(problemsOf({ command: ['serve'], ...spec })).toEqual([
       `${field}: needs a container: set image`,
     ]);
   });
 
-  it('is not what is empty', () => {
+  it('accepts empty container settings for a process', () => {
     expect(
       problemsOf({ command: ['serve'], security: {}, volumes: [], network: {}, imagePull: {} }),
     ).toEqual([]);
@@ -68,18 +68,19 @@ describe('what needs a container', () => {
   );
 });
 
-describe('security', () => {
-  const unknown = 'is no Linux capability; write one such as NET_ADMIN or CAP_NET_ADMIN, or ALL';
+describe('checkSpec for the security context', () => {
+  const unknown =
+    'is not a Linux capability; use a name such as NET_ADMIN or CAP_NET_ADMIN, or ALL';
   const seccomp =
-    'must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, as in localhost//etc/seccomp/web.json';
+    'must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, such as localhost//etc/seccomp/web.json';
   const apparmor =
-    'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, as in localhost/web';
+    'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, such as localhost/web';
   const selinux =
-    'must be user:role:type:level, each of which may be empty but not all, as in ::container_t:s0:c1,c2';
+    'must be user:role:type:level, where some parts may be empty, such as ::container_t:s0:c1,c2';
   const noEffect =
-    'has no effect in a privileged container; leave it out, or name what is needed in place of privileged';
+    'has no effect in a privileged container; remove it, or list the needed privileges instead of privileged';
   const allAdded =
-    'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add';
+    'ALL is added after the drop, so nothing would be dropped; list the capabilities to add';
 
   it.each<{ security: SecurityInit; says: string }>([
     {
@@ -88,19 +89,19 @@ describe('security', () => {
     },
     {
       security: { user: 'a', runAsUser: 5n },
-      says: 'user: is given by run_as_user too; leave out one of them',
+      says: 'user: cannot be combined with run_as_user; remove one of them',
     },
     {
       security: { user: 'app', runAsNonRoot: true },
-      says: 'user: a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number',
+      says: 'user: run_as_non_root cannot verify a user name; set run_as_user to a number',
     },
     ...['1000', 'a b', 'app:app', '-a', 'a\n'].map((user) => ({
       security: { user },
-      says: `user: ${JSON.stringify(user)} is no user name, such as nginx; a number goes into run_as_user`,
+      says: `user: ${JSON.stringify(user)} is not a user name such as nginx; use run_as_user for a numeric id`,
     })),
     {
       security: { runAsNonRoot: true, runAsUser: 0n },
-      says: 'run_as_user: 0 is root, which run_as_non_root refuses',
+      says: 'run_as_user: 0 is root, which run_as_non_root forbids',
     },
     {
       security: { capabilitiesAdd: ['NET_ADMIN', 'NET'] },
@@ -114,11 +115,11 @@ describe('security', () => {
     { security: { capabilitiesDrop: [''] }, says: `capabilities_drop[0]: "" ${unknown}` },
     {
       security: { capabilitiesAdd: ['KILL', 'cap_chown'], capabilitiesDrop: ['CHOWN'] },
-      says: 'capabilities_add[1]: CHOWN is both added and dropped; leave out one of them',
+      says: 'capabilities_add[1]: CHOWN is both added and dropped; remove one of them',
     },
     {
       security: { capabilitiesAdd: ['ALL'], capabilitiesDrop: ['all'] },
-      says: 'capabilities_add[0]: ALL is both added and dropped; leave out one of them',
+      says: 'capabilities_add[0]: ALL is both added and dropped; remove one of them',
     },
     {
       security: { capabilitiesAdd: ['all'], capabilitiesDrop: ['CHOWN'] },
@@ -163,7 +164,7 @@ describe('security', () => {
       security: { privileged: true, noNewPrivileges: true },
       says: `no_new_privileges: ${noEffect}`,
     },
-  ])('refuses $security', ({ security, says }) => {
+  ])('rejects $security', ({ security, says }) => {
     expect(ofImage({ security })).toEqual([`spec.security.${says}`]);
   });
 
@@ -203,7 +204,7 @@ describe('security', () => {
   });
 });
 
-describe('limits of each process', () => {
+describe('checkSpec for ulimits', () => {
   const names = 'core, memlock, msgqueue, nice, nofile, nproc, rtprio, sigpending, stack';
   it.each<{ ulimits: { name: string; soft?: bigint; hard?: bigint }[]; says: string[] }>([
     {
@@ -217,9 +218,9 @@ describe('limits of each process', () => {
     { ulimits: [{ name: 'nofile', soft: 1000n, hard: 1000n }], says: [] },
     {
       ulimits: [{ name: 'files' }],
-      says: [`[0].name: "files" is no limit; expected one of ${names}`],
+      says: [`[0].name: "files" is not a limit; expected one of ${names}`],
     },
-    { ulimits: [{ name: '' }], says: [`[0].name: "" is no limit; expected one of ${names}`] },
+    { ulimits: [{ name: '' }], says: [`[0].name: "" is not a limit; expected one of ${names}`] },
     {
       ulimits: [{ name: 'core' }, { name: 'core', soft: 1n }],
       says: ['[1].name: "core" is used twice'],
@@ -231,18 +232,18 @@ describe('limits of each process', () => {
     },
     {
       ulimits: [{ name: 'nofile', soft: 255n, hard: 300n }],
-      says: ['[0].soft: 255 is below 256, which starting a container takes'],
+      says: ['[0].soft: 255 is below 256, which the start of a container needs'],
     },
     {
       ulimits: [{ name: 'core', soft: 9_007_199_254_740_992n }],
       says: ['[0].soft: 9007199254740992 is above 9007199254740991; -1 is no limit'],
     },
-  ])('$ulimits', ({ ulimits, says }) => {
+  ])('reports the violations of $ulimits', ({ ulimits, says }) => {
     expect(ofImage({ ulimits })).toEqual(says.map((text) => `spec.ulimits${text}`));
   });
 });
 
-describe('devices', () => {
+describe('checkSpec for devices', () => {
   it.each([
     {
       devices: [
@@ -262,20 +263,20 @@ describe('devices', () => {
       devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/fuse' }],
       says: ['[1].container_path: "/dev/fuse" is used twice'],
     },
-  ])('$devices', ({ devices, says }) => {
+  ])('reports the violations of $devices', ({ devices, says }) => {
     expect(ofImage({ devices })).toEqual(says.map((text) => `spec.devices${text}`));
   });
 });
 
-describe('the platform of an image', () => {
+describe('checkSpec for the platform of an image', () => {
   const says =
-    'must be linux/ and one of amd64, arm64, arm, 386, ppc64le, s390x, riscv64, loong64; a variant such as v8 is for the image to say';
+    'must be linux/ and one of amd64, arm64, arm, 386, ppc64le, s390x, riscv64, loong64; the image determines the variant, such as v8';
   it.each([
     { platform: 'linux/amd64', problem: undefined },
     { platform: 'amd64', problem: says },
     { platform: 'linux/arm64/v8', problem: says },
     { platform: 'windows/amd64', problem: says },
-  ])('$platform', ({ platform, problem }) => {
+  ])('reports the violation of $platform, if any', ({ platform, problem }) => {
     expect(ofImage({ imagePull: { platform } })).toEqual(
       problem === undefined
         ? []
@@ -284,9 +285,9 @@ describe('the platform of an image', () => {
   });
 });
 
-describe('kernel parameters', () => {
+describe('checkSpec for sysctls', () => {
   const whole =
-    'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
+    'affects the whole node; a container can set kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.…';
   it.each<{ sysctls: Record<string, string>; network?: NetworkInit; says: string[] }>([
     {
       sysctls: {
@@ -302,14 +303,17 @@ describe('kernel parameters', () => {
     {
       sysctls: { 'net.core.somaxconn': '1', 'kernel.sem': '1' },
       network: { hostNetwork: true },
-      says: ['["net.core.somaxconn"]: with host_network it is of the node; leave out one of them'],
+      says: ['["net.core.somaxconn"]: with host_network it affects the node; remove one of them'],
     },
-  ])('$sysctls $network', ({ sysctls, network = {}, says }) => {
-    expect(ofImage({ sysctls, network })).toEqual(says.map((text) => `spec.sysctls${text}`));
-  });
+  ])(
+    'reports the violations of $sysctls with network $network',
+    ({ sysctls, network = {}, says }) => {
+      expect(ofImage({ sysctls, network })).toEqual(says.map((text) => `spec.sysctls${text}`));
+    },
+  );
 });
 
-describe('volumes', () => {
+describe('checkSpec for volumes', () => {
   const at = (mountPath: string, more: VolumeInit = {}): VolumeInit => ({
     name: `v${mountPath.length}`,
     mountPath,
@@ -318,11 +322,11 @@ describe('volumes', () => {
   });
   const straight = (text: string): string =>
     `must be written as "${text}", without ".", ".." and needless slashes`;
-  const owned = 'belongs to the container runtime; choose another directory';
+  const owned = 'is reserved for the container runtime; choose another directory';
 
-  it('refuses a volume where shm_size_bytes makes one', () => {
+  it('rejects a volume at /dev/shm together with shm_size_bytes', () => {
     const says =
-      'spec.volumes[0].mount_path: "/dev/shm" is made by shm_size_bytes; leave out one of them';
+      'spec.volumes[0].mount_path: "/dev/shm" is created by shm_size_bytes; remove one of them';
     expect(ofImage({ volumes: [at('/dev/shm')], shmSizeBytes: 1n })).toEqual([says]);
     expect(ofImage({ volumes: [at('/dev/shm')] })).toEqual([]);
   });
@@ -376,7 +380,7 @@ describe('volumes', () => {
     {
       name: 'no source',
       volumes: [{ name: 'x', mountPath: '/a' }],
-      says: '[0]: needs a source: one of empty_dir, host_path and named',
+      says: '[0]: one of empty_dir, host_path and named is required',
     },
     {
       name: 'a relative path of the node',
@@ -388,11 +392,11 @@ describe('volumes', () => {
       volumes: [at('/a', { source: { case: 'hostPath', value: { path: '/srv/..' } } })],
       says: `[0].host_path.path: "/srv/.." ${straight('/')}`,
     },
-  ])('refuses $name', ({ volumes, says }) => {
+  ])('rejects $name', ({ volumes, says }) => {
     expect(ofImage({ volumes })).toEqual([`spec.volumes${says}`]);
   });
 
-  it('accepts every source, one volume within another, and what is below /dev', () => {
+  it('accepts every source, nested volumes, and mount paths below /dev', () => {
     const volumes: VolumeInit[] = [
       { name: 'a', mountPath: '/data', source: { case: 'named', value: { name: 'data' } } },
       { name: 'b', mountPath: '/data/cache', source: { case: 'emptyDir', value: {} } },
@@ -414,7 +418,7 @@ describe('volumes', () => {
   });
 });
 
-describe('network', () => {
+describe('checkSpec for the network', () => {
   it.each<{
     name: string;
     network?: NetworkInit;
@@ -434,22 +438,22 @@ describe('network', () => {
       name: 'another host port in the network of the node',
       network: { hostNetwork: true },
       ports: [{ containerPort: 80, hostPort: 8080 }],
-      says: 'ports[0].host_port: 8080 is not container_port 80: with host_network they are the same port; leave host_port out',
+      says: 'ports[0].host_port: 8080 is not container_port 80: with host_network both are the same port; remove host_port',
     },
     {
       name: 'a name in the network of the node',
       network: { hostNetwork: true, hostname: 'web' },
-      says: 'network.hostname: with host_network the name is that of the node; leave out one of them',
+      says: 'network.hostname: with host_network the hostname is that of the node; remove one of them',
     },
     {
       name: 'a DNS server by name',
       network: { dnsServers: ['10.0.0.1', 'dns.example'] },
-      says: 'network.dns_servers[1]: "dns.example" is no IP address',
+      says: 'network.dns_servers[1]: "dns.example" is not an IP address',
     },
     {
       name: 'half an address',
       network: { dnsServers: ['10.0.0'] },
-      says: 'network.dns_servers[0]: "10.0.0" is no IP address',
+      says: 'network.dns_servers[0]: "10.0.0" is not an IP address',
     },
     {
       name: 'an extra host whose address is a name',
@@ -459,10 +463,10 @@ describe('network', () => {
           { ip: 'db', hostnames: ['cache'] },
         ],
       },
-      says: 'network.extra_hosts[1].ip: "db" is no IP address',
+      says: 'network.extra_hosts[1].ip: "db" is not an IP address',
     },
     {
-      name: 'extra hosts where a volume takes the place of their file',
+      name: 'extra hosts together with a volume at /etc/hosts',
       network: { extraHosts: [{ ip: '10.0.0.1', hostnames: ['db'] }] },
       volumes: [
         {
@@ -471,7 +475,7 @@ describe('network', () => {
           source: { case: 'hostPath', value: { path: '/srv/hosts' } },
         },
       ],
-      says: 'network.extra_hosts: volume "hosts" is mounted at /etc/hosts in place of the file that would have them; leave out one of them',
+      says: 'network.extra_hosts: volume "hosts" is mounted at /etc/hosts and replaces the file with these entries; remove one of them',
     },
   ])('refuses $name', ({ network, ports, volumes, says }) => {
     const init: Init = {
@@ -496,12 +500,12 @@ describe('network', () => {
     },
     { name: 'a comment', hostnames: ['#'], says: 'hostnames[0]: ' },
     { name: 'an empty label', hostnames: ['a..b'], says: 'hostnames[0]: ' },
-  ])('refuses $name of an extra host', ({ hostnames, says }) => {
+  ])('rejects $name of an extra host', ({ hostnames, says }) => {
     const network = create(NetworkSchema, { extraHosts: [{ ip: '10.0.0.1', hostnames }] });
     expect(() => validateMessage(NetworkSchema, network)).toThrow(`extra_hosts[0].${says}`);
   });
 
-  it('accepts extra hosts with addresses and names of all kinds, also in the network of the node', () => {
+  it('accepts extra hosts with all kinds of addresses and names, also with host_network', () => {
     const extraHosts = [
       { ip: '10.0.0.1', hostnames: ['db', 'db.internal', 'Old_Name', '1st.example'] },
       { ip: 'fd00::1', hostnames: ['db'] },
@@ -511,7 +515,7 @@ describe('network', () => {
     expect(ofImage({ network: { hostNetwork: true, extraHosts } })).toEqual([]);
   });
 
-  it('accepts one host port by two protocols, and addresses of both kinds', () => {
+  it('accepts one host port with two protocols, and IPv4 and IPv6 addresses', () => {
     const ports = [
       { containerPort: 53, hostPort: 53 },
       { containerPort: 53, hostPort: 53, name: 'udp', protocol: Protocol.UDP },
@@ -523,15 +527,15 @@ describe('network', () => {
   });
 });
 
-describe('limits', () => {
-  it('of processes and threads are no requests', () => {
+describe('checkSpec for resource limits', () => {
+  it('rejects pids in the requests', () => {
     expect(ofImage({ resources: { limits: { pids: 5 } } })).toEqual([]);
     expect(ofImage({ resources: { requests: { pids: 5 } } })).toEqual([
-      'spec.resources.requests.pids: processes are not reserved, only limited: set spec.resources.limits.pids',
+      'spec.resources.requests.pids: pids cannot be requested, only limited: set spec.resources.limits.pids',
     ]);
   });
 
-  it('of a processor are what the kernel can hold a container to', () => {
+  it('rejects a CPU limit that the kernel cannot enforce', () => {
     const limited = (cpuMillis: number): Init => ({
       resources: { requests: { cpuMillis: 0 }, limits: { cpuMillis } },
     });
@@ -541,7 +545,7 @@ describe('limits', () => {
       problemsOf({ command: ['a'], ...limited(9) }),
     ]).toEqual([[], [], []]);
     expect(ofImage(limited(9))).toEqual([
-      'spec.resources.limits.cpu_millis: 9 is below 10, the least that the kernel of a node can hold a container to',
+      'spec.resources.limits.cpu_millis: 9 is below 10, the smallest limit that the kernel can enforce',
     ]);
   });
 });

@@ -11,7 +11,7 @@ import { volumeRules } from './volume-rules.js';
 
 const NEEDS_CONTAINER = 'needs a container: set image';
 
-/** Rules of what only containers have. Paths are below `spec`. */
+/** Validates the fields that only containers have. Paths start with `spec`. */
 export function* containerRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '') {
     for (const field of containerFields(spec)) yield { field, message: NEEDS_CONTAINER };
@@ -26,7 +26,10 @@ export function* containerRules(spec: WorkloadSpec): Generator<Violation> {
   yield* platformRules(spec);
 }
 
-/** What a process cannot be given. Limits are not among them: that is for each runtime to say. */
+/**
+ * Fields that a process cannot have. Resource limits are not included: each runtime decides about
+ * them.
+ */
 function* containerFields(spec: WorkloadSpec): Generator<string> {
   if (isPresent(SecurityContextSchema, spec.security)) yield 'spec.security';
   if (spec.volumes.length > 0) yield 'spec.volumes';

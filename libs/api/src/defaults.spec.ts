@@ -25,7 +25,7 @@ const spec = (init: Init): WorkloadSpec => create(WorkloadSpecSchema, init);
 const full = (init: Init): WorkloadSpec => withDefaults(spec(init));
 
 describe('withDefaults', () => {
-  it('fills in the whole table of defaults', () => {
+  it('sets every default', () => {
     expect(full({ command: ['serve'] })).toEqual(
       spec({
         command: ['serve'],
@@ -60,7 +60,7 @@ describe('withDefaults', () => {
 
   it.each<{ name: string; given: Init; shows: object }>([
     {
-      name: 'explicit zeros stay',
+      name: 'keeps explicit zeros',
       given: {
         replicas: 0,
         priority: 0,
@@ -73,32 +73,32 @@ describe('withDefaults', () => {
       },
     },
     {
-      name: 'an explicit request of nothing stays',
+      name: 'keeps an explicit request of 0',
       given: { resources: { requests: { cpuMillis: 0, memoryBytes: 0n } } },
       shows: { resources: { requests: { cpuMillis: 0, memoryBytes: 0n } } },
     },
     {
-      name: 'one request leaves the default of the other',
+      name: 'sets the default of one request when only the other is given',
       given: { resources: { requests: { cpuMillis: 7 } } },
       shows: { resources: { requests: { cpuMillis: 7, memoryBytes: 67_108_864n } } },
     },
     {
-      name: 'a limit below a default request is the request',
+      name: 'uses a limit below the default request as request',
       given: { resources: { limits: { cpuMillis: 50, memoryBytes: 16n << 20n } } },
       shows: { resources: { requests: { cpuMillis: 50, memoryBytes: 16n << 20n } } },
     },
     {
-      name: 'a limit above a default request leaves the default',
+      name: 'keeps the default request below a limit',
       given: { resources: { limits: { cpuMillis: 101, memoryBytes: 65n << 20n } } },
       shows: { resources: { requests: { cpuMillis: 100, memoryBytes: 67_108_864n } } },
     },
     {
-      name: 'a limit of 0, which is none, leaves the default request',
+      name: 'keeps the default request with a limit of 0, which means no limit',
       given: { resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } },
       shows: { resources: { requests: { cpuMillis: 100, memoryBytes: 67_108_864n } } },
     },
     {
-      name: 'a limit leaves the given request',
+      name: 'keeps a given request below a limit',
       given: {
         resources: {
           requests: { cpuMillis: 7, memoryBytes: 0n },
@@ -108,37 +108,37 @@ describe('withDefaults', () => {
       shows: { resources: { requests: { cpuMillis: 7, memoryBytes: 0n } } },
     },
     {
-      name: 'ports bring a pre-stop delay',
+      name: 'sets a pre-stop delay when ports are declared',
       given: { ports: [{ containerPort: 80 }] },
       shows: { preStopDelay: { seconds: 1n, nanos: 0 }, ports: [{ name: 'port-80' }] },
     },
     {
-      name: 'an explicit pre-stop delay stays',
+      name: 'keeps an explicit pre-stop delay',
       given: { ports: [{ containerPort: 80, name: 'http' }], preStopDelay: durationFromMs(0) },
       shows: { preStopDelay: { seconds: 0n }, ports: [{ name: 'http' }] },
     },
     {
-      name: 'ON_FAILURE retries three times',
+      name: 'sets three retries for ON_FAILURE',
       given: { restart: { policy: Restart.ON_FAILURE } },
       shows: { restart: { maxRetries: 3 } },
     },
     {
-      name: 'ON_FAILURE without retries stays',
+      name: 'keeps ON_FAILURE with 0 retries',
       given: { restart: { policy: Restart.ON_FAILURE, maxRetries: 0 } },
       shows: { restart: { maxRetries: 0 } },
     },
     {
-      name: 'exclusive replicas are given twice the time to stop',
+      name: 'sets lost_after to twice stop_after for EXCLUSIVE',
       given: { disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(4_000) } },
       shows: { disconnect: { lostAfter: { seconds: 8n }, stopAfter: { seconds: 4n } } },
     },
     {
-      name: 'a spread differs by one',
+      name: 'sets max_skew to 1',
       given: { placement: { spread: { topology: 'zone' } } },
       shows: { placement: { spread: { maxSkew: 1 } } },
     },
     {
-      name: 'a workload term is about the node',
+      name: 'sets the topology of a workload term to node',
       given: {
         placement: { antiAffinity: { workloads: [{ topology: '' }, { topology: 'zone' }] } },
       },
@@ -150,16 +150,16 @@ describe('withDefaults', () => {
     expect(full(given)).toMatchObject(shows);
   });
 
-  it.each([Restart.ALWAYS, Restart.NEVER])('policy %i has no limit of retries', (policy) => {
+  it.each([Restart.ALWAYS, Restart.NEVER])('sets no max_retries for policy %i', (policy) => {
     expect(full({ restart: { policy } }).restart?.maxRetries).toBeUndefined();
   });
 
-  it('leaves min_available alone: its default depends on the count', () => {
+  it('leaves min_available absent, because its default depends on the replica count', () => {
     expect(full({ replicas: 5 }).rollout?.minAvailable).toBeUndefined();
     expect(full({ replicas: 5, rollout: { minAvailable: 0 } }).rollout?.minAvailable).toBe(0);
   });
 
-  it('changes nothing that was said, twice as much as once, and not the spec itself', () => {
+  it('overrides no value, is idempotent, and does not modify its argument', () => {
     fc.assert(
       fc.property(arbMessage(WorkloadSpecSchema), (given) => {
         const before = structuredClone(given);
@@ -174,7 +174,7 @@ describe('withDefaults', () => {
     );
   });
 
-  it('gives what is never refused', () => {
+  it('returns a spec that passes validation', () => {
     expect(() => refuseUnsupported(withDefaults(aSpec()))).not.toThrow();
   });
 });
@@ -187,8 +187,8 @@ function isFilledList(path: string): boolean {
   return path === 'ports' || path.endsWith('affinity.workloads');
 }
 
-describe('small rules', () => {
-  it('names what was not named', () => {
+describe('resolveNamespace and resolvePortName', () => {
+  it('return the default for an empty field', () => {
     expect([namespaceOf({ namespace: '' }), namespaceOf({ namespace: 'shop' })]).toEqual([
       DEFAULTS.namespace,
       'shop',

@@ -16,22 +16,22 @@ import {
   type WorkloadSpec,
 } from './gen.js';
 
-/** What an absent field of a spec means. */
+/** Defaults of absent fields. */
 export const DEFAULTS = {
   replicas: 1,
   priority: 50,
-  /** Of requests; a lower limit takes the place of either. */
+  /** CPU and memory requests. A lower limit replaces them. */
   cpuMillis: 100,
   memoryBytes: 64n * 1024n * 1024n,
   terminationGraceMs: 10_000,
-  /** When ports are declared; 0 otherwise. */
+  /** With declared ports; otherwise 0. */
   preStopDelayMs: 1_000,
   maxSurge: 1,
   maxUnavailable: 0,
   minReadyMs: 2_000,
   progressDeadlineMs: 600_000,
   maxFailedNew: 3,
-  /** For ON_FAILURE; the other policies have no limit. */
+  /** With ON_FAILURE; the other policies have no limit. */
   onFailureMaxRetries: 3,
   stopAfterMs: 10_000,
   lostAfterMs: 0,
@@ -49,12 +49,12 @@ export const DEFAULTS = {
   maxPageSize: 1_000,
 } as const;
 
-/** The namespace a request means. */
+/** Returns the namespace of a request: `default` when the field is empty. */
 export function namespaceOf(request: { readonly namespace: string }): string {
   return request.namespace === '' ? DEFAULTS.namespace : request.namespace;
 }
 
-/** The name of a port that was declared without one. */
+/** Returns the name of a port: `port-<number>` when the field is empty. */
 export function portNameOf(port: {
   readonly name: string;
   readonly containerPort: number;
@@ -63,9 +63,9 @@ export function portNameOf(port: {
 }
 
 /**
- * A copy of the spec in which every absent field has its default. Two stay absent: `min_available`,
- * whose default depends on the count, and `max_retries` where there is no limit. Doing it twice
- * changes nothing more.
+ * Returns a copy of the spec with a default in every absent field. Two fields stay absent:
+ * `min_available`, whose default depends on the replica count, and `max_retries` where there is no
+ * limit. Idempotent.
  */
 export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   const full = clone(WorkloadSpecSchema, spec);
@@ -99,7 +99,7 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   return full;
 }
 
-/** A limit of 0 is none. */
+/** A limit of 0 means no limit. */
 function atMostLimit<Amount extends number | bigint>(
   request: Amount,
   limit: Amount | undefined,
@@ -124,15 +124,18 @@ function fillProbe(probe: Probe): void {
     probe.check.value.path = DEFAULTS.probePath;
 }
 
-/** What a workload wants of replicas whose node is cut off, milliseconds. */
+/** Effective times of the disconnect policy, milliseconds. */
 export interface DisconnectTimes {
-  /** Without contact for so long an exclusive replica stops itself; absent: it runs on. */
+  /**
+   * Time without contact after which an EXCLUSIVE replica stops itself. Absent: AVAILABLE, the
+   * replica continues to run.
+   */
   readonly stopAfterMs?: number;
-  /** From the end of its node's lease to its replacement. */
+  /** Time from the end of the node's lease to the replacement. */
   readonly lostAfterMs: number;
 }
 
-/** The disconnect part of a spec, with its defaults. */
+/** Returns the effective times of a spec's disconnect policy. */
 export function disconnectTimesOf(
   spec: Pick<WorkloadSpec, 'disconnect'> | undefined,
 ): DisconnectTimes {
@@ -150,7 +153,9 @@ export function disconnectTimesOf(
   };
 }
 
-/** Exclusive replicas are given twice the time in which they stop themselves. */
+/**
+ * The default of `lost_after` with EXCLUSIVE is twice the time in which replicas stop themselves.
+ */
 function fillDisconnect(disconnect: Disconnect): void {
   disconnect.stopAfter ??= durationFromMs(DEFAULTS.stopAfterMs);
   const exclusive = disconnect.mode === Disconnect_Mode.EXCLUSIVE;

@@ -2,7 +2,7 @@ import type { Violation } from '@cloudless/base';
 import { absolutePathProblem } from './absolute-path.js';
 import type { WorkloadSpec } from './gen.js';
 
-/** Rules of devices that their proto cannot say. Paths are below `spec`. */
+/** Validates devices beyond the rules of the proto. Paths start with `spec`. */
 export function* deviceRules({ devices }: WorkloadSpec): Generator<Violation> {
   const places = new Set<string>();
   for (const [index, { hostPath, containerPath }] of devices.entries()) {

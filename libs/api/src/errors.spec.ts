@@ -25,8 +25,8 @@ const table: readonly { kind: ErrorKind; code: Code }[] = [
   { kind: 'internal', code: Code.Internal },
 ];
 
-describe('kinds and codes', () => {
-  it.each(table)('$kind is $code, there and back', ({ kind, code }) => {
+describe('toCode and toErrorKind', () => {
+  it.each(table)('map $kind to $code and back', ({ kind, code }) => {
     expect(codeOfKind(kind)).toBe(code);
     expect(kindOfCode(code)).toBe(kind);
     expect(toConnectError(new CloudlessError(kind, 'why')).code).toBe(code);
@@ -46,7 +46,7 @@ describe('toConnectError', () => {
   const late = new ConnectError('the operation timed out', Code.DeadlineExceeded);
   it.each([
     {
-      name: 'keeps the text of one of ours',
+      name: 'keeps the message of a CloudlessError',
       reason: new CloudlessError('notFound', 'no such workload'),
       code: Code.NotFound,
       text: 'no such workload',
@@ -61,34 +61,34 @@ describe('toConnectError', () => {
       text: 'a: bad; worse',
     },
     {
-      name: 'says nothing of what happened inside',
+      name: 'hides the message of an internal error',
       reason: new CloudlessError('internal', 'secret path'),
       code: Code.Internal,
       text: 'internal error',
     },
     {
-      name: 'says nothing of other errors',
+      name: 'hides the message of other errors',
       reason: new TypeError('secret path'),
       code: Code.Internal,
       text: 'internal error',
     },
     {
-      name: 'says nothing of what is no error',
+      name: 'hides a thrown value that is not an Error',
       reason: 'secret path',
       code: Code.Internal,
       text: 'internal error',
     },
     {
-      name: 'calls a stopped wait unavailable',
+      name: 'maps a stopped wait to UNAVAILABLE',
       reason: new StoppedError('secret path'),
       code: Code.Unavailable,
-      text: 'stopped before it was done',
+      text: 'the call was stopped before it completed',
     },
     {
-      name: 'calls an aborted call of Node unavailable',
+      name: 'maps an aborted call of Node to UNAVAILABLE',
       reason: Object.assign(new Error('secret path'), { name: 'AbortError' }),
       code: Code.Unavailable,
-      text: 'stopped before it was done',
+      text: 'the call was stopped before it completed',
     },
   ])('$name', ({ reason, code, text }) => {
     const error = toConnectError(reason);
@@ -99,14 +99,14 @@ describe('toConnectError', () => {
     });
   });
 
-  it('passes what is one already, also as the reason of a stopped wait', () => {
+  it('returns a ConnectError unchanged, also as the reason of a stopped wait', () => {
     expect(toConnectError(own)).toBe(own);
     expect(toConnectError(new StoppedError(late))).toBe(late);
   });
 });
 
 describe('fromConnectError', () => {
-  it('keeps the failure as cause, passes ours, and takes anything', () => {
+  it('keeps the failure as cause, returns a CloudlessError unchanged, and accepts any value', () => {
     const failure = new ConnectError('busy', Code.ResourceExhausted);
     expect(fromConnectError(failure)).toMatchObject({
       kind: 'exhausted',
@@ -174,7 +174,7 @@ describe('createErrorInterceptor', () => {
     },
   );
 
-  it('lets a stream be left early, and ends what makes it', async () => {
+  it('ends the source when a reader leaves the stream early', async () => {
     let ended = false;
     const endless = async function* () {
       try {

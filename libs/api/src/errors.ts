@@ -21,17 +21,20 @@ const kindOf = new Map<Code, ErrorKind>(
   Object.entries(codeOf).map(([kind, code]) => [code, kind as ErrorKind]),
 );
 
-/** The wire code of a kind of failure. */
+/** Returns the gRPC code of an error kind. */
 export function codeOfKind(kind: ErrorKind): Code {
   return codeOf[kind];
 }
 
-/** The kind of a wire code, for clients. Codes this API never sends are `internal`. */
+/**
+ * Returns the error kind of a gRPC code, for clients. Codes that this API never sends become
+ * `internal`.
+ */
 export function kindOfCode(code: Code): ErrorKind {
   return kindOf.get(code) ?? 'internal';
 }
 
-/** A code as texts show it: `already_exists`. */
+/** Formats a code in lower case: `already_exists`. */
 export function codeName(code: Code): string {
   return (Code[code] ?? 'Unknown')
     .replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`)
@@ -39,9 +42,10 @@ export function codeName(code: Code): string {
 }
 
 /**
- * What goes to the caller: a `ConnectError` passes, our kinds get their code, the rest is `internal
- * error` and keeps its cause on this side. A wait that was stopped gives the reason of its signal,
- * as that of a call whose deadline has passed.
+ * Converts a failure to the error that the client receives. A `ConnectError` passes through, a
+ * `CloudlessError` gets the code of its kind, and everything else becomes `internal error` with its
+ * cause only on this side. A stopped wait becomes the reason of its signal, such as a passed
+ * deadline.
  */
 export function toConnectError(reason: unknown): ConnectError {
   if (reason instanceof ConnectError) return reason;
@@ -51,7 +55,7 @@ export function toConnectError(reason: unknown): ConnectError {
   if (isStopped(reason)) {
     if (reason.cause instanceof ConnectError) return reason.cause;
     return new ConnectError(
-      'stopped before it was done',
+      'the call was stopped before it completed',
       Code.Unavailable,
       undefined,
       undefined,
@@ -61,14 +65,20 @@ export function toConnectError(reason: unknown): ConnectError {
   return new ConnectError('internal error', Code.Internal, undefined, undefined, reason);
 }
 
-/** `sleep` ends so when its signal is aborted, and Node's own calls end with an `AbortError`. */
+/**
+ * `sleep` throws a StoppedError when its signal is aborted; Node's own functions throw an
+ * `AbortError`.
+ */
 function isStopped(reason: unknown): reason is Error {
   return (
     reason instanceof StoppedError || (reason instanceof Error && reason.name === 'AbortError')
   );
 }
 
-/** What a client makes of a failed call: one of our kinds with the server's message. */
+/**
+ * Converts the failure of a call to a `CloudlessError` with the kind of its code and the message of
+ * the server.
+ */
 export function fromConnectError(reason: unknown): CloudlessError {
   if (reason instanceof CloudlessError) return reason;
   const error = ConnectError.from(reason);
@@ -76,8 +86,9 @@ export function fromConnectError(reason: unknown): CloudlessError {
 }
 
 /**
- * Server interceptor: every failure leaves as a `ConnectError`, also one while a stream is read.
- * @param onInternal - Told of each failure whose cause the caller does not see.
+ * Creates a server interceptor that converts every failure to a `ConnectError`, also failures in
+ * the middle of a stream.
+ * @param onInternal - Called for each failure whose cause is hidden from the client.
  */
 export function createErrorInterceptor(
   onInternal: (rpc: string, reason: unknown) => void,

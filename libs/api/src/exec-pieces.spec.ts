@@ -2,7 +2,7 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { EXEC_PIECE_LENGTH, ExecResultJoiner, splitExecResult } from './exec-pieces.js';
 import { ExecCommandResponseSchema, type ExecCommandResponse } from './gen.js';
 
-/** What arrives when each piece goes over the wire by itself. */
+/** Sends each part separately and returns the received parts. */
 function sent(result: ExecCommandResponse): ExecCommandResponse {
   const joiner = new ExecResultJoiner();
   const pieces = splitExecResult(result).map((piece) =>
@@ -14,25 +14,28 @@ function sent(result: ExecCommandResponse): ExecCommandResponse {
 
 const others = { exitCode: 3, containerId: 'c', replicaId: 'r', truncated: true };
 
-describe('a result of a command', () => {
+describe('splitExecResult and ExecResultAssembler', () => {
   it.each([
     { name: 'is empty', output: {} },
-    { name: 'fits into one piece', output: { stdout: 'out', stderr: 'err' } },
+    { name: 'fits into one part', output: { stdout: 'out', stderr: 'err' } },
     {
-      name: 'has one character too many for one piece',
+      name: 'has one character too many for one part',
       output: { stdout: 'a'.repeat(EXEC_PIECE_LENGTH + 1) },
     },
     {
-      name: 'has a longer error output than output',
+      name: 'has more stderr than stdout',
       output: { stdout: 'a', stderr: 'b'.repeat(3 * EXEC_PIECE_LENGTH) },
     },
     {
-      name: 'has a surrogate pair across the border of a piece',
+      name: 'has a surrogate pair across the border of a part',
       output: { stdout: `${'a'.repeat(EXEC_PIECE_LENGTH - 1)}😀b` },
     },
-    { name: 'is all surrogate pairs', output: { stdout: `x${'😀'.repeat(EXEC_PIECE_LENGTH)}` } },
     {
-      name: 'is the largest there is',
+      name: 'consists of surrogate pairs',
+      output: { stdout: `x${'😀'.repeat(EXEC_PIECE_LENGTH)}` },
+    },
+    {
+      name: 'has the largest allowed size',
       output: {
         stdout: '\ufffd'.repeat(1024 * 1024),
         stderr: '\ufffd'.repeat(1024 * 1024),
@@ -40,7 +43,7 @@ describe('a result of a command', () => {
         stderrRaw: new Uint8Array(1024 * 1024).fill(254),
       },
     },
-  ])('arrives as it was sent when it $name', ({ output }) => {
+  ])('restore a result that $name', ({ output }) => {
     const result = create(ExecCommandResponseSchema, { ...others, ...output });
     const [before, after] = [result, sent(result)].map((one) =>
       Buffer.from(toBinary(ExecCommandResponseSchema, one)),
@@ -48,7 +51,7 @@ describe('a result of a command', () => {
     expect(before!.equals(after!)).toBe(true);
   });
 
-  it('has pieces of 64 Ki characters and bytes at most', () => {
+  it('make parts of at most 64 Ki characters and bytes', () => {
     const stdout = 'ä'.repeat(1024 * 1024);
     const pieces = splitExecResult(
       create(ExecCommandResponseSchema, { ...others, stdout, stdoutRaw: new Uint8Array(100_000) }),
@@ -63,7 +66,7 @@ describe('a result of a command', () => {
     ]);
   });
 
-  it('is refused when an agent sends without end', () => {
+  it('reject a result without end', () => {
     const joiner = new ExecResultJoiner();
     const piece = create(ExecCommandResponseSchema, { stdout: 'a'.repeat(EXEC_PIECE_LENGTH) });
     for (let count = 0; count < 128; count += 1) joiner.add(piece);

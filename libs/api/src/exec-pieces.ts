@@ -3,18 +3,20 @@ import { CloudlessError } from '@cloudless/base';
 import { ExecCommandResponseSchema, type ExecCommandResponse } from './gen.js';
 
 /**
- * Most that one piece holds of each text, in UTF-16 code units, and of each stream's exact bytes.
- * Text is at most three times as long in UTF-8; a server that reads messages of 4 MiB and counts 32
- * bytes of text as one of 20,000 parts takes that.
+ * Largest part of each text, in UTF-16 code units, and of the exact bytes of each stream. Text is
+ * at most three times as long in UTF-8. A server that reads messages of 4 MiB and counts 32 bytes
+ * for each part of a text of 20,000 parts accepts that.
  */
 export const EXEC_PIECE_LENGTH = 64 * 1024;
-/** More than any result has: of each stream 1 Mi characters of text and 1 MiB of exact bytes. */
+/**
+ * Larger than any valid result: of each stream 1 Mi characters of text and 1 MiB of exact bytes.
+ */
 const MAX_RESULT_LENGTH = 8 * 1024 * 1024;
 
 /**
- * Divides a result of a command for a way on which messages are small.
- * @returns At least one piece, in the order of the output. All fields but the output are in the
- *   last one.
+ * Splits the result of a command for a connection with small messages.
+ * @returns At least one part, in the order of the output. The last part contains all fields beside
+ *   the output.
  */
 export function splitExecResult(result: ExecCommandResponse): ExecCommandResponse[] {
   const texts = { stdout: splitText(result.stdout), stderr: splitText(result.stderr) };
@@ -34,25 +36,25 @@ export function splitExecResult(result: ExecCommandResponse): ExecCommandRespons
   );
 }
 
-/** Puts a result together from its pieces, as {@link splitExecResult} made them. */
+/** Assembles a result from the parts that {@link splitExecResult} made. */
 export class ExecResultJoiner {
   private readonly pieces: ExecCommandResponse[] = [];
   private length = 0;
 
-  /** @throws kind `exhausted` when the result is larger than any that an agent may send. */
+  /** @throws kind `exhausted` when the result is larger than any valid one. */
   add(piece: ExecCommandResponse): void {
     this.length +=
       piece.stdout.length + piece.stderr.length + piece.stdoutRaw.length + piece.stderrRaw.length;
     if (this.length > MAX_RESULT_LENGTH) {
       throw new CloudlessError(
         'exhausted',
-        'the command has run, but its result is larger than 1 MiB for each stream',
+        'the command was executed, but its result is larger than 1 MiB for each stream',
       );
     }
     this.pieces.push(piece);
   }
 
-  /** @param last - The piece with all fields beside the output. @throws as {@link add}. */
+  /** @param last - The last part, with all fields beside the output. @throws as {@link add}. */
   finish(last: ExecCommandResponse): ExecCommandResponse {
     this.add(last);
     const { pieces } = this;
@@ -72,8 +74,8 @@ function withoutOutput({ exitCode, containerId, replicaId, truncated }: ExecComm
 }
 
 /**
- * No piece ends between the two halves of a surrogate pair: alone, each half would become U+FFFD on
- * its way.
+ * No part ends between the two halves of a surrogate pair, because each half alone would be encoded
+ * as U+FFFD.
  */
 function splitText(text: string): string[] {
   const parts: string[] = [];

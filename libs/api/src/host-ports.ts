@@ -1,15 +1,15 @@
 import { Port_Protocol as Protocol, type Port, type WorkloadSpec } from './gen.js';
 
-/** A port of the node that a replica takes for itself. */
+/** A port of the node that a replica reserves. */
 export interface HostPort {
   readonly protocol: 'tcp' | 'udp';
   readonly number: number;
 }
 
 /**
- * The ports of its node that a replica of the workload takes: those with a `host_port`; with
- * `host_network` all that are declared, as its own are the node's then. A port that is named twice
- * is there twice.
+ * Returns the ports of the node that a replica reserves: ports with a `host_port`; with
+ * `host_network` all declared ports, because they are ports of the node. A port that is declared
+ * twice appears twice.
  */
 export function hostPortsOf({
   ports,

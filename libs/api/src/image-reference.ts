@@ -12,7 +12,7 @@ const REFERENCE = (() => {
   return new RegExp(`^${name}(?::${tag})?(?:@(?:${digest}))?$`);
 })();
 
-/** Whether a text names an image: `nginx`, `registry.example:5000/team/web:1.2`, `web@sha256:…`. */
+/** True for image references: `nginx`, `registry.example:5000/team/web:1.2`, `web@sha256:…`. */
 export function isImageReference(text: string): boolean {
   return REFERENCE.test(text);
 }

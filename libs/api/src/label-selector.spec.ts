@@ -25,7 +25,7 @@ describe('parseLabelSelector', () => {
         { kind: 'absent', key: 'old' },
       ],
     },
-  ])('reads "$text"', ({ text, selector }) => {
+  ])('parses "$text"', ({ text, selector }) => {
     expect(parseLabelSelector(text)).toEqual(selector);
   });
 
@@ -46,20 +46,20 @@ describe('parseLabelSelector', () => {
     { text: 'a/=x', part: 'a/=x' },
     { text: '!a=b', part: '!a=b' },
     { text: 'ä=b', part: 'ä=b' },
-  ])('refuses "$text"', ({ text, part }) => {
-    const message = `cannot read "${part}"; write key=value, key!=value, key, !key or key in (a,b)`;
+  ])('rejects "$text"', ({ text, part }) => {
+    const message = `cannot parse "${part}"; expected key=value, key!=value, key, !key, key in (a,b) or key notin (a,b)`;
     expect(() => parseLabelSelector(text)).toThrow(
       expect.objectContaining({ violations: [{ field: 'label_selector', message }] }),
     );
   });
 
-  it('names another field when told', () => {
+  it('uses the given field path in the error', () => {
     expect(() => parseLabelSelector('=', 'selector')).toThrow(
       expect.objectContaining({ violations: [{ field: 'selector', message: expect.any(String) }] }),
     );
   });
 
-  it('reads or refuses anything, and what it read selects', () => {
+  it('parses or rejects any text, and the result is usable', () => {
     const token = fc.constantFrom(
       'a',
       'b.c/d',
@@ -97,7 +97,7 @@ describe('parseLabelSelector', () => {
     );
   });
 
-  it('reads every selector back from its text', () => {
+  it('parses every formatted selector to itself', () => {
     const key = fc.stringMatching(/^[A-Za-z0-9]([A-Za-z0-9._/-]{0,5}[A-Za-z0-9])?$/);
     const value = fc.stringMatching(/^[A-Za-z0-9._-]{0,5}$/);
     const condition = fc.oneof(
@@ -120,7 +120,7 @@ describe('parseLabelSelector', () => {
     );
   });
 
-  it('reads the longest text an API call may bring as fast as any other', () => {
+  it('parses the longest allowed text in linear time', () => {
     for (const text of [
       'a'.repeat(4_096),
       `a${' '.repeat(4_095)}`,
@@ -155,11 +155,11 @@ describe('matchesLabels', () => {
     { text: '!missing', matches: true },
     { text: 'toString', matches: false },
     { text: '!constructor', matches: true },
-  ])('"$text": $matches', ({ text, matches }) => {
+  ])('returns $matches for "$text"', ({ text, matches }) => {
     expect(matchesLabels(parseLabelSelector(text), labels)).toBe(matches);
   });
 
-  it('says of a condition and its opposite exactly one', () => {
+  it('matches exactly one of a condition and its negation', () => {
     const pairs = [
       ['a=x', 'a!=x'],
       ['a in (x,y)', 'a notin (x,y)'],

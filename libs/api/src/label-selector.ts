@@ -7,7 +7,7 @@ export type LabelCondition =
   | { readonly kind: 'exists'; readonly key: string }
   | { readonly kind: 'absent'; readonly key: string };
 
-/** Conditions that must all hold; none means everything. */
+/** Conditions that must all hold. An empty selector selects everything. */
 export type LabelSelector = readonly LabelCondition[];
 
 const KEY = '[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?';
@@ -18,10 +18,15 @@ const EQUAL = new RegExp(`^(${KEY})\\s*(=|==|!=)\\s*(${VALUE})$`);
 const EXISTS = new RegExp(`^(!?)\\s*(${KEY})$`);
 
 /**
- * Parses `key=value`, `key!=value`, `key`, `!key`, `key in (a,b)`, `key notin (a,b)`, separated by
- * commas.
+ * Parses `key=value`, `key!=value`, `key`, `!key`, `key in (a,b)` and `key notin (a,b)`, separated
+ * by commas.
  * @param text - Empty selects everything.
- * @throws {@link InvalidInputError} naming the part that cannot be read.
+ * @param field - Path of the field in the error.
+ * @throws {@link InvalidInputError} naming the part that cannot be parsed.
+ * @example
+ * ```ts
+ * matchesLabels(parseLabelSelector('app=web,tier!=test'), { app: 'web' }); // true
+ * ```
  */
 export function parseLabelSelector(text: string, field = 'label_selector'): LabelSelector {
   if (text.trim() === '') return [];
@@ -45,7 +50,7 @@ function parseCondition(part: string, field: string): LabelCondition {
   throw new InvalidInputError([
     {
       field,
-      message: `cannot read "${part}"; write key=value, key!=value, key, !key or key in (a,b)`,
+      message: `cannot parse "${part}"; expected key=value, key!=value, key, !key, key in (a,b) or key notin (a,b)`,
     },
   ]);
 }
@@ -65,7 +70,7 @@ function splitOutsideParentheses(text: string): string[] {
   return [...parts, text.slice(start)];
 }
 
-/** Whether every condition holds. As in Kubernetes `key!=value` holds where the key is absent. */
+/** True when every condition holds. As in Kubernetes, `key!=value` holds when the key is absent. */
 export function matchesLabels(
   selector: LabelSelector,
   labels: Readonly<Record<string, string>>,

@@ -1,39 +1,43 @@
 import fc from 'fast-check';
 import { LAST_LINES, toLastLines } from './last-lines.js';
 
-describe('the last lines of a replica', () => {
+describe('toLastLines', () => {
   it.each([
     {
-      name: 'plain text stays, with its tabs',
+      name: 'keeps plain text and tabs',
       line: 'Error: no port\tat 3',
       is: 'Error: no port\tat 3',
     },
     {
-      name: 'text of any language stays',
+      name: 'keeps text of any language',
       line: 'größer als ß 漢字 🙂',
       is: 'größer als ß 漢字 🙂',
     },
-    { name: 'colours go', line: '\u001b[1;31merror\u001b[0m: gone', is: 'error: gone' },
+    { name: 'removes colours', line: '\u001b[1;31merror\u001b[0m: gone', is: 'error: gone' },
     {
-      name: 'a title or a cursor movement steers nothing',
+      name: 'disables titles and cursor movements',
       line: '\u001b]0;owned\u0007x\u001b[2Jy',
       is: '␛]0;owned␇xy',
     },
-    { name: 'what a Windows line end leaves goes', line: 'done\r', is: 'done' },
-    { name: 'no line becomes two', line: 'a\nb\u2028c\rd', is: 'a␊b\ufffdc␍d' },
-    { name: 'C1 codes and delete are shown', line: 'a\u009b31mb\u007f', is: 'a\ufffd31mb␡' },
-    { name: 'the direction of text is not turned', line: 'a\u202eb\u2066c', is: 'a\ufffdb\ufffdc' },
-    { name: 'an empty one stays', line: '', is: '' },
+    { name: 'removes the carriage return of a Windows line end', line: 'done\r', is: 'done' },
+    { name: 'replaces line separators', line: 'a\nb\u2028c\rd', is: 'a␊b\ufffdc␍d' },
+    { name: 'replaces C1 codes and delete', line: 'a\u009b31mb\u007f', is: 'a\ufffd31mb␡' },
+    {
+      name: 'replaces characters that change the text direction',
+      line: 'a\u202eb\u2066c',
+      is: 'a\ufffdb\ufffdc',
+    },
+    { name: 'keeps an empty line', line: '', is: '' },
   ])('$name', ({ line, is }) => {
     expect(toLastLines([line])).toEqual([is]);
   });
 
-  it('are the newest', () => {
+  it('keeps the newest lines', () => {
     const lines = Array.from({ length: 12 }, (_, index) => `line ${index}`);
     expect(toLastLines(lines)).toEqual(lines.slice(2));
   });
 
-  it('are cut where they are too long, between characters, and say so', () => {
+  it('truncates long lines between characters and marks them', () => {
     expect(toLastLines(['🙂'.repeat(256), '🙂'.repeat(257)])).toEqual([
       '🙂'.repeat(256),
       `${'🙂'.repeat(255)}…`,
@@ -41,14 +45,14 @@ describe('the last lines of a replica', () => {
     expect(toLastLines([`${'\u001b[0m'.repeat(10_000)}x`])).toEqual(['…']); // hidden too far behind
   });
 
-  it('hold no half of a character', () => {
+  it('splits no surrogate pair', () => {
     expect(toLastLines(['a\ud83d', 'b'.repeat(2_047) + '🙂'])).toEqual([
       'a\ufffd',
       `${'b'.repeat(255)}…`,
     ]);
   });
 
-  it('are bounded and harmless whatever was written, and stay as they are', () => {
+  it('returns bounded lines without control characters for any input, and is idempotent', () => {
     fc.assert(
       fc.property(
         fc.array(fc.string({ unit: 'binary', maxLength: 400 }), { maxLength: 12 }),

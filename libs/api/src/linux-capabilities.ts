@@ -1,6 +1,6 @@
 /**
- * What the kernel knows, without `CAP_`. @see capabilities(7), include/uapi/linux/capability.h of
- * Linux 6.x
+ * Linux capabilities without `CAP_`. @see capabilities(7), include/uapi/linux/capability.h of Linux
+ * 6.x
  */
 const NAMES: ReadonlySet<string> = new Set([
   'AUDIT_CONTROL',
@@ -46,12 +46,13 @@ const NAMES: ReadonlySet<string> = new Set([
   'WAKE_ALARM',
 ]);
 
-/** Stands for every capability. */
+/** Means every capability. */
 export const ALL_CAPABILITIES = 'ALL';
 
 /**
- * The one name of a capability: `cap_net_admin`, `CAP_NET_ADMIN` and `NET_ADMIN` are `NET_ADMIN`.
- * @returns Undefined for what is none, and not `ALL` either.
+ * Returns the canonical name of a capability: `cap_net_admin`, `CAP_NET_ADMIN` and `NET_ADMIN`
+ * become `NET_ADMIN`.
+ * @returns Undefined for an unknown name. `ALL` stays `ALL`.
  */
 export function canonicalCapability(text: string): string | undefined {
   const upper = text.toUpperCase();

@@ -36,8 +36,8 @@ const toEntry = ({ sequence, timeMs, stream, text, raw, partial }: BatchLine, ow
     ...(raw === undefined ? {} : { raw: new Uint8Array(raw) }),
   });
 
-describe('a batch of log lines', () => {
-  it('is the same message as general code makes', () => {
+describe('encodeLogBatch and decodeLines', () => {
+  it('encode the same bytes as the generic encoder', () => {
     fc.assert(
       fc.property(fc.array(arbLine, { maxLength: 20 }), (lines) => {
         const expected = create(LogBatchSchema, { entries: lines.map((line) => toEntry(line)) });
@@ -46,7 +46,7 @@ describe('a batch of log lines', () => {
     );
   });
 
-  it('is read as the lines it was made of, with the container and replica of its entry', () => {
+  it('restore the lines with container and replica of the entry', () => {
     fc.assert(
       fc.property(fc.array(arbLine, { minLength: 1, maxLength: 20 }), (lines) => {
         const owner = { containerId: 'ab12', replicaId: 'r-1' };
@@ -60,7 +60,7 @@ describe('a batch of log lines', () => {
     );
   });
 
-  it('is read with fields that this version does not know', () => {
+  it('skip unknown fields', () => {
     const known = toBinary(
       LogBatchSchema,
       create(LogBatchSchema, { entries: [create(LogEntrySchema, { sequence: 5n })] }),
@@ -71,12 +71,12 @@ describe('a batch of log lines', () => {
     expect(linesOfEntry(entry).map(({ sequence }) => sequence)).toEqual([5n, 7n]);
   });
 
-  it('leaves an entry without a batch as it is', () => {
+  it('return an entry without a batch unchanged', () => {
     const entry = create(LogEntrySchema, { sequence: 3n, line: 'text' });
     expect(linesOfEntry(entry)).toEqual([entry]);
   });
 
-  it('of any bytes is read or refused, in time', () => {
+  it('decode or reject any bytes in bounded time', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 1, maxLength: 300 }), (batch) => {
         try {

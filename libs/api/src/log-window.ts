@@ -1,8 +1,7 @@
 import type { LogEntry } from './gen.js';
 
 /**
- * How much of the window of a log in a LogChannel an entry takes, bytes: its lines, and something
- * for itself.
+ * Bytes that an entry takes of the window of a log in a LogChannel: its lines and a fixed overhead.
  */
 export function logCostOf({ batch, line, raw }: LogEntry): number {
   return (batch?.length ?? 0) + line.length + raw.length + ENTRY_BYTES;

@@ -12,32 +12,32 @@ import { aSpec } from './testing/index.js';
 type Init = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { readonly $typeName: string }>;
 const global: Init = { command: ['a'], mode: Mode.GLOBAL };
 
-describe('a spec in mode GLOBAL', () => {
+describe('checkSpec in mode GLOBAL', () => {
   it.each<{ name: string; spec: Init; message: string }>([
     {
       name: 'a number of replicas',
       spec: { replicas: 1 },
-      message: 'spec.replicas: is not for GLOBAL, which has one on each fitting node',
+      message:
+        'spec.replicas: is not allowed with GLOBAL, which runs one replica on each matching node',
     },
     {
       name: 'a spread',
       spec: { placement: { spread: { topology: 'zone' } } },
       message:
-        'spec.placement.spread: is not for GLOBAL, which is on each fitting node whatever its zone',
+        'spec.placement.spread: is not allowed with GLOBAL, which runs on each matching node in every zone',
     },
     {
       name: 'BLUE_GREEN',
       spec: { rollout: { strategy: Strategy.BLUE_GREEN } },
       message:
-        'spec.rollout.strategy: BLUE_GREEN is not for GLOBAL, which has no room for two sets of one on each node; use ROLLING_UPDATE or RECREATE',
+        'spec.rollout.strategy: BLUE_GREEN is not allowed with GLOBAL, which cannot run two replicas on a node; use ROLLING_UPDATE or RECREATE',
     },
     {
       name: 'canary steps',
       spec: { rollout: { steps: [{ replicas: 1 }] } },
-      message:
-        'spec.rollout.steps: canary steps count replicas and are not for GLOBAL; leave them out',
+      message: 'spec.rollout.steps: canary steps are not allowed with GLOBAL; remove them',
     },
-  ])('refuses $name', ({ spec, message }) => {
+  ])('rejects $name', ({ spec, message }) => {
     expect(() => checkSpec(aSpec({ ...global, ...spec }))).toThrow(message);
     expect(() => checkSpec(aSpec({ ...global, ...spec, mode: Mode.REPLICATED }))).not.toThrow();
   });
@@ -54,17 +54,17 @@ describe('a spec in mode GLOBAL', () => {
     expect(() => checkSpec(aSpec({ ...global, ...spec }))).not.toThrow();
   });
 
-  it('cannot be scaled', () => {
+  it('checkScalable rejects a replica count', () => {
     expect(() => checkScalable(aSpec(global))).toThrow(
-      'replicas: is not for GLOBAL, which has one on each fitting node',
+      'replicas: is not allowed with GLOBAL, which runs one replica on each matching node',
     );
     expect(() => checkScalable(aSpec({ command: ['a'] }))).not.toThrow();
   });
 
-  it('stays in its mode', () => {
+  it('checkSameMode rejects a change of the mode', () => {
     const [was, is] = [aSpec({ command: ['a'] }), aSpec(global)];
     expect(() => checkSameMode(was, is)).toThrow(
-      'spec.mode: cannot change from REPLICATED to GLOBAL; create another workload, and delete this one when that is ready',
+      'spec.mode: cannot change from REPLICATED to GLOBAL; create another workload, and delete this one when the other is ready',
     );
     expect(() => checkSameMode(is, was)).toThrow(
       'spec.mode: cannot change from GLOBAL to REPLICATED;',

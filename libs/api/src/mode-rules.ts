@@ -5,9 +5,9 @@ import {
   type WorkloadSpec,
 } from './gen.js';
 
-const NO_COUNT = 'is not for GLOBAL, which has one on each fitting node';
+const NO_COUNT = 'is not allowed with GLOBAL, which runs one replica on each matching node';
 
-/** What replicas on every fitting node have no use for. */
+/** Rejects fields that have no meaning for mode GLOBAL. */
 export function* modeRules({
   mode,
   replicas,
@@ -19,26 +19,26 @@ export function* modeRules({
   if (placement?.spread !== undefined) {
     yield {
       field: 'spec.placement.spread',
-      message: 'is not for GLOBAL, which is on each fitting node whatever its zone',
+      message: 'is not allowed with GLOBAL, which runs on each matching node in every zone',
     };
   }
   if (rollout?.strategy === Strategy.BLUE_GREEN) {
     yield {
       field: 'spec.rollout.strategy',
       message:
-        'BLUE_GREEN is not for GLOBAL, which has no room for two sets of one on each node; use ROLLING_UPDATE or RECREATE',
+        'BLUE_GREEN is not allowed with GLOBAL, which cannot run two replicas on a node; use ROLLING_UPDATE or RECREATE',
     };
   }
   if ((rollout?.steps.length ?? 0) > 0) {
     yield {
       field: 'spec.rollout.steps',
-      message: 'canary steps count replicas and are not for GLOBAL; leave them out',
+      message: 'canary steps are not allowed with GLOBAL; remove them',
     };
   }
 }
 
 /**
- * Refuses to give a workload in mode GLOBAL a number of replicas.
+ * Rejects a replica count for a workload in mode GLOBAL.
  * @throws {@link InvalidInputError}
  */
 export function checkScalable(spec: WorkloadSpec): void {
@@ -47,13 +47,13 @@ export function checkScalable(spec: WorkloadSpec): void {
 }
 
 /**
- * Refuses another mode for a workload that there is: neither its count nor its floor would mean the
- * same before and after.
+ * Rejects a change of the mode of an existing workload, because replica count and `min_available`
+ * would change their meaning.
  * @throws {@link InvalidInputError}
  */
 export function checkSameMode(before: WorkloadSpec, after: WorkloadSpec): void {
   if (before.mode === after.mode) return;
   const [was, is] = [Mode[before.mode], Mode[after.mode]];
-  const message = `cannot change from ${was} to ${is}; create another workload, and delete this one when that is ready`;
+  const message = `cannot change from ${was} to ${is}; create another workload, and delete this one when the other is ready`;
   throw new InvalidInputError([{ field: 'spec.mode', message }]);
 }

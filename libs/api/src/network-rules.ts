@@ -2,20 +2,20 @@ import { isIP } from 'node:net';
 import type { Violation } from '@cloudless/base';
 import { Port_Protocol, type ExtraHost, type Volume, type WorkloadSpec } from './gen.js';
 
-/** Rules of the network and of host ports that their proto cannot say. Paths are below `spec`. */
+/** Validates network and host ports beyond the rules of the proto. Paths start with `spec`. */
 export function* networkRules(spec: WorkloadSpec): Generator<Violation> {
   const { network } = spec;
   yield* hostPortRules(spec);
   if (network === undefined) return;
   if (network.hostNetwork && network.hostname !== '') {
-    const message = 'with host_network the name is that of the node; leave out one of them';
+    const message = 'with host_network the hostname is that of the node; remove one of them';
     yield { field: 'spec.network.hostname', message };
   }
   for (const [index, address] of network.dnsServers.entries()) {
     if (isIP(address) !== 0) continue;
     yield {
       field: `spec.network.dns_servers[${index}]`,
-      message: `${JSON.stringify(address)} is no IP address`,
+      message: `${JSON.stringify(address)} is not an IP address`,
     };
   }
   yield* extraHostRules(network.extraHosts, spec.volumes);
@@ -28,15 +28,18 @@ function* extraHostRules(
   const field = 'spec.network.extra_hosts';
   for (const [index, { ip }] of extraHosts.entries()) {
     if (isIP(ip) === 0)
-      yield { field: `${field}[${index}].ip`, message: `${JSON.stringify(ip)} is no IP address` };
+      yield {
+        field: `${field}[${index}].ip`,
+        message: `${JSON.stringify(ip)} is not an IP address`,
+      };
   }
   const covering =
     extraHosts.length === 0
       ? undefined
       : volumes.find(({ mountPath }) => mountPath === '/etc/hosts');
   if (covering === undefined) return;
-  const place = 'is mounted at /etc/hosts in place of the file that would have them';
-  yield { field, message: `volume "${covering.name}" ${place}; leave out one of them` };
+  const place = 'is mounted at /etc/hosts and replaces the file with these entries';
+  yield { field, message: `volume "${covering.name}" ${place}; remove one of them` };
 }
 
 function* hostPortRules({ ports, network }: WorkloadSpec): Generator<Violation> {
@@ -48,7 +51,7 @@ function* hostPortRules({ ports, network }: WorkloadSpec): Generator<Violation> 
     if (taken.has(number)) yield { field, message: `${number} is used twice` };
     taken.add(number);
     if (network?.hostNetwork === true && hostPort !== containerPort) {
-      const message = `${hostPort} is not container_port ${containerPort}: with host_network they are the same port; leave host_port out`;
+      const message = `${hostPort} is not container_port ${containerPort}: with host_network both are the same port; remove host_port`;
       yield { field, message };
     }
   }

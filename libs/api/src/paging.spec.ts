@@ -7,10 +7,10 @@ const identity = (key: string): string => key;
 const all = { filter: ['things'] };
 const key = fc.string({ unit: fc.constantFrom('a', 'b', '/', '%', 'é', '💥', ' '), maxLength: 6 });
 
-describe('pageOf', () => {
+describe('paginate', () => {
   const items = Array.from({ length: 250 }, (_, index) => `n${String(index).padStart(3, '0')}`);
 
-  it('gives 100 when no size is asked for, and no token on the last page', () => {
+  it('returns 100 items by default, and no token on the last page', () => {
     const first = pageOf(items, identity, { pageSize: 0, pageToken: '' }, all);
     const second = pageOf(items, identity, { pageSize: 0, pageToken: first.nextPageToken }, all);
     const third = pageOf(items, identity, { pageSize: 0, pageToken: second.nextPageToken }, all);
@@ -19,7 +19,7 @@ describe('pageOf', () => {
     expect(third.nextPageToken).toBe('');
   });
 
-  it('gives no token when the page ends with the list', () => {
+  it('returns no token when the page ends with the list', () => {
     expect(pageOf(items, identity, { pageSize: 250, pageToken: '' }, all).nextPageToken).toBe('');
     expect(pageOf([], identity, { pageSize: 5, pageToken: '' }, all)).toEqual({
       items: [],
@@ -27,7 +27,7 @@ describe('pageOf', () => {
     });
   });
 
-  it.each([-1, 1_001, 1.5, Number.NaN])('refuses a size of %p', (pageSize) => {
+  it.each([-1, 1_001, 1.5, Number.NaN])('rejects a size of %p', (pageSize) => {
     expect(() => pageOf(items, identity, { pageSize, pageToken: '' }, all)).toThrow(
       expect.objectContaining({
         violations: [{ field: 'page_size', message: 'must be from 0 to 1000' }],
@@ -43,14 +43,15 @@ describe('pageOf', () => {
     'p2.0123456789abcdef.%',
     'p2.0123456789abcdef.%FF',
     'p2.0123456789ABCDEF.a',
-  ])('refuses the token %p, which it did not make', (pageToken) => {
-    const message = 'is not one this server made; pass next_page_token of the last page unchanged';
+  ])('rejects the invalid token %p', (pageToken) => {
+    const message =
+      'is not a token of this server; pass next_page_token of the previous page unchanged';
     expect(() => pageOf(items, identity, { pageSize: 5, pageToken }, all)).toThrow(
       expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
     );
   });
 
-  it('refuses a token of a list with another filter, and only that', () => {
+  it('rejects a token exactly when it belongs to a list with another filter', () => {
     const first = { filter: ['things', 'a', 'b'] };
     const { nextPageToken: pageToken } = pageOf(
       items,
@@ -62,7 +63,7 @@ describe('pageOf', () => {
       pageOf(items, identity, { pageSize: 2, pageToken }, { filter: ['things', 'a', 'b'] }).items,
     ).toEqual(['n005', 'n006']);
     const message =
-      'is of a list with another filter; repeat the filter of the first page, or begin without a token';
+      'belongs to a list with another filter; repeat the filter of the first page, or start without a token';
     for (const filter of [
       ['things', 'a'],
       ['things', 'ab', ''],
@@ -76,7 +77,7 @@ describe('pageOf', () => {
     }
   });
 
-  it('joins to the whole list, whatever the size, forwards and backwards', () => {
+  it('returns pages that together are the whole list, for any size and order', () => {
     fc.assert(
       fc.property(
         fc.uniqueArray(key, { maxLength: 40 }),
@@ -98,7 +99,7 @@ describe('pageOf', () => {
     );
   });
 
-  it('neither skips nor repeats what stays while others come and go between two pages', () => {
+  it('neither skips nor repeats items that stay while others are added and removed between pages', () => {
     const changes = fc.array(
       fc.record({ add: fc.array(key, { maxLength: 3 }), remove: fc.array(key, { maxLength: 3 }) }),
       {

@@ -8,23 +8,27 @@ export interface Page<Item> {
   readonly nextPageToken: string;
 }
 
-/** Which list is paged through. */
+/** Identifies a list. */
 export interface PagedList {
-  /**
-   * What selects and orders the items, and the name of the list: a token is good for the same only.
-   */
+  /** Name, filter and order of the list. A page token is valid only for the same values. */
   readonly filter: readonly (string | boolean)[];
-  /** Order of two keys; default ascending by code unit. */
+  /** Order of two keys. Default: ascending by code unit. */
   readonly compare?: (a: string, b: string) => number;
 }
 
 /**
- * Cuts one page out of items that are sorted by a key. A token names the last key it showed, so
- * concurrent changes neither repeat nor skip what stays, and any server understands it.
- * @param sorted - All items, in the order that `compare` gives to their keys; no key twice.
+ * Returns one page of items that are sorted by a key. A page token contains the last key of its
+ * page, so concurrent changes neither repeat nor skip items that stay, and any server can read the
+ * token.
+ * @param sorted - All items, in the order that `compare` gives to their keys, without duplicate
+ *   keys.
  * @param request - `pageSize`: 0 to 1000, 0 means 100.
- * @throws {@link InvalidInputError} for a token that no list of this API made, or one with another
- *   filter, or another page size.
+ * @throws {@link InvalidInputError} for a page size out of range, and for a token that this API did
+ *   not make or that belongs to a list with another filter.
+ * @example
+ * ```ts
+ * const { items, nextPageToken } = paginate(nodes, ({ id }) => id, request, { filter: ['nodes'] });
+ * ```
  */
 export function pageOf<Item>(
   sorted: readonly Item[],
@@ -68,7 +72,7 @@ function firstAfter<Item>(
   return low;
 }
 
-/** Of the second form: it begins with a mark of the filter. */
+/** Version of the token format. The filter hash follows. */
 const TOKEN_PREFIX = 'p2';
 
 function toPageToken(scope: string, key: string): string {
@@ -79,12 +83,13 @@ function parsePageToken(token: string, scope: string): string {
   const refuse = (message: string): never => {
     throw new InvalidInputError([{ field: 'page_token', message }]);
   };
-  const unknown = 'is not one this server made; pass next_page_token of the last page unchanged';
+  const unknown =
+    'is not a token of this server; pass next_page_token of the previous page unchanged';
   const [, given, text] = /^p2\.([0-9a-f]{16})\.(.*)$/s.exec(token) ?? refuse(unknown);
   const key = decoded(text ?? '') ?? refuse(unknown);
   if (given !== scope)
     return refuse(
-      'is of a list with another filter; repeat the filter of the first page, or begin without a token',
+      'belongs to a list with another filter; repeat the filter of the first page, or start without a token',
     );
   return key;
 }
@@ -97,7 +102,7 @@ function decoded(text: string): string | undefined {
   }
 }
 
-/** FNV-1a of 64 bits over code units: tells filters apart that were not made to collide. */
+/** FNV-1a of 64 bits over code units. Not safe against deliberate collisions. */
 function hashOf(text: string): string {
   let hash = 0xcbf29ce484222325n;
   for (let index = 0; index < text.length; index += 1) {

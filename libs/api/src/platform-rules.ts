@@ -2,16 +2,16 @@ import type { Violation } from '@cloudless/base';
 import type { WorkloadSpec } from './gen.js';
 
 /**
- * Processors that nodes may have, as images name them. @see OCI Image Specification, "Image Index",
- * `platform`
+ * Processor architectures of nodes, as images name them. @see OCI Image Specification, "Image
+ * Index", `platform`
  */
 const PROCESSORS = ['amd64', 'arm64', 'arm', '386', 'ppc64le', 's390x', 'riscv64', 'loong64'];
 
-/** Rules of the platform of an image. Paths are below `spec`. */
+/** Validates the platform of an image. Paths start with `spec`. */
 export function* platformRules({ imagePull }: WorkloadSpec): Generator<Violation> {
   const platform = imagePull?.platform ?? '';
   if (platform === '' || PROCESSORS.some((name) => platform === `linux/${name}`)) return;
-  const expected = `linux/ and one of ${PROCESSORS.join(', ')}; a variant such as v8 is for the image to say`;
+  const expected = `linux/ and one of ${PROCESSORS.join(', ')}; the image determines the variant, such as v8`;
   yield {
     field: 'spec.image_pull.platform',
     message: `${JSON.stringify(platform)} must be ${expected}`,

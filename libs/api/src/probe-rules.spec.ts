@@ -48,13 +48,13 @@ function problemsOf(kind: Kind, probe: Probe, declared: object[] = ports): strin
 const ASCII =
   'must begin with "/" and be percent-encoded: no spaces or other than visible ASCII characters';
 
-describe('the rules of probes', () => {
+describe('checkSpec for probes', () => {
   it.each<{ name: string; probe: Probe; problem: string }>([
-    { name: 'no check', probe: {}, problem: ': needs a check: one of exec, http, tcp and grpc' },
+    { name: 'no check', probe: {}, problem: ': one of exec, http, tcp and grpc is required' },
     {
       name: 'a period only',
       probe: { period: durationFromMs(500) },
-      problem: ': needs a check: one of exec, http, tcp and grpc',
+      problem: ': one of exec, http, tcp and grpc is required',
     },
     { name: 'no command', probe: exec(), problem: '.exec.command: must not be empty' },
     {
@@ -77,19 +77,19 @@ describe('the rules of probes', () => {
       name: 'an unknown port',
       probe: http({ port: 'web' }),
       problem:
-        '.http.port: "web" is no declared TCP port, by name or number (declared: http, port-81)',
+        '.http.port: "web" is not a declared TCP port, by name or number (declared: http, port-81)',
     },
     {
       name: 'a number that is not declared',
       probe: tcp('8080'),
       problem:
-        '.tcp.port: "8080" is no declared TCP port, by name or number (declared: http, port-81)',
+        '.tcp.port: "8080" is not a declared TCP port, by name or number (declared: http, port-81)',
     },
     {
       name: 'a UDP port',
       probe: { check: { case: 'grpc', value: { port: 'dns' } } },
       problem:
-        '.grpc.port: "dns" is no declared TCP port, by name or number (declared: http, port-81)',
+        '.grpc.port: "dns" is not a declared TCP port, by name or number (declared: http, port-81)',
     },
     { name: 'a relative path', probe: http({ path: 'healthz' }), problem: `.http.path: ${ASCII}` },
     { name: 'a space in the path', probe: http({ path: '/a b' }), problem: `.http.path: ${ASCII}` },
@@ -116,7 +116,7 @@ describe('the rules of probes', () => {
     {
       name: 'a header in two letter cases',
       probe: http({ headers: { a: '1', A: '2' } }),
-      problem: '.http.headers["A"]: is given twice, in other letter case',
+      problem: '.http.headers["A"]: is set twice in different letter case',
     },
     {
       name: 'a negative delay',
@@ -138,7 +138,7 @@ describe('the rules of probes', () => {
       probe: { ...tcp('http'), failureThreshold: -1 },
       problem: '.failure_threshold: must be from 0 to 100000',
     },
-  ])('refuse $name', ({ probe, problem }) => {
+  ])('rejects $name', ({ probe, problem }) => {
     expect(problemsOf('readinessProbe', probe)).toEqual([`spec.readiness_probe${problem}`]);
   });
 
@@ -168,7 +168,7 @@ describe('the rules of probes', () => {
       kind: 'livenessProbe',
       probe: { check: { case: 'grpc', value: { port: 'http', service: 'a.B' } } },
     },
-  ])('take $name', ({ kind, probe }) => {
+  ])('accepts $name', ({ kind, probe }) => {
     expect(problemsOf(kind, probe)).toEqual([]);
   });
 
@@ -181,13 +181,13 @@ describe('the rules of probes', () => {
     ]);
   });
 
-  it('say when no port is declared at all', () => {
+  it('reports that no port is declared', () => {
     expect(problemsOf('livenessProbe', tcp('http'), [])).toEqual([
-      'spec.liveness_probe.tcp.port: "http" is no declared TCP port, by name or number (spec.ports declares none)',
+      'spec.liveness_probe.tcp.port: "http" is not a declared TCP port, by name or number (spec.ports declares no TCP port)',
     ]);
   });
 
-  it('prefer a port of that name to one of that number', () => {
+  it('findProbePort prefers a port with that name to one with that number', () => {
     const declared = aSpec({
       ports: [{ containerPort: 81 }, { name: '81', containerPort: 82 }],
     }).ports;
@@ -195,8 +195,8 @@ describe('the rules of probes', () => {
   });
 });
 
-describe('the defaults of probes', () => {
-  it('are those that users of other systems know, in each probe', () => {
+describe('withDefaults for probes', () => {
+  it('sets the same defaults in each probe', () => {
     const { livenessProbe, readinessProbe, startupProbe } = withDefaults(
       aSpec({
         ports,
@@ -216,7 +216,7 @@ describe('the defaults of probes', () => {
     expect(livenessProbe?.check.value).toMatchObject({ path: '/', port: 'http' });
   });
 
-  it('stay away where there is no probe, and replace nothing that was given', () => {
+  it('adds no probe and overrides no value', () => {
     const { livenessProbe, readinessProbe, startupProbe } = withDefaults(aSpec({}));
     expect([livenessProbe, readinessProbe, startupProbe]).toEqual([
       undefined,
@@ -233,7 +233,7 @@ describe('the defaults of probes', () => {
     expect(withDefaults(aSpec({ readinessProbe: full })).readinessProbe).toMatchObject(full);
   });
 
-  it('make the template: any other probe is another version', () => {
+  it('makes equal templates only for equal probes', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 9 }), fc.integer({ min: 1, max: 9 }), (one, other) => {
         const templates = [one, other].map((failureThreshold) =>

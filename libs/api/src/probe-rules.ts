@@ -8,7 +8,7 @@ import {
   type WorkloadSpec,
 } from './gen.js';
 
-/** Headers that say how the request is sent, which is the agent's affair. */
+/** Headers that control the transfer of the request. The agent sets them. */
 const OWN_HEADERS = [
   'connection',
   'content-length',
@@ -21,8 +21,8 @@ const OWN_HEADERS = [
 ];
 
 /**
- * The declared TCP port that a probe names: by its name first, else by its number.
- * @returns Undefined when no TCP port is declared so.
+ * Finds the declared TCP port that a probe refers to, by name first, then by number.
+ * @returns Undefined when no such TCP port is declared.
  */
 export function portOfProbe(ports: readonly Port[], text: string): Port | undefined {
   const tcp = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP);
@@ -32,7 +32,7 @@ export function portOfProbe(ports: readonly Port[], text: string): Port | undefi
   );
 }
 
-/** Rules of the three probes that their proto cannot say. Paths are below `spec`. */
+/** Validates the three probes beyond the rules of the proto. Paths start with `spec`. */
 export function* probeRules(spec: WorkloadSpec): Generator<Violation> {
   const { livenessProbe, readinessProbe, startupProbe, ports } = spec;
   if (livenessProbe !== undefined) yield* rulesOf('spec.liveness_probe', livenessProbe, ports);
@@ -45,7 +45,7 @@ export function* probeRules(spec: WorkloadSpec): Generator<Violation> {
 function* rulesOf(field: string, { check }: Probe, ports: readonly Port[]): Generator<Violation> {
   switch (check.case) {
     case undefined:
-      yield { field, message: 'needs a check: one of exec, http, tcp and grpc' };
+      yield { field, message: 'one of exec, http, tcp and grpc is required' };
       return;
     case 'exec':
       yield* commandRules(`${field}.exec.command`, check.value.command);
@@ -72,11 +72,11 @@ function* portRule(field: string, text: string, ports: readonly Port[]): Generat
   if (portOfProbe(ports, text) !== undefined) return;
   const declared = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP).map(portNameOf);
   const choice =
-    declared.length === 0 ? 'spec.ports declares none' : `declared: ${declared.join(', ')}`;
+    declared.length === 0 ? 'spec.ports declares no TCP port' : `declared: ${declared.join(', ')}`;
   const problem =
     text === ''
       ? 'must name a declared TCP port'
-      : `${JSON.stringify(text)} is no declared TCP port`;
+      : `${JSON.stringify(text)} is not a declared TCP port`;
   yield { field, message: `${problem}, by name or number (${choice})` };
 }
 
@@ -86,12 +86,12 @@ function* headerRules(field: string, { headers }: Probe_HttpCheck): Generator<Vi
     const lower = name.toLowerCase();
     const path = `${field}[${JSON.stringify(name)}]`;
     if (OWN_HEADERS.includes(lower)) yield { field: path, message: 'is set by the agent itself' };
-    if (seen.has(lower)) yield { field: path, message: 'is given twice, in other letter case' };
+    if (seen.has(lower)) yield { field: path, message: 'is set twice in different letter case' };
     seen.add(lower);
   }
 }
 
-/** One success ends the doubt of these two: there is nothing that more of them would delay. */
+/** For liveness and startup probes, one passed check is sufficient. */
 function* onePassIsEnough(field: string, probe: Probe | undefined): Generator<Violation> {
   if ((probe?.successThreshold ?? 0) > 1)
     yield { field: `${field}.success_threshold`, message: 'must be 1 here' };

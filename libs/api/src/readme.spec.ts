@@ -16,7 +16,7 @@ import {
 } from './index.js';
 import { aWorkload } from './testing/index.js';
 
-/** Takes the place of a cluster: it knows one workload, `web`. */
+/** A fake cluster with one workload, `web`. */
 function aTransport() {
   let web: Workload = aWorkload({ spec: { image: 'nginx:alpine', replicas: 2 } });
   return createRouterTransport(
@@ -42,16 +42,17 @@ function aTransport() {
   );
 }
 
-it('does what the README shows', async () => {
+it('runs the example of the README', async () => {
   const transport = aTransport();
   // <example>
-  const client = createCoordinatorClient(transport); // createGrpcTransport({ baseUrl: 'http://localhost:8080' }), for one
+  // transport: for example createGrpcTransport({ baseUrl: 'http://localhost:8080' })
+  const client = createCoordinatorClient(transport);
   const spec = create(WorkloadSpecSchema, {
     image: 'nginx:alpine',
     replicas: 3,
     rollout: { maxSurge: 2 },
   });
-  // throws InvalidInputError with every problem and its path; the server says the same
+  // throws InvalidInputError with the path of every violation, as the server does
   checkSpec(spec);
 
   const failure = await client.createWorkload({ name: 'web', spec }).catch(fromConnectError);
@@ -67,7 +68,7 @@ it('does what the README shows', async () => {
     spec,
     updateMask: { paths: ['rollout.max_surge'] },
   });
-  // the mask names what changes, so the count stays
+  // the replica count stays, because the mask does not contain it
   expect(updated.spec).toMatchObject({ replicas: 2, rollout: { maxSurge: 2 } });
 
   const refused = await client
@@ -80,7 +81,7 @@ it('does what the README shows', async () => {
   // </example>
 });
 
-it('is what the README shows', async () => {
+it('has the same code as the README', async () => {
   const text = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(text)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

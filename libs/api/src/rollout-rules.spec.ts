@@ -17,64 +17,64 @@ const violationsOf = (rollout: Init) =>
 const { BLUE_GREEN, RECREATE } = Strategy;
 const MANUAL = Promotion.MANUAL;
 
-describe('rollouts', () => {
+describe('checkSpec for rollouts', () => {
   it.each<{ name: string; rollout: Init; refused: string }>([
     {
-      name: 'a promotion without a switch',
+      name: 'a promotion without BLUE_GREEN',
       rollout: { promotion: MANUAL },
       refused:
-        'spec.rollout.promotion: only BLUE_GREEN has a switch to promote; a rolling update has spec.rollout.steps, each with its own promotion',
+        'spec.rollout.promotion: only BLUE_GREEN has a promotion of the switch; for a rolling update set the promotion of spec.rollout.steps',
     },
     {
-      name: 'a pause without a former version',
+      name: 'a pause_duration without BLUE_GREEN',
       rollout: { strategy: RECREATE, pauseDuration: durationFromMs(1) },
       refused:
-        'spec.rollout.pause_duration: only BLUE_GREEN keeps the former version; set spec.rollout.strategy',
+        'spec.rollout.pause_duration: only BLUE_GREEN keeps the old version; set spec.rollout.strategy',
     },
     {
-      name: 'a surge of blue/green',
+      name: 'max_surge with BLUE_GREEN',
       rollout: { strategy: BLUE_GREEN, maxSurge: 2 },
       refused:
-        'spec.rollout.max_surge: only ROLLING_UPDATE adds replicas bit by bit; BLUE_GREEN makes the whole new set at once',
+        'spec.rollout.max_surge: only ROLLING_UPDATE supports a surge; BLUE_GREEN starts all new replicas at once',
     },
     {
-      name: 'a surge of 0 of recreate',
+      name: 'max_surge 0 with RECREATE',
       rollout: { strategy: RECREATE, maxSurge: 0 },
       refused:
-        'spec.rollout.max_surge: only ROLLING_UPDATE adds replicas bit by bit; RECREATE stops all replicas first',
+        'spec.rollout.max_surge: only ROLLING_UPDATE supports a surge; RECREATE stops all replicas first',
     },
     {
-      name: 'canary steps of blue/green',
+      name: 'canary steps with BLUE_GREEN',
       rollout: { strategy: BLUE_GREEN, steps: [{ replicas: 1 }] },
       refused: 'spec.rollout.steps: only ROLLING_UPDATE has canary steps, not BLUE_GREEN',
     },
     {
-      name: 'a step without a size',
+      name: 'a step without replicas and percent',
       rollout: { steps: [{ wait: durationFromMs(1) }] },
       refused: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
     },
     {
-      name: 'a step of two sizes',
+      name: 'a step with both replicas and percent',
       rollout: { steps: [{ replicas: 1, percent: 10 }] },
       refused: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
     },
     {
-      name: 'a step that waits for two things',
+      name: 'a MANUAL step with a wait',
       rollout: { steps: [{ replicas: 1, promotion: MANUAL, wait: durationFromMs(1) }] },
       refused:
-        'spec.rollout.steps[0].wait: a MANUAL step waits for a promotion and takes no time; leave one of them out',
+        'spec.rollout.steps[0].wait: a MANUAL step waits for a promotion, not for a time; remove one of them',
     },
     {
-      name: 'fewer replicas than before',
+      name: 'a step with fewer replicas than the step before',
       rollout: { steps: [{ replicas: 2 }, { replicas: 2 }] },
       refused: 'spec.rollout.steps[1]: must be larger than the step before it',
     },
     {
-      name: 'a smaller share than before',
+      name: 'a step with a smaller percentage than the step before',
       rollout: { steps: [{ percent: 50 }, { percent: 25 }] },
       refused: 'spec.rollout.steps[1]: must be larger than the step before it',
     },
-  ])('$name', ({ rollout, refused }) => {
+  ])('rejects $name', ({ rollout, refused }) => {
     expect(violationsOf(rollout)).toEqual([refused]);
   });
 
@@ -84,7 +84,7 @@ describe('rollouts', () => {
       rollout: { strategy: BLUE_GREEN, maxSurge: 1, pauseDuration: durationFromMs(0) },
     },
     {
-      name: 'a canary',
+      name: 'canary steps',
       rollout: {
         steps: [
           { replicas: 1, promotion: MANUAL },
@@ -93,10 +93,13 @@ describe('rollouts', () => {
       },
     },
     {
-      name: 'blue/green by hand',
+      name: 'BLUE_GREEN with manual promotion',
       rollout: { strategy: BLUE_GREEN, promotion: MANUAL, pauseDuration: durationFromMs(1) },
     },
-    { name: 'recreate with a floor for drains', rollout: { strategy: RECREATE, minAvailable: 1 } },
+    {
+      name: 'RECREATE with min_available for drains',
+      rollout: { strategy: RECREATE, minAvailable: 1 },
+    },
   ])('accepts $name', ({ rollout }) => {
     expect(violationsOf(rollout)).toEqual([]);
   });

@@ -9,8 +9,8 @@ import {
 } from './gen.js';
 
 /**
- * Rules over several fields of `spec.rollout`: what a strategy knows, and canary steps that lead
- * somewhere.
+ * Validates combinations of fields of `spec.rollout`: the fields that a strategy supports, and the
+ * order of canary steps.
  */
 export function* rolloutRules({ rollout }: WorkloadSpec): Generator<Violation> {
   if (rollout === undefined) return;
@@ -26,13 +26,13 @@ function* strategyRules(rollout: Rollout): Generator<Violation> {
       yield {
         field,
         message:
-          'only BLUE_GREEN has a switch to promote; a rolling update has spec.rollout.steps, each with its own promotion',
+          'only BLUE_GREEN has a promotion of the switch; for a rolling update set the promotion of spec.rollout.steps',
       };
     }
     if (pauseDuration !== undefined && durationMs(pauseDuration) !== DEFAULTS.pauseMs)
       yield {
         field: 'spec.rollout.pause_duration',
-        message: 'only BLUE_GREEN keeps the former version; set spec.rollout.strategy',
+        message: 'only BLUE_GREEN keeps the old version; set spec.rollout.strategy',
       };
   }
   if (
@@ -41,11 +41,11 @@ function* strategyRules(rollout: Rollout): Generator<Violation> {
   ) {
     const instead =
       strategy === Strategy.BLUE_GREEN
-        ? 'makes the whole new set at once'
+        ? 'starts all new replicas at once'
         : 'stops all replicas first';
     yield {
       field: 'spec.rollout.max_surge',
-      message: `only ROLLING_UPDATE adds replicas bit by bit; ${Strategy[strategy]} ${instead}`,
+      message: `only ROLLING_UPDATE supports a surge; ${Strategy[strategy]} ${instead}`,
     };
   }
 }
@@ -64,7 +64,7 @@ function* stepRules({ strategy, steps }: Rollout): Generator<Violation> {
     if (promotion === Promotion.MANUAL && waits)
       yield {
         field: `${field}.wait`,
-        message: 'a MANUAL step waits for a promotion and takes no time; leave one of them out',
+        message: 'a MANUAL step waits for a promotion, not for a time; remove one of them',
       };
     const before = steps[index - 1];
     if (before === undefined) continue;

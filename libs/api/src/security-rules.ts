@@ -4,7 +4,7 @@ import type { SecurityContext, WorkloadSpec } from './gen.js';
 import { ALL_CAPABILITIES, canonicalCapability } from './linux-capabilities.js';
 import { parseProfile, parseSelinuxOptions } from './security-texts.js';
 
-/** Rules of the security context that its proto cannot say. Paths are below `spec`. */
+/** Validates the security context beyond the rules of the proto. Paths start with `spec`. */
 export function* securityRules({ security }: WorkloadSpec): Generator<Violation> {
   if (security === undefined) return;
   yield* userRules(security);
@@ -13,7 +13,7 @@ export function* securityRules({ security }: WorkloadSpec): Generator<Violation>
   if (security.privileged) yield* privilegedRules(security);
 }
 
-/** As most systems take it. @see useradd(8) */
+/** User names that most systems accept. @see useradd(8) */
 const USER_NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
 function* userRules({
@@ -30,7 +30,7 @@ function* userRules({
   if (runAsNonRoot && runAsUser === 0n) {
     yield {
       field: 'spec.security.run_as_user',
-      message: '0 is root, which run_as_non_root refuses',
+      message: '0 is root, which run_as_non_root forbids',
     };
   }
 }
@@ -44,14 +44,13 @@ function* userNameRules(
 ): Generator<Violation> {
   const field = 'spec.security.user';
   if (!USER_NAME.test(user)) {
-    const message = `${JSON.stringify(user)} is no user name, such as nginx; a number goes into run_as_user`;
+    const message = `${JSON.stringify(user)} is not a user name such as nginx; use run_as_user for a numeric id`;
     yield { field, message };
   }
   if (runAsUser !== undefined)
-    yield { field, message: 'is given by run_as_user too; leave out one of them' };
+    yield { field, message: 'cannot be combined with run_as_user; remove one of them' };
   if (!runAsNonRoot) return;
-  const message =
-    'a name does not tell that it is not root, which run_as_non_root refuses; set run_as_user to a number';
+  const message = 'run_as_non_root cannot verify a user name; set run_as_user to a number';
   yield { field, message };
 }
 
@@ -67,12 +66,12 @@ function* capabilityRules({
     const field = `spec.security.capabilities_add[${index}]`;
     if (name === undefined) continue;
     if (dropped.has(name))
-      yield { field, message: `${name} is both added and dropped; leave out one of them` };
+      yield { field, message: `${name} is both added and dropped; remove one of them` };
     else if (name === ALL_CAPABILITIES && dropped.size > 0) {
       yield {
         field,
         message:
-          'ALL is added after what is dropped, so nothing would be dropped; name the capabilities to add',
+          'ALL is added after the drop, so nothing would be dropped; list the capabilities to add',
       };
     }
   }
@@ -81,7 +80,7 @@ function* capabilityRules({
 function* nameRules(path: string, texts: readonly string[]): Generator<Violation> {
   for (const [index, text] of texts.entries()) {
     if (canonicalCapability(text) !== undefined) continue;
-    const message = `${JSON.stringify(text)} is no Linux capability; write one such as NET_ADMIN or CAP_NET_ADMIN, or ALL`;
+    const message = `${JSON.stringify(text)} is not a Linux capability; use a name such as NET_ADMIN or CAP_NET_ADMIN, or ALL`;
     yield { field: `${path}[${index}]`, message };
   }
 }
@@ -96,7 +95,7 @@ function* profileRules({
     seccomp?.kind === 'localhost' ? absolutePathProblem(seccomp.reference) : undefined;
   if (seccomp === undefined || pathProblem !== undefined) {
     const why = pathProblem === undefined ? '' : `; the path ${pathProblem}`;
-    const message = `must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, as in localhost//etc/seccomp/web.json${why}`;
+    const message = `must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, such as localhost//etc/seccomp/web.json${why}`;
     yield { field: 'spec.security.seccomp_profile', message };
   }
   const apparmor = parseProfile(apparmorProfile);
@@ -105,21 +104,21 @@ function* profileRules({
     (apparmor.kind === 'localhost' && /[\s\p{Cc}]/u.test(apparmor.reference))
   ) {
     const message =
-      'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, as in localhost/web';
+      'must be RuntimeDefault, Unconfined or localhost/ and the name of a profile, such as localhost/web';
     yield { field: 'spec.security.apparmor_profile', message };
   }
   if (selinuxOptions !== '' && parseSelinuxOptions(selinuxOptions) === undefined) {
     const message =
-      'must be user:role:type:level, each of which may be empty but not all, as in ::container_t:s0:c1,c2';
+      'must be user:role:type:level, where some parts may be empty, such as ::container_t:s0:c1,c2';
     yield { field: 'spec.security.selinux_options', message };
   }
 }
 
 /**
- * What container runtimes leave out of a privileged container, and what contradicts it. containerd
- * sets no seccomp profile, no default AppArmor profile and no SELinux label there (its
+ * Rejects fields that container runtimes ignore in a privileged container, or that contradict it.
+ * containerd sets no seccomp profile, no default AppArmor profile and no SELinux label there (its
  * `internal/cri/server`, `GenerateSeccompSpecOpts` and `GenerateApparmorSpecOpts`); the kubelet
- * refuses `allowPrivilegeEscalation: false` beside `privileged`.
+ * refuses `allowPrivilegeEscalation: false` together with `privileged`.
  */
 function* privilegedRules(security: SecurityContext): Generator<Violation> {
   const refused: readonly (readonly [string, boolean])[] = [
@@ -132,7 +131,7 @@ function* privilegedRules(security: SecurityContext): Generator<Violation> {
   for (const [name, isRefused] of refused) {
     if (!isRefused) continue;
     const message =
-      'has no effect in a privileged container; leave it out, or name what is needed in place of privileged';
+      'has no effect in a privileged container; remove it, or list the needed privileges instead of privileged';
     yield { field: `spec.security.${name}`, message };
   }
 }

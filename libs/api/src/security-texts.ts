@@ -1,5 +1,6 @@
 /**
- * A profile of seccomp or AppArmor: the container runtime's own, none, or one that the node has.
+ * A seccomp or AppArmor profile: the default of the container runtime, none, or a profile of the
+ * node.
  */
 export type ProfileText =
   | { readonly kind: 'runtimeDefault' }
@@ -7,7 +8,7 @@ export type ProfileText =
   /** Absolute path of a seccomp profile, or name of an AppArmor profile. */
   | { readonly kind: 'localhost'; readonly reference: string };
 
-/** The four parts of an SELinux context; empty ones are the node's own. */
+/** The four parts of an SELinux context. An empty part has the default of the node. */
 export interface SelinuxText {
   readonly user: string;
   readonly role: string;
@@ -18,8 +19,8 @@ export interface SelinuxText {
 const LOCALHOST = 'localhost/';
 
 /**
- * Reads `RuntimeDefault`, `Unconfined` or `localhost/<reference>`; empty is the first. @returns
- * Undefined for anything else.
+ * Parses `RuntimeDefault`, `Unconfined` or `localhost/<reference>`. Empty means `RuntimeDefault`.
+ * @returns Undefined for any other text.
  */
 export function parseProfile(text: string): ProfileText | undefined {
   if (text === '' || text === 'RuntimeDefault') return { kind: 'runtimeDefault' };
@@ -29,8 +30,8 @@ export function parseProfile(text: string): ProfileText | undefined {
 }
 
 /**
- * Reads `user:role:type:level`; the level may hold further colons. @returns Undefined for what is
- * none, or says nothing at all.
+ * Parses `user:role:type:level`. The level may contain colons.
+ * @returns Undefined when the text has another form, or all parts are empty.
  */
 export function parseSelinuxOptions(text: string): SelinuxText | undefined {
   const match = /^([\w.-]*):([\w.-]*):([\w.-]*):([\w.,:-]*)$/.exec(text);

@@ -65,7 +65,7 @@ describe('updateSpec without a mask', () => {
     );
   });
 
-  it('is idempotent, keeps what the patch does not name, and shares nothing with its arguments', () => {
+  it('is idempotent, keeps fields that the patch does not set, and shares no object with its arguments', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, (current, patch) => {
         const [beforeCurrent, beforePatch] = [structuredClone(current), structuredClone(patch)];
@@ -96,19 +96,19 @@ describe('updateSpec with "*"', () => {
       after: { command: ['b'], replicas: 1 },
     },
     {
-      name: 'keeps the count where the patch has none',
+      name: 'keeps the replica count when the patch has none',
       before: { image: 'a', replicas: 3 },
       patch: { image: 'b' },
       after: { image: 'b', replicas: 3 },
     },
     {
-      name: 'keeps no count where there is none',
+      name: 'adds no replica count when both have none',
       before: { image: 'a' },
       patch: { image: 'b' },
       after: { image: 'b' },
     },
     {
-      name: 'takes an explicit zero',
+      name: 'applies an explicit zero',
       before: { replicas: 3 },
       patch: { replicas: 0 },
       after: { replicas: 0 },
@@ -121,49 +121,49 @@ describe('updateSpec with "*"', () => {
 describe('updateSpec with a mask', () => {
   it.each([
     {
-      name: 'takes the named and nothing else',
+      name: 'applies the named field only',
       paths: ['image'],
       before: { image: 'a', replicas: 1 },
       patch: { image: 'b', replicas: 9 },
       after: { image: 'b', replicas: 1 },
     },
     {
-      name: 'clears the named where the patch has none',
+      name: 'clears a named field that the patch does not set',
       paths: ['image', 'env'],
       before: { image: 'a', env: { A: '1' } },
       patch: {},
       after: {},
     },
     {
-      name: 'clears a leaf and leaves its message',
+      name: 'clears a field and keeps its message',
       paths: ['rollout.max_surge'],
       before: { rollout: { maxSurge: 1, minAvailable: 2 } },
       patch: {},
       after: { rollout: { minAvailable: 2 } },
     },
     {
-      name: 'makes no message to clear something in it',
+      name: 'creates no message to clear a field in it',
       paths: ['rollout.max_surge'],
       before: {},
       patch: {},
       after: {},
     },
     {
-      name: 'makes the messages on the way',
+      name: 'creates the messages that contain the field',
       paths: ['resources.requests.cpu_millis'],
       before: {},
       patch: { resources: { requests: { cpuMillis: 5, gpus: 1 } } },
       after: { resources: { requests: { cpuMillis: 5 } } },
     },
     {
-      name: 'takes a message as a whole',
+      name: 'replaces a message as a whole',
       paths: ['rollout'],
       before: { rollout: { maxSurge: 1 } },
       patch: { rollout: { minAvailable: 2 } },
       after: { rollout: { minAvailable: 2 } },
     },
     {
-      name: 'takes a name twice as once',
+      name: 'accepts a duplicate path',
       paths: ['image', 'image'],
       before: {},
       patch: { image: 'b' },
@@ -174,33 +174,36 @@ describe('updateSpec with a mask', () => {
   });
 
   it.each([
-    { paths: ['*', 'image'], messages: ['"*" stands alone'] },
+    { paths: ['*', 'image'], messages: ['"*" cannot be combined with other paths'] },
     {
       paths: ['imgae', 'replicas', 'rollout.surge'],
       messages: [
-        '"imgae" is no field of WorkloadSpec',
-        '"rollout.surge": "surge" is no field of Rollout',
+        '"imgae" is not a field of WorkloadSpec',
+        '"rollout.surge": "surge" is not a field of Rollout',
       ],
     },
-    { paths: ['maxSurge'], messages: ['"maxSurge" is no field of WorkloadSpec'] },
-    { paths: ['spec.image'], messages: ['"spec.image": "spec" is no field of WorkloadSpec'] },
-    { paths: [''], messages: ['"" is no field of WorkloadSpec'] },
-    { paths: ['rollout.'], messages: ['"rollout.": "" is no field of Rollout'] },
-    { paths: ['env.A'], messages: ['"env.A" goes below "env", which is replaced as a whole'] },
+    { paths: ['maxSurge'], messages: ['"maxSurge" is not a field of WorkloadSpec'] },
+    { paths: ['spec.image'], messages: ['"spec.image": "spec" is not a field of WorkloadSpec'] },
+    { paths: [''], messages: ['"" is not a field of WorkloadSpec'] },
+    { paths: ['rollout.'], messages: ['"rollout.": "" is not a field of Rollout'] },
+    {
+      paths: ['env.A'],
+      messages: ['"env.A" is below "env", which can only be replaced as a whole'],
+    },
     {
       paths: ['pre_stop_delay.seconds'],
       messages: [
-        '"pre_stop_delay.seconds" goes below "pre_stop_delay", which is replaced as a whole',
+        '"pre_stop_delay.seconds" is below "pre_stop_delay", which can only be replaced as a whole',
       ],
     },
     {
       paths: ['__proto__', 'constructor'],
       messages: [
-        '"__proto__" is no field of WorkloadSpec',
-        '"constructor" is no field of WorkloadSpec',
+        '"__proto__" is not a field of WorkloadSpec',
+        '"constructor" is not a field of WorkloadSpec',
       ],
     },
-  ])('refuses $paths', ({ paths, messages }) => {
+  ])('rejects $paths', ({ paths, messages }) => {
     expect(() => updateSpec(spec({}), spec({}), paths)).toThrow(
       expect.objectContaining({
         kind: 'invalid',
@@ -209,7 +212,7 @@ describe('updateSpec with a mask', () => {
     );
   });
 
-  it('of exactly the fields that differ turns one spec into the other', () => {
+  it('turns one spec into another with a mask of the fields that differ', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, (a, b) => {
         const fields = [...new Set(pathsOf(a, b).map((path) => path.split(/[.[]/)[0] ?? ''))];
@@ -219,7 +222,7 @@ describe('updateSpec with a mask', () => {
     );
   });
 
-  it('of exactly the leaves that differ turns one into the other, but for messages left empty', () => {
+  it('turns one spec into another with a mask of the leaves that differ, except for empty messages', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, (a, b) => {
         const leaves = [...new Set(pathsOf(a, b).map((path) => path.split('[')[0] ?? ''))];
@@ -244,31 +247,31 @@ describe('diffSpecs', () => {
       changes: [{ path: 'replicas', before: 1, after: 2 }],
     },
     {
-      name: 'something new',
+      name: 'an added field',
       before: {},
       after: { image: 'a' },
       changes: [{ path: 'image', after: 'a' }],
     },
     {
-      name: 'something gone',
+      name: 'a removed field',
       before: { replicas: 0 },
       after: {},
       changes: [{ path: 'replicas', before: 0 }],
     },
     {
-      name: 'a leaf below',
+      name: 'a nested field',
       before: { rollout: { maxSurge: 1 } },
       after: { rollout: { maxSurge: 0 } },
       changes: [{ path: 'rollout.max_surge', before: 1, after: 0 }],
     },
     {
-      name: 'a message that came with its leaves',
+      name: 'an added message with fields',
       before: {},
       after: { resources: { requests: { memoryBytes: 5n } } },
       changes: [{ path: 'resources.requests.memory_bytes', after: '5' }],
     },
     {
-      name: 'an empty message that came',
+      name: 'an added empty message',
       before: {},
       after: { network: {} },
       changes: [{ path: 'network', after: {} }],
@@ -314,7 +317,7 @@ describe('diffSpecs', () => {
     expect(diffSpecs(spec(before as object), spec(after as object))).toEqual(changes);
   });
 
-  it('is empty exactly when the specs are equal', () => {
+  it('returns nothing exactly when the specs are equal', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, fc.boolean(), (a, other, same) => {
         const b = same ? updateSpec(a, create(WorkloadSpecSchema), undefined) : other;
@@ -323,7 +326,7 @@ describe('diffSpecs', () => {
     );
   });
 
-  it('read backwards is the same with before and after exchanged', () => {
+  it('swaps before and after when the arguments are swapped', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, (a, b) => {
         const turned = diffSpecs(b, a).map(({ path, before, after }) => ({

@@ -9,11 +9,11 @@ import {
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import { WorkloadSpecSchema, type WorkloadSpec } from './gen.js';
 
-/** One leaf that differs between two specs. */
+/** A field that differs between two specs. */
 export interface SpecChange {
   /** Path below `spec`, in proto spelling: `rollout.max_surge`. */
   readonly path: string;
-  /** JSON; absent when the field is not set there. */
+  /** JSON. Absent when the field is not set. */
   readonly before?: JsonValue;
   readonly after?: JsonValue;
 }
@@ -21,11 +21,16 @@ export interface SpecChange {
 /**
  * Applies an update to a spec.
  * @param patch - The spec of the request.
- * @param paths - The update mask; absent changes exactly the fields present in `patch`: messages
- *   are entered, lists, maps and scalars replaced. `*` replaces the whole spec, but keeps
- *   `replicas` where the patch has none. A named path takes the patch's value, or is cleared where
- *   the patch has none.
+ * @param paths - The update mask. Absent: exactly the fields present in `patch` change; messages
+ *   are merged field by field, and lists, maps and scalars are replaced. `*` replaces the whole
+ *   spec, but keeps `replicas` when the patch has none. A named path takes the value of the patch,
+ *   or is cleared when the patch has none.
+ * @returns A new spec.
  * @throws {@link InvalidInputError} listing every path that names no field.
+ * @example
+ * ```ts
+ * updateSpec(current, create(WorkloadSpecSchema, { image: 'nginx:1.29' }), ['image']);
+ * ```
  */
 export function updateSpec(
   current: WorkloadSpec,
@@ -42,7 +47,9 @@ export function updateSpec(
   }
   if (paths.includes('*')) {
     if (paths.length > 1)
-      throw new InvalidInputError([{ field: 'update_mask', message: '"*" stands alone' }]);
+      throw new InvalidInputError([
+        { field: 'update_mask', message: '"*" cannot be combined with other paths' },
+      ]);
     const replaced = clone(WorkloadSpecSchema, patch);
     if (replaced.replicas === undefined && current.replicas !== undefined)
       replaced.replicas = current.replicas;
@@ -57,7 +64,7 @@ export function updateSpec(
   return updated.message as WorkloadSpec;
 }
 
-/** Only our own messages are entered; a Duration or Timestamp is one value. */
+/** Messages of this API are merged field by field. A Duration or Timestamp is one value. */
 function isEntered(
   field: DescField,
 ): field is DescField & { readonly fieldKind: 'message'; readonly message: DescMessage } {
@@ -79,16 +86,17 @@ function pathProblem(schema: DescMessage, path: string): readonly string[] {
     const field = inner.fields.find((known) => known.name === name);
     if (field === undefined)
       return [
-        `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is no field of ${inner.name}`,
+        `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is not a field of ${inner.name}`,
       ];
     if (index === names.length - 1) return [];
-    if (!isEntered(field)) return [`"${path}" goes below "${name}", which is replaced as a whole`];
+    if (!isEntered(field))
+      return [`"${path}" is below "${name}", which can only be replaced as a whole`];
     inner = field.message;
   }
   return [];
 }
 
-/** @param source - Absent where the patch has nothing: then the field is cleared. */
+/** @param source - Absent when the patch has no value; the field is cleared then. */
 function takePath(
   target: ReflectMessage,
   source: ReflectMessage | undefined,
@@ -109,7 +117,8 @@ function takePath(
 }
 
 /**
- * Every leaf that differs, in the order of the proto. Lists are compared as a whole, maps by key.
+ * Returns every field that differs, in the order of the proto. Lists are compared as a whole, maps
+ * by key.
  */
 export function diffSpecs(before: WorkloadSpec, after: WorkloadSpec): readonly SpecChange[] {
   return diffMessages(reflect(WorkloadSpecSchema, before), reflect(WorkloadSpecSchema, after), '');
@@ -160,12 +169,12 @@ function asObject(value: JsonValue | undefined): { readonly [key: string]: JsonV
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
 }
 
-/** Both come from one schema, so equal values have their keys in one order. */
+/** Both values come from one schema, so equal values have their keys in the same order. */
 function isSame(left: JsonValue | undefined, right: JsonValue | undefined): boolean {
   return left === right || JSON.stringify(left) === JSON.stringify(right);
 }
 
-/** The JSON of one field, by way of a message that has nothing else. */
+/** Converts one field to JSON through a message that contains nothing else. */
 function jsonOf(message: ReflectMessage | undefined, field: DescField): JsonValue | undefined {
   if (message === undefined) return undefined;
   const alone = reflect(field.parent);

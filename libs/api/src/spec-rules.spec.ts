@@ -23,18 +23,16 @@ const NUL = 'must not contain a NUL character';
 describe('checkSpec', () => {
   it.each<{ name: string; spec: Init; field: string; message: string }>([
     {
-      name: 'nothing to run',
+      name: 'neither image nor command',
       spec: {},
       field: 'spec',
-      message:
-        'image or command is required: an image to run in a container, or a command to run as a process',
+      message: 'image or command is required: an image runs in a container, a command as a process',
     },
     {
-      name: 'nothing to run, with arguments',
+      name: 'arguments without image and command',
       spec: { args: ['a'] },
       field: 'spec',
-      message:
-        'image or command is required: an image to run in a container, or a command to run as a process',
+      message: 'image or command is required: an image runs in a container, a command as a process',
     },
     {
       name: 'an empty executable',
@@ -46,7 +44,7 @@ describe('checkSpec', () => {
       name: 'an image as a process',
       spec: { image: 'a', runtime: 'process' },
       field: 'spec.runtime',
-      message: 'process runs commands, not images; leave runtime empty or remove image',
+      message: 'the process runtime runs commands, not images; remove runtime or image',
     },
     {
       name: 'a container without an image',
@@ -59,7 +57,7 @@ describe('checkSpec', () => {
       spec: { image: 'nginx alpine' },
       field: 'spec.image',
       message:
-        '"nginx alpine" is no image reference; write one such as nginx:alpine or registry.example:5000/team/web:1.2',
+        '"nginx alpine" is not an image reference; use one such as nginx:alpine or registry.example:5000/team/web:1.2',
     },
     {
       name: 'a NUL in the command',
@@ -104,7 +102,7 @@ describe('checkSpec', () => {
       message: '"x" is used twice',
     },
     {
-      name: 'a name that another port has by default',
+      name: 'a port name that equals the default name of another port',
       spec: {
         command: ['a'],
         ports: [{ containerPort: 80 }, { containerPort: 81, name: 'port-80' }],
@@ -143,7 +141,7 @@ describe('checkSpec', () => {
       message: '2 is below the request of 3',
     },
     {
-      name: 'a period under a taint that makes nothing leave',
+      name: 'a toleration period for an effect other than NO_EXECUTE',
       spec: {
         command: ['a'],
         placement: {
@@ -156,15 +154,15 @@ describe('checkSpec', () => {
       },
       field: 'spec.placement.tolerations[2].toleration_period',
       message:
-        'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
+        'only NO_EXECUTE removes running replicas; set effect to NO_EXECUTE, or remove the period',
     },
     {
-      name: 'retries of what is never restarted',
+      name: 'retries with policy NEVER',
       spec: { command: ['a'], restart: { policy: Restart.NEVER, maxRetries: 1 } },
       field: 'spec.restart.max_retries',
-      message: 'a workload that is never restarted has no retries; use ON_FAILURE',
+      message: 'a workload with policy NEVER has no retries; use ON_FAILURE',
     },
-  ])('refuses $name', ({ spec, field, message }) => {
+  ])('rejects $name', ({ spec, field, message }) => {
     expect(() => checkSpec(create(WorkloadSpecSchema, spec))).toThrow(
       expect.objectContaining({ kind: 'invalid', violations: [{ field, message }] }),
     );
@@ -205,19 +203,19 @@ describe('checkSpec', () => {
       },
     },
     {
-      name: 'limits below the default requests, of which they take the place',
+      name: 'limits below the default requests',
       spec: { command: ['a'], resources: { limits: { cpuMillis: 99, memoryBytes: 32n << 20n } } },
     },
     {
-      name: 'limits of 0, which are none',
+      name: 'limits of 0, which mean no limit',
       spec: { command: ['a'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } },
     },
     {
-      name: 'no retries of what is never restarted',
+      name: 'zero retries with policy NEVER',
       spec: { command: ['a'], restart: { policy: Restart.NEVER, maxRetries: 0 } },
     },
     {
-      name: 'a wait before a replacement',
+      name: 'lost_after with AVAILABLE',
       spec: { command: ['a'], disconnect: { lostAfter: durationFromMs(1) } },
     },
     { name: 'exclusive replicas', spec: { command: ['a'], disconnect: { mode: Mode.EXCLUSIVE } } },
@@ -239,10 +237,10 @@ describe('checkSpec', () => {
   it.each<{ name: string; disconnect: MessageInitShape<typeof DisconnectSchema>; message: string }>(
     [
       {
-        name: 'stop_after of replicas that never stop themselves',
+        name: 'stop_after with AVAILABLE',
         disconnect: { stopAfter: durationFromMs(5_000) },
         message:
-          'spec.disconnect.stop_after: only replicas in mode EXCLUSIVE stop themselves; set spec.disconnect.mode',
+          'spec.disconnect.stop_after: only EXCLUSIVE replicas stop themselves; set spec.disconnect.mode',
       },
       {
         name: 'stop_after below the lease',
@@ -256,11 +254,11 @@ describe('checkSpec', () => {
           'spec.disconnect.lost_after: 19999 ms is below twice stop_after (20000 ms): the old replica could still run when its replacement starts',
       },
     ],
-  )('refuses $name', ({ disconnect, message }) => {
+  )('rejects $name', ({ disconnect, message }) => {
     expect(() => checkSpec(aSpec({ command: ['a'], disconnect }))).toThrow(message);
   });
 
-  it('lists everything that is wrong', () => {
+  it('lists every violation', () => {
     const spec = aSpec({
       command: [''],
       workingDir: '\0',
@@ -395,7 +393,7 @@ function refusalOf(spec: WorkloadSpec): string | undefined {
   }
 }
 
-describe('refuseUnsupported', () => {
+describe('checkSupported', () => {
   it.each(leaves)(
     '$path is built, or refused by its name or that of what holds it',
     ({ path, spec }) => {
@@ -403,7 +401,7 @@ describe('refuseUnsupported', () => {
       const named = refusal?.replace(/\[0\]/g, '').replace(/^spec\.|[ (:,].*$/g, '');
       if (path === 'priority')
         expect(refusal).toBe(
-          'spec.priority (over 100 would preempt): not supported in this version; leave it out',
+          'spec.priority (above 100, preemption): not supported in this version; leave it out',
         );
       else if (SUPPORTED.includes(path)) expect(refusal).toBeUndefined();
       else
@@ -414,7 +412,7 @@ describe('refuseUnsupported', () => {
     },
   );
 
-  it('knows nothing that is no field', () => {
+  it('lists only fields that exist', () => {
     const paths = leaves.map(({ path }) => path);
     expect(SUPPORTED.filter((path) => !paths.includes(path))).toEqual([]);
   });
@@ -478,15 +476,15 @@ describe('refuseUnsupported', () => {
         },
       },
     },
-    { name: 'the highest priority that does not preempt', spec: { priority: 100 } },
-  ])('does not refuse $name', ({ spec }) => {
+    { name: 'the highest priority without preemption', spec: { priority: 100 } },
+  ])('accepts $name', ({ spec }) => {
     expect(refusalOf(aSpec(spec))).toBeUndefined();
   });
 
-  it('refuses an exclusive container, which nobody would end, and no exclusive process', () => {
+  it('rejects EXCLUSIVE for a container and accepts it for a process', () => {
     const disconnect = { mode: Mode.EXCLUSIVE };
     expect(refusalOf(aSpec({ image: 'nginx:alpine', disconnect }))).toBe(
-      'spec.disconnect.mode (EXCLUSIVE of a container): not supported in this version; leave it out',
+      'spec.disconnect.mode (EXCLUSIVE with an image): not supported in this version; leave it out',
     );
     expect(refusalOf(aSpec({ disconnect }))).toBeUndefined();
   });
@@ -504,18 +502,18 @@ describe('refuseUnsupported', () => {
     },
   );
 
-  it('names every field at once, with its place in a list', () => {
+  it('lists every unsupported field with its list index', () => {
     const spec = aSpec({
       volumes: [{}, { source: { case: 'emptyDir', value: { sizeLimitBytes: 1n } } }],
       imagePull: { secret: 'x' },
       secrets: [{}],
     });
     expect(refusalOf(spec)).toBe(
-      'spec.volumes[1].empty_dir.size_limit_bytes (of a directory on disk: with medium MEMORY it holds), spec.image_pull.secret, spec.secrets: not supported in this version; leave them out',
+      'spec.volumes[1].empty_dir.size_limit_bytes (only with medium MEMORY), spec.image_pull.secret, spec.secrets: not supported in this version; leave them out',
     );
   });
 
-  it('depends on the refused leaves, and on exclusiveness, alone: without them any spec passes', () => {
+  it('accepts any spec without the unsupported fields and EXCLUSIVE', () => {
     const refused = leaves.filter(({ path }) => !SUPPORTED.includes(path)).map(({ path }) => path);
     const inLists =
       /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps|ulimits|devices)\./;

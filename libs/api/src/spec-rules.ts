@@ -17,8 +17,13 @@ import {
 } from './gen.js';
 
 /**
- * Rules over several fields of a spec, which its proto cannot say.
- * @throws {@link InvalidInputError} with the paths below `spec`.
+ * Validates combinations of fields of a spec, which the rules of its proto cannot express.
+ * @throws {@link InvalidInputError} with every violation and its path below `spec`.
+ * @example
+ * ```ts
+ * checkSpec(spec); // InvalidInputError: spec.restart.max_retries: a workload that is never
+ * restarted …
+ * ```
  */
 export function checkSpec(spec: WorkloadSpec): void {
   const violations = [
@@ -40,8 +45,7 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '' && spec.command.length === 0) {
     yield {
       field: 'spec',
-      message:
-        'image or command is required: an image to run in a container, or a command to run as a process',
+      message: 'image or command is required: an image runs in a container, a command as a process',
     };
   }
   if (spec.command[0] === '')
@@ -49,20 +53,20 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image !== '' && spec.runtime === 'process') {
     yield {
       field: 'spec.runtime',
-      message: 'process runs commands, not images; leave runtime empty or remove image',
+      message: 'the process runtime runs commands, not images; remove runtime or image',
     };
   }
   if (spec.image === '' && spec.command.length > 0 && spec.runtime === 'cri') {
     yield { field: 'spec.runtime', message: 'cri needs an image' };
   }
   if (spec.image !== '' && !isImageReference(spec.image)) {
-    const message = `${JSON.stringify(spec.image)} is no image reference; write one such as nginx:alpine or registry.example:5000/team/web:1.2`;
+    const message = `${JSON.stringify(spec.image)} is not an image reference; use one such as nginx:alpine or registry.example:5000/team/web:1.2`;
     yield { field: 'spec.image', message };
   }
   yield* nulRules(spec);
 }
 
-/** The operating system ends arguments, names and paths at a NUL. */
+/** The operating system terminates arguments, names and paths at a NUL. */
 function* nulRules({ command, args, env, workingDir }: WorkloadSpec): Generator<Violation> {
   const texts: readonly (readonly [string, string])[] = [
     ...command.map((word, index) => [`spec.command[${index}]`, word] as const),
@@ -96,8 +100,8 @@ function* portRules(spec: WorkloadSpec): Generator<Violation> {
 }
 
 /**
- * Thousandths of a core: less quota in its period of 100 ms the kernel does not take. @see Linux
- * kernel, scheduler/sched-bwc.rst
+ * Smallest CPU limit in thousandths of a core: the kernel accepts no smaller quota in its period of
+ * 100 ms. @see Linux kernel, scheduler/sched-bwc.rst
  */
 const MIN_CPU_LIMIT = 10;
 
@@ -109,19 +113,19 @@ function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation
     limits.cpuMillis > 0 &&
     limits.cpuMillis < MIN_CPU_LIMIT
   ) {
-    const message = `${limits.cpuMillis} is below ${MIN_CPU_LIMIT}, the least that the kernel of a node can hold a container to`;
+    const message = `${limits.cpuMillis} is below ${MIN_CPU_LIMIT}, the smallest limit that the kernel can enforce`;
     yield { field: 'spec.resources.limits.cpu_millis', message };
     return;
   }
   yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis);
   yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes);
   if (requests?.pids !== undefined) {
-    const message = 'processes are not reserved, only limited: set spec.resources.limits.pids';
+    const message = 'pids cannot be requested, only limited: set spec.resources.limits.pids';
     yield { field: 'spec.resources.requests.pids', message };
   }
 }
 
-/** A limit of 0 is none; a default request is never above the limit. */
+/** A limit of 0 means no limit. A default request is never above the limit. */
 function* limitRule<Amount extends number | bigint>(
   name: string,
   limit: Amount | undefined,
@@ -138,7 +142,7 @@ function* restartRules(spec: WorkloadSpec): Generator<Violation> {
   if (spec.restart?.policy === RestartPolicy_Policy.NEVER && (spec.restart.maxRetries ?? 0) > 0) {
     yield {
       field: 'spec.restart.max_retries',
-      message: 'a workload that is never restarted has no retries; use ON_FAILURE',
+      message: 'a workload with policy NEVER has no retries; use ON_FAILURE',
     };
   }
 }
@@ -153,12 +157,12 @@ function* tolerationRules({ placement }: WorkloadSpec): Generator<Violation> {
     yield {
       field: `spec.placement.tolerations[${index}].toleration_period`,
       message:
-        'only NO_EXECUTE makes running replicas leave; set effect to NO_EXECUTE, or leave the period out',
+        'only NO_EXECUTE removes running replicas; set effect to NO_EXECUTE, or remove the period',
     };
   }
 }
 
-/** Shorter than the lease of a node, a single lost ping would stop replicas. */
+/** With less than the lease of a node, a single lost ping would stop replicas. */
 const MIN_STOP_AFTER_MS = 3_000;
 
 function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
@@ -168,7 +172,7 @@ function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
     if (differs(disconnect.stopAfter, DEFAULTS.stopAfterMs)) {
       yield {
         field: 'spec.disconnect.stop_after',
-        message: 'only replicas in mode EXCLUSIVE stop themselves; set spec.disconnect.mode',
+        message: 'only EXCLUSIVE replicas stop themselves; set spec.disconnect.mode',
       };
     }
     return;
@@ -188,7 +192,8 @@ function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
 }
 
 /**
- * Refuses what is part of the API and not built. A field set to its default is never refused.
+ * Rejects fields that are part of the API and not implemented. A field with its default value is
+ * never rejected.
  * @throws kind `unimplemented`, naming each field.
  */
 export function refuseUnsupported(spec: WorkloadSpec): void {
@@ -203,12 +208,12 @@ export function refuseUnsupported(spec: WorkloadSpec): void {
 function unsupportedFields(spec: WorkloadSpec): string[] {
   const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
-    ['spec.priority (over 100 would preempt)', (spec.priority ?? DEFAULTS.priority) > 100],
+    ['spec.priority (above 100, preemption)', (spec.priority ?? DEFAULTS.priority) > 100],
     ...containerChecks(spec),
-    // A container runtime ends nothing by itself, so a replica that is cut off could go on beside
-    // its replacement.
+    // A container runtime stops no container by itself, so a replica on a disconnected node could
+    // run beside its replacement.
     [
-      'spec.disconnect.mode (EXCLUSIVE of a container)',
+      'spec.disconnect.mode (EXCLUSIVE with an image)',
       spec.image !== '' && spec.disconnect?.mode === Disconnect_Mode.EXCLUSIVE,
     ],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
@@ -219,19 +224,19 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
   return checks.filter(([, refused]) => refused).map(([field]) => field);
 }
 
-/** What users of containers know from elsewhere. */
+/** Fields of containers that users may know from other systems. */
 function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
   return [
     ...spec.volumes.map(({ source }, index) => {
-      // Nothing on a node holds a directory of an ordinary disk to a size.
+      // A node cannot limit the size of a directory on disk.
       const isSized =
         source.case === 'emptyDir' &&
         source.value.sizeLimitBytes !== 0n &&
         source.value.medium !== Medium.MEMORY;
       const path = `spec.volumes[${index}].empty_dir.size_limit_bytes`;
-      return [`${path} (of a directory on disk: with medium MEMORY it holds)`, isSized] as const;
+      return [`${path} (only with medium MEMORY)`, isSized] as const;
     }),
-    // Container runtimes have the same limits as what they start.
+    // These limits would also apply to the process of the runtime that starts the container.
     ...spec.ulimits.map(
       ({ name }, index) => [`spec.ulimits[${index}].name (${name})`, isRuntimesOwn(name)] as const,
     ),

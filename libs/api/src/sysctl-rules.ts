@@ -1,25 +1,22 @@
 import type { Violation } from '@cloudless/base';
 import type { WorkloadSpec } from './gen.js';
 
-/**
- * What a container has of its own: its inter-process communication and its network. @see
- * namespaces(7)
- */
+/** Kernel parameters of the IPC and network namespaces of a container. @see namespaces(7) */
 const OF_IPC = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
 const OF_NETWORK = /^net(\.[A-Za-z0-9_-]+)+$/;
 
-/** Rules of kernel parameters: none may change anything for others. Paths are below `spec`. */
+/** Validates that kernel parameters affect only the container. Paths start with `spec`. */
 export function* sysctlRules({ sysctls, network }: WorkloadSpec): Generator<Violation> {
   for (const name of Object.keys(sysctls)) {
     const field = `spec.sysctls[${JSON.stringify(name)}]`;
     const isNetwork = OF_NETWORK.test(name);
     if (!isNetwork && !OF_IPC.test(name)) {
       const message =
-        'is of the whole node; a container has kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.… of its own';
+        'affects the whole node; a container can set kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.…';
       yield { field, message };
     }
     if (isNetwork && network?.hostNetwork === true) {
-      yield { field, message: 'with host_network it is of the node; leave out one of them' };
+      yield { field, message: 'with host_network it affects the node; remove one of them' };
     }
   }
 }

@@ -6,7 +6,7 @@ import { aSpec, specLeaves, type SpecLeaf } from './testing/index.js';
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;
 
 describe('toTemplate', () => {
-  it('is the spec with its defaults, without count, rollout and disconnect', () => {
+  it('returns the spec with defaults and without replica count, rollout and disconnect', () => {
     const template = toTemplate(
       aSpec({ replicas: 3, rollout: { maxSurge: 2 }, disconnect: { mode: Mode.EXCLUSIVE } }),
     );
@@ -79,7 +79,7 @@ describe('toTemplate', () => {
     { name: 'labels', one: {}, other: { labels: { a: 'b' } }, same: false },
     { name: 'priority', one: {}, other: { priority: 51 }, same: false },
     { name: 'a restart', one: {}, other: { restartedAt: { seconds: 1n } }, same: false },
-  ])('$name makes the same version: $same', ({ one, other, same }) => {
+  ])('returns equal templates ($same) for $name', ({ one, other, same }) => {
     expect(equals(WorkloadSpecSchema, toTemplate(aSpec(one)), toTemplate(aSpec(other)))).toBe(same);
   });
 

@@ -10,18 +10,19 @@ import {
 import { isPresent } from './is-present.js';
 
 /**
- * The replica template: the spec with its defaults, without what a new version is not needed for.
+ * Returns the replica template of a spec with all defaults. Two specs have the same version exactly
+ * when their templates are equal.
  */
 export function toTemplate(spec: WorkloadSpec): WorkloadSpec {
   return withoutSettings(withoutNeedless(withDefaults(spec)));
 }
 
-/** The part of a spec that a version keeps, as it was written: without the defaults. */
+/** Returns the part of a spec that a version stores as the user wrote it, without defaults. */
 export function templatePart(spec: WorkloadSpec): WorkloadSpec {
   return withoutSettings(clone(WorkloadSpecSchema, spec));
 }
 
-/** Takes out, in place, what a new version is not needed for. */
+/** Removes the fields, in place, whose change needs no new version. */
 function withoutSettings(spec: WorkloadSpec): WorkloadSpec {
   delete spec.replicas;
   delete spec.rollout;
@@ -30,9 +31,9 @@ function withoutSettings(spec: WorkloadSpec): WorkloadSpec {
 }
 
 /**
- * Takes out, in place, what of a container says no more than its absence does. These defaults
- * cannot be filled in instead: they are no part of a process, and nodes are chosen by what is
- * written.
+ * Removes container settings, in place, that equal their default. These defaults cannot be filled
+ * in instead: a process has no such settings, and nodes are filtered by the settings that are
+ * present.
  */
 function withoutNeedless(spec: WorkloadSpec): WorkloadSpec {
   const { security } = spec;

@@ -2,7 +2,7 @@ import { traceIdOf } from './trace-parent.js';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
-describe('traceIdOf', () => {
+describe('parseTraceId', () => {
   it.each([
     { name: 'a sampled trace', value: `00-${TRACE}-00f067aa0ba902b7-01`, id: TRACE },
     {
@@ -15,7 +15,7 @@ describe('traceIdOf', () => {
     { name: 'an id of zeros', value: `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`, id: '' },
     { name: 'a span of zeros', value: `00-${TRACE}-${'0'.repeat(16)}-01`, id: '' },
     { name: 'the version that is not allowed', value: `ff-${TRACE}-00f067aa0ba902b7-01`, id: '' },
-  ])('reads $name', ({ value, id }) => {
+  ])('parses $name', ({ value, id }) => {
     expect(traceIdOf(new Headers(value === undefined ? {} : { traceparent: value }))).toBe(id);
   });
 });

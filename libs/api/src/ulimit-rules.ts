@@ -13,18 +13,18 @@ const NAMES = [
   'sigpending',
   'stack',
 ];
-/** Limits by which what starts a container would be ended, or starved, itself. */
+/** Limits that would end or starve the process of the runtime that starts the container. */
 const RUNTIMES_OWN = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
-/** What starts a container has files open itself. */
+/** The process that starts a container needs open files itself. */
 const MIN_FILES = 256n;
 const UNLIMITED = -1n;
 
-/** Whether a limit is one that no container can have alone. */
+/** True for a limit that cannot be set for the container alone. */
 export function isRuntimesOwn(name: string): boolean {
   return RUNTIMES_OWN.includes(name);
 }
 
-/** Soft and hard limit; a hard one of 0 is that of the soft one. */
+/** Returns the effective soft and hard limit. A hard limit of 0 equals the soft limit. */
 export function bothLimitsOf({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): {
   readonly soft: bigint;
   readonly hard: bigint;
@@ -32,7 +32,7 @@ export function bothLimitsOf({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): {
   return { soft, hard: hard === 0n ? soft : hard };
 }
 
-/** Rules of the limits of each process. Paths are below `spec`. */
+/** Validates the limits of each process. Paths start with `spec`. */
 export function* ulimitRules({ ulimits }: WorkloadSpec): Generator<Violation> {
   const names = new Set<string>();
   for (const [index, ulimit] of ulimits.entries()) {
@@ -41,7 +41,7 @@ export function* ulimitRules({ ulimits }: WorkloadSpec): Generator<Violation> {
     if (!NAMES.includes(name) && !isRuntimesOwn(name)) {
       yield {
         field: `${field}.name`,
-        message: `${JSON.stringify(name)} is no limit; expected one of ${NAMES.join(', ')}`,
+        message: `${JSON.stringify(name)} is not a limit; expected one of ${NAMES.join(', ')}`,
       };
     }
     if (names.has(name)) yield { field: `${field}.name`, message: `"${name}" is used twice` };
@@ -59,5 +59,5 @@ function problemOf(ulimit: Ulimit): string | undefined {
   const isAbove = hard !== UNLIMITED && (soft === UNLIMITED || soft > hard);
   if (isAbove) return `${soft === UNLIMITED ? 'no limit' : soft} is above hard, ${hard}`;
   if (ulimit.name !== 'nofile' || soft === UNLIMITED || soft >= MIN_FILES) return undefined;
-  return `${soft} is below ${MIN_FILES}, which starting a container takes`;
+  return `${soft} is below ${MIN_FILES}, which the start of a container needs`;
 }

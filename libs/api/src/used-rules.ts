@@ -27,7 +27,7 @@ import {
   type FieldRules,
 } from '@bufbuild/protovalidate/gen/buf/validate/validate_pb.js';
 
-/** Kinds of rules that the library compiles as a whole when the first of a kind is met. */
+/** Rule messages that protovalidate compiles as a whole at the first use of a kind. */
 const RULES: readonly DescMessage[] = [
   BoolRulesSchema,
   BytesRulesSchema,
@@ -45,11 +45,11 @@ const RULES: readonly DescMessage[] = [
 ];
 
 /**
- * Takes the expressions of all rules that none of our messages uses out of the library's own
- * descriptors. It would compile them all the same, dozens for each kind of field, which was a good
- * part of the start of every process. What is used is found in the files themselves, so a rule that
- * a proto begins to use is there at once.
- * @param files - All whose messages are ever validated, with what they import.
+ * Removes the expressions of validation rules that no message of these files uses from the
+ * descriptors of protovalidate. Otherwise protovalidate compiles dozens of unused rules for each
+ * kind of field, which took a large part of the start time of every process. The used rules are
+ * determined from the files, so a new rule in a proto takes effect at once.
+ * @param files - Files with all messages that are ever validated; their imports are included.
  */
 export function dropUnusedRules(files: readonly DescFile[]): void {
   const used = new Set<string>();

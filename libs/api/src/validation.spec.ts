@@ -58,7 +58,7 @@ const requirement = (init: object): SpecInit => ({
   placement: { affinity: { nodes: [{ match: [init] }] } },
 });
 
-describe('requests', () => {
+describe('validateMessage for requests', () => {
   it.each<{ name: string; problems: string[]; expected: string[] }>([
     {
       name: 'an empty name',
@@ -115,22 +115,22 @@ describe('requests', () => {
       expected: [],
     },
     {
-      name: 'a page too long',
+      name: 'a page size above the limit',
       problems: problemsOf(ListWorkloadsRequestSchema, { pageSize: 1_001 }),
       expected: ['page_size: must be from 0 to 1000'],
     },
     {
-      name: 'bad ids of containers',
+      name: 'malformed container ids',
       problems: problemsOf(StreamLogsRequestSchema, { containerId: 'XYZ' }),
       expected: ['container_id: must be 12 to 64 lower-case hex digits'],
     },
     {
-      name: 'no id where one is needed',
+      name: 'a missing container id',
       problems: problemsOf(GetContainerStatusRequestSchema, {}),
       expected: ['container_id: must not be empty'],
     },
     {
-      name: 'logs of streams and lines that are none',
+      name: 'undefined output streams and a negative number of lines',
       problems: problemsOf(StreamLogsRequestSchema, {
         streams: [noEnum(7)],
         tailLines: -1,
@@ -143,34 +143,34 @@ describe('requests', () => {
       ],
     },
     {
-      name: 'no command and no time for it',
+      name: 'a missing command and a timeout of 0',
       problems: problemsOf(ExecCommandRequestSchema, { timeout: {} }),
       expected: ['command: must not be empty', 'timeout: must be more than 0s and at most 3600s'],
     },
     {
-      name: 'a machine without a name',
+      name: 'a missing node id',
       problems: problemsOf(EnrollNodeRequestSchema, { instanceId: 'short' }),
       expected: ['node_id: must not be empty', 'instance_id: must be at least 16 characters long'],
     },
     {
-      name: 'a bad label of a node',
+      name: 'a malformed node label',
       problems: problemsOf(UpdateNodeRequestSchema, { nodeId: 'n', setLabels: { 'a b': 'x' } }),
       expected: [
         'set_labels["a b"]: the key must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
       ],
     },
-  ])('$name', ({ problems, expected }) => {
+  ])('reports the violations of $name', ({ problems, expected }) => {
     expect(problems).toEqual(expected);
   });
 });
 
-it('names fifty problems of a thousand, and how many there are', () => {
+it('validateMessage reports fifty violations of a thousand and the total number', () => {
   const problems = inSpec({ ports: Array.from({ length: 1_000 }, () => ({})) });
   expect(problems).toHaveLength(51);
-  expect(problems.at(-1)).toMatch(/^and more, \d{4} problems in all$/);
+  expect(problems.at(-1)).toMatch(/^and more, \d{4} violations in total$/);
 });
 
-describe('specs', () => {
+describe('validateMessage for specs', () => {
   it.each<{ name: string; spec: SpecInit; expected: string[] }>([
     {
       name: 'replicas below 0',
@@ -178,12 +178,12 @@ describe('specs', () => {
       expected: ['spec.replicas: must be from 0 to 1000000'],
     },
     {
-      name: 'a priority too high',
+      name: 'a priority above the limit',
       spec: { priority: 1_001 },
       expected: ['spec.priority: must be from 0 to 1000'],
     },
     {
-      name: 'a number no enum has',
+      name: 'an undefined enum value',
       spec: { mode: noEnum(7), restart: { policy: noEnum(9) } },
       expected: [
         'spec.restart.policy: must be one of ALWAYS, ON_FAILURE, NEVER',
@@ -191,7 +191,7 @@ describe('specs', () => {
       ],
     },
     {
-      name: 'a port that is none',
+      name: 'an invalid port',
       spec: {
         ports: [
           { containerPort: 80 },
@@ -206,7 +206,7 @@ describe('specs', () => {
       ],
     },
     {
-      name: 'names of variables',
+      name: 'malformed names of environment variables',
       spec: { env: { '': 'a', 'A=B': 'c', OK: '=' } },
       expected: [
         'spec.env[""]: the key must not be empty',
@@ -214,12 +214,12 @@ describe('specs', () => {
       ],
     },
     {
-      name: 'a variable too long',
+      name: 'an environment variable above the size limit',
       spec: { env: { A: 'x'.repeat(131_073) } },
       expected: ['spec.env["A"]: must be at most 131072 bytes long'],
     },
     {
-      name: 'labels',
+      name: 'malformed labels',
       spec: { labels: { '-a': 'x', b: 'no good' } },
       expected: [
         'spec.labels["-a"]: the key must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
@@ -239,7 +239,7 @@ describe('specs', () => {
       expected: ['spec.labels: must have at most 128 entries'],
     },
     {
-      name: 'a relative directory',
+      name: 'a relative working directory',
       spec: { workingDir: 'srv' },
       expected: ['spec.working_dir: must be an absolute path'],
     },
@@ -261,15 +261,15 @@ describe('specs', () => {
       ],
     },
     {
-      name: 'a duration too long',
+      name: 'a duration above the limit',
       spec: { preStopDelay: { seconds: 3_600n, nanos: 1 } },
       expected: ['spec.pre_stop_delay: must be from 0s to 3600s'],
     },
     {
-      name: 'regions twice or empty',
+      name: 'duplicate and empty regions',
       spec: { placement: { regions: ['a', 'a'], zones: [''] } },
       expected: [
-        'spec.placement.regions: must not name anything twice',
+        'spec.placement.regions: must not contain duplicates',
         'spec.placement.zones[0]: must not be empty',
       ],
     },
@@ -302,24 +302,24 @@ describe('specs', () => {
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
-      name: 'GT of a word',
+      name: 'GT with a word',
       spec: requirement({ key: 'a', operator: 4, values: ['many'] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
-      name: 'LT of two numbers',
+      name: 'LT with two numbers',
       spec: requirement({ key: 'a', operator: 5, values: ['1', '2'] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
-      name: 'an operator that is none',
+      name: 'an undefined operator',
       spec: requirement({ key: 'a', operator: 6 }),
       expected: [
         'spec.placement.affinity.nodes[0].match[0].operator: must be one of IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT',
       ],
     },
     {
-      name: 'a requirement of no key',
+      name: 'a requirement without a key',
       spec: requirement({ operator: 2 }),
       expected: ['spec.placement.affinity.nodes[0].match[0].key: must not be empty'],
     },
@@ -334,14 +334,14 @@ describe('specs', () => {
       expected: ['spec.placement.tolerations[0]: EXISTS takes no value'],
     },
     {
-      name: 'an effect that is none',
+      name: 'an undefined effect',
       spec: { placement: { tolerations: [{ key: 'a', effect: noEnum(9) }] } },
       expected: [
         'spec.placement.tolerations[0].effect: must be one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
       ],
     },
     {
-      name: 'a spread over nothing',
+      name: 'a spread without a topology',
       spec: { placement: { spread: {} } },
       expected: ['spec.placement.spread.topology: must not be empty'],
     },
@@ -351,27 +351,27 @@ describe('specs', () => {
       expected: ['spec.restarted_at: must be a time of the years 1 to 9999'],
     },
     {
-      name: 'a duration of two signs',
+      name: 'a duration with different signs of seconds and nanos',
       spec: { rollout: { steps: [{}, { wait: { seconds: 1n, nanos: -1 } }] } },
       expected: [
         'spec.rollout.steps[1].wait: must be a duration within 10000 years, with seconds and nanos of one sign',
       ],
     },
     {
-      name: 'a duration that no rule can compare',
+      name: 'a duration that the rules cannot compare',
       spec: { rollout: { progressDeadline: { seconds: 2n ** 62n } } },
       expected: [
         'spec.rollout.progress_deadline: must be a duration within 10000 years, with seconds and nanos of one sign',
       ],
     },
-  ])('$name', ({ spec, expected }) => {
+  ])('reports the violations of $name', ({ spec, expected }) => {
     expect(inSpec(spec)).toEqual(expected);
   });
 
   it.each<{ name: string; spec: SpecInit }>([
-    { name: 'an empty spec, whose sense others judge', spec: {} },
+    { name: 'an empty spec, which checkSpec rejects', spec: {} },
     {
-      name: 'IN, EXISTS and GT as they should be',
+      name: 'valid IN, EXISTS and GT requirements',
       spec: {
         placement: {
           affinity: {
@@ -399,14 +399,14 @@ describe('specs', () => {
       },
     },
     {
-      name: 'labels with everything they may have',
+      name: 'labels with all allowed characters',
       spec: { labels: { 'a.b/c_d-e': 'A.b_c-9', x: '' } },
     },
   ])('accepts $name', ({ spec }) => {
     expect(inSpec(spec)).toEqual([]);
   });
 
-  it('are judged without a fault, whatever they hold', () => {
+  it('validates any spec without an internal error', () => {
     fc.assert(
       fc.property(arbMessage(WorkloadSpecSchema), (spec) =>
         expect(inSpec(spec)).not.toContain('a validation rule failed to run'),
@@ -415,7 +415,7 @@ describe('specs', () => {
   });
 });
 
-describe('the rules of the proto', () => {
+describe('validation rules of the proto files', () => {
   const messages = new Set<DescMessage>(
     [CoordinatorService, AgentService].flatMap(({ methods }) => methods.map(({ input }) => input)),
   );
@@ -427,14 +427,14 @@ describe('the rules of the proto', () => {
     ),
   );
 
-  it('have words for each of their patterns, and no words without a pattern', () => {
+  it('have a description for each pattern, and no description without a pattern', () => {
     const patterns = rules.flatMap(({ type }) =>
       type.case === 'string' && type.value.pattern !== '' ? [type.value.pattern] : [],
     );
     expect([...new Set(patterns)].sort()).toEqual(Object.keys(patternTexts).sort());
   });
 
-  it('let every enum that comes from outside be one of its own', () => {
+  it('restrict every enum of a request to its defined values', () => {
     const unruled = [...messages].flatMap(({ typeName, fields }) =>
       fields
         .filter(
@@ -477,7 +477,7 @@ function withInner(rules: FieldRules): FieldRules[] {
 }
 
 describe('createValidationInterceptor', () => {
-  it('checks every request and every message of a stream before a handler sees it', async () => {
+  it('validates every request and every stream message before the handler receives it', async () => {
     const seen: string[] = [];
     const transport = createRouterTransport(
       ({ service }) => {

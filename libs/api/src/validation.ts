@@ -14,12 +14,12 @@ dropUnusedRules([CoordinatorService, AgentService, AdminService].map(({ file }) 
 const validator = createValidator();
 
 /**
- * Checks a message against the rules declared in its proto.
- * @throws {@link InvalidInputError} listing every violation with the path of its field, of many the
- *   first 50.
+ * Validates a message against the rules in its proto.
+ * @throws {@link InvalidInputError} listing the violations with the paths of their fields, at most
+ *   50.
  */
 export function validateMessage<Desc extends DescMessage>(schema: Desc, message: Message): void {
-  // first: the rules cannot be run over such values
+  // Checked first, because the rules cannot be evaluated on such values.
   const malformed = [...malformedTimes(schema, message)];
   if (malformed.length > 0) throw new InvalidInputError(malformed);
   const result = validator.validate(schema, message as never);
@@ -38,19 +38,22 @@ export function validateMessage<Desc extends DescMessage>(schema: Desc, message:
 }
 
 /**
- * Nobody reads more problems than this; a request of one kilobyte must not be answered with a
- * megabyte of them.
+ * Violations in one error. The limit keeps the response to a request of one kilobyte far below a
+ * megabyte.
  */
 const MAX_VIOLATIONS = 50;
-/** Violations worth a text: some of them go without saying. */
+/** Violations that are formatted; some of them are redundant and not reported. */
 const MAX_LOOKED_AT = 200;
 
 function atMost(count: number, shown: readonly Violation[], found: number): readonly Violation[] {
   if (shown.length <= count) return shown;
-  return [...shown.slice(0, count), { field: '', message: `and more, ${found} problems in all` }];
+  return [
+    ...shown.slice(0, count),
+    { field: '', message: `and more, ${found} violations in total` },
+  ];
 }
 
-/** An empty value also fails its pattern: that goes without saying. */
+/** An empty value also violates its pattern; only the first violation is reported. */
 function toViolations(found: readonly RuleViolation[]): readonly Violation[] {
   const placeOf = ({ field, forKey }: RuleViolation): string => `${forKey} ${pathToString(field)}`;
   const empty = new Set(found.filter(({ ruleId }) => ruleId === 'string.min_len').map(placeOf));
@@ -63,10 +66,10 @@ function toViolations(found: readonly RuleViolation[]): readonly Violation[] {
 }
 
 /**
- * Server interceptor: every request, and every message of a client stream, is checked before a
- * handler sees it.
- * @param services - Their rules are compiled now and not by the first call of each method, which
- *   would hold the event loop for a fifth of a second.
+ * Creates a server interceptor that validates every request, and every message of a client stream,
+ * before a handler receives it.
+ * @param services - Services whose rules are compiled now instead of by the first call of each
+ *   method, which would block the event loop for 0.2 s.
  */
 export function createValidationInterceptor(services: readonly DescService[] = []): Interceptor {
   for (const { input } of services.flatMap(({ methods }) => methods))

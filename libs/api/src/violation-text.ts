@@ -5,7 +5,10 @@ const DNS_LABEL =
   'must be a DNS label: lower-case letters, digits and "-", beginning and ending with a letter or digit';
 const HEX_DIGITS = 'must be 12 to 64 lower-case hex digits';
 
-/** What a pattern of the proto means, for people. A spec fails for one that has no words here. */
+/**
+ * Descriptions of the patterns in the proto files. A spec fails for a pattern without a
+ * description.
+ */
 export const patternTexts: Readonly<Record<string, string>> = {
   '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$': DNS_LABEL,
   '^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$': DNS_LABEL,
@@ -34,7 +37,7 @@ export const patternTexts: Readonly<Record<string, string>> = {
     'must be empty, or letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
 };
 
-/** The standard rules' own words, and ours. */
+/** Messages of protovalidate, and their replacements. */
 const rewordings: readonly (readonly [RegExp, string])[] = [
   [/^must be at least 1 characters$/, 'must not be empty'],
   [/^must be at (least|most) (\d+) (characters|bytes)$/, 'must be at $1 $2 $3 long'],
@@ -42,7 +45,7 @@ const rewordings: readonly (readonly [RegExp, string])[] = [
   [/^must contain at least (\d+) item\(s\)$/, 'must have at least $1 items'],
   [/^must contain no more than (\d+) item\(s\)$/, 'must have at most $1 items'],
   [/^map must be at most (\d+) entries$/, 'must have at most $1 entries'],
-  [/^repeated value must contain unique items$/, 'must not name anything twice'],
+  [/^repeated value must contain unique items$/, 'must not contain duplicates'],
   [
     /^must be greater than or equal to (\S+) and less than or equal to (\S+)$/,
     'must be from $1 to $2',
@@ -55,8 +58,8 @@ const rewordings: readonly (readonly [RegExp, string])[] = [
 ];
 
 /**
- * What is wrong, in words that go with a field's path: `must be from 0 to 1000000`. Keys of maps
- * say that they are meant.
+ * Describes a violation in words that follow the path of the field: `must be from 0 to 1000000`. A
+ * violation of a map key says so.
  */
 export function textOfViolation(violation: RuleViolation): string {
   return violation.forKey ? `the key ${ruleText(violation)}` : ruleText(violation);

@@ -2,15 +2,15 @@ import type { Violation } from '@cloudless/base';
 import { absolutePathProblem, isWithin } from './absolute-path.js';
 import type { Volume, WorkloadSpec } from './gen.js';
 
-/** Mounted by the container runtime itself, so nothing else can stand there. */
+/** Mounted by the container runtime itself, so no volume can be mounted there. */
 const TAKEN = ['/', '/dev'];
-/** Nor below these: the kernel's own files must not be covered. */
+/** No volume can be mounted at or below these paths: files of the kernel must not be hidden. */
 const TAKEN_WITH_ALL_BELOW = ['/proc', '/sys'];
 
-/** Where the files are that processes share as memory. */
+/** Directory of POSIX shared memory. */
 const SHARED_MEMORY = '/dev/shm';
 
-/** Rules of volumes that their proto cannot say. Paths are below `spec`. */
+/** Validates volumes beyond the rules of the proto. Paths start with `spec`. */
 export function* volumeRules({ volumes, shmSizeBytes }: WorkloadSpec): Generator<Violation> {
   const names = new Set<string>();
   const paths = new Set<string>();
@@ -25,7 +25,7 @@ export function* volumeRules({ volumes, shmSizeBytes }: WorkloadSpec): Generator
     if (problem === undefined && volume.mountPath === SHARED_MEMORY && shmSizeBytes > 0n) {
       yield {
         field: `${field}.mount_path`,
-        message: `"${SHARED_MEMORY}" is made by shm_size_bytes; leave out one of them`,
+        message: `"${SHARED_MEMORY}" is created by shm_size_bytes; remove one of them`,
       };
     }
     if (problem !== undefined)
@@ -43,13 +43,13 @@ function mountPathProblem(path: string): string | undefined {
   if (problem !== undefined) return problem;
   const isTaken =
     TAKEN.includes(path) || TAKEN_WITH_ALL_BELOW.some((taken) => isWithin(path, taken));
-  if (isTaken) return 'belongs to the container runtime; choose another directory';
+  if (isTaken) return 'is reserved for the container runtime; choose another directory';
   return undefined;
 }
 
 function* sourceRules(field: string, { source }: Volume): Generator<Violation> {
   if (source.case === undefined) {
-    yield { field, message: 'needs a source: one of empty_dir, host_path and named' };
+    yield { field, message: 'one of empty_dir, host_path and named is required' };
     return;
   }
   if (source.case !== 'hostPath') return;

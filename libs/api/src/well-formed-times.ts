@@ -9,8 +9,8 @@ import {
 } from '@bufbuild/protobuf/wkt';
 
 /**
- * Durations and timestamps that no JSON can express. The binary format carries them, and a record
- * that held one could not be shown any more.
+ * Finds durations and timestamps that JSON cannot express. The binary format can, and a record that
+ * contained one could not be shown any more.
  * @see google/protobuf/duration.proto and timestamp.proto, on their ranges
  */
 export function* malformedTimes(
@@ -79,7 +79,9 @@ function messageOf(field: DescField): DescMessage | undefined {
 
 const known = new Map<DescMessage, boolean>();
 
-/** Whether a message can hold a time at any depth. Found once for each schema. */
+/**
+ * True when the message can contain a duration or timestamp at any depth. Cached for each schema.
+ */
 function leadsToTimes(schema: DescMessage): boolean {
   const found = known.get(schema) ?? reachableFrom(schema).some(isTime);
   known.set(schema, found);
@@ -90,7 +92,7 @@ function isTime({ typeName }: DescMessage): boolean {
   return typeName === DurationSchema.typeName || typeName === TimestampSchema.typeName;
 }
 
-/** A set grows while it is walked, and so ends for a message within itself. */
+/** The set grows while it is iterated; the loop ends also for recursive messages. */
 function reachableFrom(schema: DescMessage): DescMessage[] {
   const reached = new Set([schema]);
   for (const { fields } of reached)

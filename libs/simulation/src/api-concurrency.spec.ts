@@ -144,7 +144,7 @@ describe('list paging while the cluster changes', () => {
     );
     expect(workloads.map(({ name }) => name)).toEqual(['b']);
     const another =
-      'page_token: is of a list with another filter; repeat the filter of the first page, or begin without a token';
+      'page_token: belongs to a list with another filter; repeat the filter of the first page, or start without a token';
     for (const call of [
       () => cluster.client.listWorkloads({ pageToken, namespace: 'default' }),
       () => cluster.client.listWorkloads({ pageToken, labelSelector: 'a=b' }),
@@ -154,7 +154,7 @@ describe('list paging while the cluster changes', () => {
       await expect(cluster.until<unknown>(call)).rejects.toThrow(another);
     }
     const garbage = cluster.until(() => cluster.client.listNodes({ pageToken: 'garbage' }));
-    await expect(garbage).rejects.toThrow('page_token: is not one this server made');
+    await expect(garbage).rejects.toThrow('page_token: is not a token of this server');
     await cluster.until(() => cluster.stopCoordinator());
   });
 });

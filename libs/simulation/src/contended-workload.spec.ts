@@ -96,7 +96,7 @@ describe(`${CLIENTS} concurrent clients of one workload`, () => {
       }),
     );
     expect(failures).toHaveLength(CLIENTS - 1);
-    const expected = `workload "default/web" is at generation ${generation + 1n}, not ${generation}; read it again and decide anew`;
+    const expected = `workload "default/web" is at generation ${generation + 1n}, not ${generation}; read the workload again and repeat the change`;
     expect(new Set(failures)).toEqual(new Set([`conflict: [aborted] ${expected}`]));
     await cluster.until(() => cluster.stopCoordinator());
   });

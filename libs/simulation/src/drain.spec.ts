@@ -138,9 +138,9 @@ describe('drain of a node', () => {
       text.replaceAll(/\d{4}-[^ ,;]+Z/g, '<time>'),
     );
     expect(told).toEqual([
-      'node node-1 is being drained: 1 replica to move, by <time>, or it has failed',
-      'the drain of node node-1 goes on with other terms, by <time>; what is left then is stopped whatever must stay available',
-      'the drain of node node-1 goes on with other terms, at once and whatever must stay available',
+      'node node-1 is being drained: 1 replica to move, by <time>, or the drain fails',
+      'the drain of node node-1 was changed, by <time>; the remaining replicas are then stopped regardless of min_available',
+      'the drain of node node-1 was changed, at once and regardless of min_available',
     ]);
     await cluster.advance(1_000);
     expect(await drainOf(cluster, 'node-1')).toMatchObject({

@@ -498,7 +498,7 @@ describe('validation of GLOBAL workloads', () => {
   it('rejects a replica count at creation and by scaling', async () => {
     const cluster = await clusterOf(1);
     const spec = { command: ['serve'], mode: Mode.GLOBAL };
-    const text = 'is not for GLOBAL, which has one on each fitting node';
+    const text = 'is not allowed with GLOBAL, which runs one replica on each matching node';
     const withCount = { name: 'web', spec: { ...spec, replicas: 3 } };
     await expect(cluster.until(() => cluster.client.createWorkload(withCount))).rejects.toThrow(
       `spec.replicas: ${text}`,

@@ -109,7 +109,7 @@ describe('stored plan', () => {
     expect(await refusalOf(execute(cluster, made, 'r2'))).toEqual({
       code: 'FailedPrecondition',
       message: expect.stringMatching(
-        new RegExp(`^plan "${made.id}" was executed already, at .*Z; make a new plan$`),
+        new RegExp(`^plan "${made.id}" was already executed at .*Z; create a new plan$`),
       ),
     });
   });
@@ -123,7 +123,7 @@ describe('stored plan', () => {
     expect(await refusalOf(execute(cluster, made))).toMatchObject({
       code: 'NotFound',
       message: expect.stringMatching(
-        /^plan "[0-9a-f]+" (expired at .*|not found: plans are kept for an hour); make a new plan$/,
+        /^plan "[0-9a-f]+" (expired at .*|not found: plans are stored for one hour); create a new plan$/,
       ),
     });
     await cluster.advance(120_000, 1_000);
@@ -156,7 +156,8 @@ describe('stored plan', () => {
     const cluster = await withWeb();
     expect(await refusalOf(execute(cluster, { id: '0123456789abcdef' }))).toEqual({
       code: 'NotFound',
-      message: 'plan "0123456789abcdef" not found: plans are kept for an hour; make a new plan',
+      message:
+        'plan "0123456789abcdef" not found: plans are stored for one hour; create a new plan',
     });
   });
 });
@@ -207,7 +208,7 @@ describe('execution of an outdated plan', () => {
     const before = await readWeb(cluster);
     expect(await refusalOf(execute(cluster, made))).toEqual({
       code: 'Aborted',
-      message: `plan "${made.id}" does not hold any more: ${says}; make a new plan`,
+      message: `plan "${made.id}" is outdated: ${says}; create a new plan`,
     });
     expect((await readWeb(cluster)).generation).toBe(before.generation);
   });
@@ -302,9 +303,9 @@ describe('plan of several changes', () => {
     ).toEqual({
       code: 'InvalidArgument',
       message:
-        'changes[0].scale.request_id: the changes of a plan are carried out together: give it to ExecutePlan; ' +
-        'changes[1].restart: changes[0] is about the workload default/web too; a plan makes one change of each; ' +
-        'changes[2]: names no change: give apply, scale, undo, restart or drain',
+        'changes[0].scale.request_id: must be empty: the changes of a plan are made together; pass the id to ExecutePlan; ' +
+        'changes[1].restart: changes[0] is about the workload default/web too; a plan contains at most one change of each workload and node; ' +
+        'changes[2]: is empty: set apply, scale, undo, restart or drain',
     });
     expect(await refusalOf(plan(cluster, scale('gone', 2)))).toEqual({
       code: 'NotFound',

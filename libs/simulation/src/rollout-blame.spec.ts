@@ -147,7 +147,7 @@ describe('pause', () => {
     await story.create({ maxFailedNew: 1 });
     await story.pass(2_000);
     await expect(story.call((client) => client.pauseRollout({ name: 'web' }))).rejects.toThrow(
-      /its rollout has failed: .*; as the first it goes on trying: update it, scale it to 0, or delete it$/,
+      /its rollout failed: .*; the first rollout of a workload keeps trying: update the workload, scale it to 0, or delete it$/,
     );
   });
 });

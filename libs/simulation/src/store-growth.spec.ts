@@ -209,7 +209,7 @@ describe('event watch after an id', () => {
     await expect(next({ afterId: first })).rejects.toMatchObject({
       code: Code.OutOfRange,
       rawMessage: expect.stringMatching(
-        /^events after \d+-\d+ are no longer kept: \d+-\d+ was removed; list what is kept, or watch without after_id$/,
+        /^events after \d+-\d+ are no longer stored: \d+-\d+ was removed; list the stored events, or watch without after_id$/,
       ) as string,
     });
     expect(await next({ afterId: first, categories: [Category.MEMBERSHIP] })).toBe('NodeEnrolled');

@@ -51,7 +51,7 @@ it('a resumed watch of workloads shows the newest state once, and a resumed watc
   expect(scaled).toEqual(
     [1, 2, 3, 4, 5].map(
       (replicas) =>
-        `workload default/web wants ${replicas} replicas now (generation ${replicas + 1})`,
+        `workload default/web now has ${replicas} desired replicas (generation ${replicas + 1})`,
     ),
   );
   states.stop();

@@ -400,7 +400,7 @@ describe('changes of a workload', () => {
     expect(await ask(method, { name: 'changing', expectedGeneration: '7', ...body })).toEqual({
       code: 'aborted',
       message:
-        'workload "default/changing" is at generation 1, not 7; read it again and decide anew',
+        'workload "default/changing" is at generation 1, not 7; read the workload again and repeat the change',
       items: [],
     });
     expect(identityOf(await read())).toEqual(identityOf(before));
@@ -467,10 +467,10 @@ describe('changes of a workload', () => {
   it.each([
     {
       updateMask: 'nothingLikeIt',
-      says: 'update_mask: "nothing_like_it" is no field of WorkloadSpec',
+      says: 'update_mask: "nothing_like_it" is not a field of WorkloadSpec',
     },
     { updateMask: 'env.A', says: expect.stringMatching(/^update_mask: "env\./) as string },
-    { updateMask: '*,env', says: 'update_mask: "*" stands alone' },
+    { updateMask: '*,env', says: 'update_mask: "*" cannot be combined with other paths' },
   ])('refuses the mask $updateMask', async ({ updateMask, says }) => {
     const before = await read();
     expect(await ask('UpdateWorkload', { name: 'changing', spec: {}, updateMask })).toEqual({

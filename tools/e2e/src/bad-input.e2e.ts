@@ -105,13 +105,13 @@ describe('a request that is wrong', () => {
       what: 'neither image nor command',
       ...create('new', {}),
       code: 'invalid_argument',
-      says: 'spec: image or command is required: an image to run in a container, or a command to run as a process',
+      says: 'spec: image or command is required: an image runs in a container, a command as a process',
     },
     {
       what: 'an image for the process runtime',
       ...create('new', { image: 'nginx:alpine', runtime: 'process' }),
       code: 'invalid_argument',
-      says: 'spec.runtime: process runs commands, not images; leave runtime empty or remove image',
+      says: 'spec.runtime: the process runtime runs commands, not images; remove runtime or image',
     },
     {
       what: 'an unknown runtime',
@@ -183,14 +183,14 @@ describe('a request that is wrong', () => {
       method: rpc('ListWorkloads'),
       body: { labelSelector: 'app in' },
       code: 'invalid_argument',
-      says: 'label_selector: cannot read "app in"; write key=value, key!=value, key, !key or key in (a,b)',
+      says: 'label_selector: cannot parse "app in"; expected key=value, key!=value, key, !key, key in (a,b) or key notin (a,b)',
     },
     {
       what: 'a page token of another server',
       method: rpc('ListWorkloads'),
       body: { pageToken: 'xyz' },
       code: 'invalid_argument',
-      says: 'page_token: is not one this server made; pass next_page_token of the last page unchanged',
+      says: 'page_token: is not a token of this server; pass next_page_token of the previous page unchanged',
     },
     {
       what: 'a name that exists',
@@ -243,7 +243,7 @@ describe('a request that is wrong', () => {
       what: 'no target',
       ...exec({}),
       code: 'invalid_argument',
-      says: 'container_id: name a container_id, a replica_id, or the name of a workload',
+      says: 'container_id: container_id, replica_id, or the name of a workload is required',
     },
     {
       what: 'two targets',
@@ -281,8 +281,7 @@ describe('a request that is wrong', () => {
 
   it.each([
     {
-      field:
-        'volumes[0].empty_dir.size_limit_bytes (of a directory on disk: with medium MEMORY it holds)',
+      field: 'volumes[0].empty_dir.size_limit_bytes (only with medium MEMORY)',
       spec: {
         image: 'nginx',
         volumes: [{ name: 'data', mountPath: '/data', emptyDir: { sizeLimitBytes: '1' } }],
@@ -290,11 +289,11 @@ describe('a request that is wrong', () => {
     },
     { field: 'image_pull.secret', spec: { image: 'nginx', imagePull: { secret: 'key' } } },
     {
-      field: 'disconnect.mode (EXCLUSIVE of a container)',
+      field: 'disconnect.mode (EXCLUSIVE with an image)',
       spec: { image: 'nginx', disconnect: { mode: 'EXCLUSIVE' } },
     },
     { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
-    { field: 'priority (over 100 would preempt)', spec: { priority: 500 } },
+    { field: 'priority (above 100, preemption)', spec: { priority: 500 } },
     { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
   ])('$field is not built: UNIMPLEMENTED, at create and at update', async ({ field, spec }) => {
     const refusal = {

@@ -138,7 +138,7 @@ describe('a manifest that is wrong', () => {
       stdout: '',
       stderr:
         'cloudlessctl: nothing was applied:\nworkload default/bad: ' +
-        'spec.priority (over 100 would preempt): not supported in this version; leave it out (UNIMPLEMENTED)\n',
+        'spec.priority (above 100, preemption): not supported in this version; leave it out (UNIMPLEMENTED)\n',
     });
     expect(await names()).toEqual(before);
   });

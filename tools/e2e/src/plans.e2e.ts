@@ -73,7 +73,7 @@ describe('a plan', () => {
     expect(await cluster.ctl('apply', '--plan-id', id)).toMatchObject({
       code: 4,
       stderr: expect.stringContaining(
-        'default/web: generation 1 was planned, it is 2 now; make a new plan',
+        'default/web: generation 1 was planned, it is 2 now; create a new plan',
       ),
     });
     expect(

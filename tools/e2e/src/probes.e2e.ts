@@ -278,12 +278,12 @@ describe('a probe that is wrong', () => {
     {
       name: 'no check',
       spec: { livenessProbe: quick },
-      says: 'spec.liveness_probe: needs a check: one of exec, http, tcp and grpc',
+      says: 'spec.liveness_probe: one of exec, http, tcp and grpc is required',
     },
     {
       name: 'an unknown port',
       spec: { readinessProbe: { check: { case: 'tcp', value: { port: 'web' } } } },
-      says: 'spec.readiness_probe.tcp.port: "web" is no declared TCP port, by name or number (declared: http)',
+      says: 'spec.readiness_probe.tcp.port: "web" is not a declared TCP port, by name or number (declared: http)',
     },
     {
       name: 'several successes of liveness',

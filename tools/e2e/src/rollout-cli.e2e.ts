@@ -61,7 +61,7 @@ describe('what cannot be', () => {
     const { code, stderr } = await rollout('undo', 'calm', '--to-version', '9');
     expect({ code, stderr }).toMatchObject({
       code: 3,
-      stderr: expect.stringContaining('has no version 9; the versions that are kept are 1'),
+      stderr: expect.stringContaining('has no version 9; the kept versions are 1'),
     });
     expect((await rollout('history', 'calm', '--version', '9')).code).toBe(3);
     expect((await rollout('undo', 'calm', '--to-version', '1')).code).toBe(4);

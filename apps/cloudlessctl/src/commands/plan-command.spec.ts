@@ -185,7 +185,7 @@ describe('--plan-id', () => {
     const coordinator: FakeCoordinator = {
       executePlan: () => {
         throw new ConnectError(
-          'default/web: generation 4 was planned, it is 5 now; make a new plan',
+          'default/web: generation 4 was planned, it is 5 now; create a new plan',
           code,
         );
       },

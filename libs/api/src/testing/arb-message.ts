@@ -10,8 +10,8 @@ import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 
 /**
- * Any message of a schema: each field set or not, at every depth. Drawn from its descriptor, so a
- * new field is drawn too.
+ * Returns an arbitrary of messages of a schema in which each field is set or absent at every depth.
+ * Derived from the descriptor, so new fields are included.
  */
 export function arbMessage<Desc extends DescMessage>(
   schema: Desc,

@@ -1,7 +1,7 @@
 import { WorkloadSchema, checkSpec, refuseUnsupported, validateMessage } from '../index.js';
 import { aSpec, aWorkload } from './index.js';
 
-it('aSpec is accepted as it is, and takes every change', () => {
+it('aSpec returns a valid spec with the given changes', () => {
   expect(() => checkSpec(aSpec())).not.toThrow();
   expect(() => refuseUnsupported(aSpec())).not.toThrow();
   expect(aSpec({ replicas: 0, command: [] })).toMatchObject({
@@ -15,7 +15,7 @@ it('aSpec is accepted as it is, and takes every change', () => {
   });
 });
 
-it('aWorkload is whole, and takes every change', () => {
+it('aWorkload returns a complete workload with the given changes', () => {
   expect(() => validateMessage(WorkloadSchema, aWorkload())).not.toThrow();
   expect(aWorkload({ name: 'db', spec: aSpec({ replicas: 2 }) })).toMatchObject({
     namespace: 'default',

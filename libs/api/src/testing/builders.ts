@@ -1,7 +1,7 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { WorkloadSchema, WorkloadSpecSchema, type Workload, type WorkloadSpec } from '../gen.js';
 
-/** A spec that is accepted: a command for the process runtime. Override what the test is about. */
+/** A valid spec: a command for the process runtime. Override the fields that a test is about. */
 export function aSpec(changes: MessageInitShape<typeof WorkloadSpecSchema> = {}): WorkloadSpec {
   return Object.assign(
     create(WorkloadSpecSchema, { command: ['serve'] }),
@@ -9,7 +9,7 @@ export function aSpec(changes: MessageInitShape<typeof WorkloadSpecSchema> = {})
   );
 }
 
-/** A workload as a fresh cluster shows it. */
+/** A workload as a new cluster returns it. Override the fields that a test is about. */
 export function aWorkload(changes: MessageInitShape<typeof WorkloadSchema> = {}): Workload {
   const base = {
     namespace: 'default',
@@ -25,7 +25,7 @@ export function aWorkload(changes: MessageInitShape<typeof WorkloadSchema> = {})
   );
 }
 
-/** Of a made message only what the changes name. */
+/** Returns the fields of a message that `changes` names. */
 function namedIn<Made extends object>(made: Made, changes: object): Partial<Made> {
   return Object.fromEntries(
     Object.entries(made).filter(([key]) => Object.hasOwn(changes, key)),

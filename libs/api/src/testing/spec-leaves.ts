@@ -2,16 +2,20 @@ import { create, type DescField, type DescMessage } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { WorkloadSpecSchema, type WorkloadSpec } from '../gen.js';
 
-/** One field of a spec that holds a value. */
+/** A scalar field of a spec. */
 export interface SpecLeaf {
-  /** Below `spec`, in proto spelling, without places in lists: `volumes.named.name`. */
+  /** Path below `spec`, in proto spelling, without list indexes: `volumes.named.name`. */
   readonly path: string;
-  /** A spec that has this leaf and, of the rest, only what leads to it. The value is no default. */
+  /**
+   * A spec in which only this field, and the messages that contain it, are set. The value is not
+   * the default.
+   */
   readonly spec: WorkloadSpec;
 }
 
 /**
- * Every leaf of a spec, from the descriptor: a test over them meets each field that is added later.
+ * Returns every scalar field of a spec, derived from the descriptor, so that a test over them
+ * includes fields that are added later.
  */
 export function specLeaves(): readonly SpecLeaf[] {
   return leavesOf(WorkloadSpecSchema, '', (init) => init);
