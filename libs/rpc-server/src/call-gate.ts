@@ -198,7 +198,7 @@ function clientStreams(method: DescMethod): boolean {
   return method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
 }
 
-/** A unary call has finished when its response is there. */
+/** A unary call has finished when its first response bytes exist. */
 async function* answered(
   answer: AsyncIterable<Uint8Array>,
   finish: () => void,

@@ -177,7 +177,7 @@ export interface RpcServerOptions {
   readonly onConnection?: (connection: Connection) => void;
 }
 
-/** What a server holds now, and what it has refused since the start. */
+/** Current load of a server, and refusals since the start. */
 export interface RpcLoad {
   readonly overload: OverloadLevel;
   readonly lanes: Readonly<Record<Lane, LaneLoad>>;

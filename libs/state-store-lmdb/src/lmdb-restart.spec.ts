@@ -203,7 +203,7 @@ describe('openLmdbStateStore after a restart', () => {
       ).rejects.toMatchObject({
         kind: 'precondition',
         message: expect.stringMatching(
-          /has store format 9, this program knows format 2/u,
+          /has store format 9, this program supports format 2/u,
         ) as string,
       });
     }

@@ -26,7 +26,7 @@ export async function importSnapshot(
       const { group, summary } = await readGroup(entries);
       await storage.write((writer) => {
         for (const entry of group) writer.put({ ...entry, lease: undefined }, undefined);
-        // nobody opens the storage before the import is complete
+        // the storage is opened only after the import is complete
         writer.beginAt(summary?.revision ?? 0n);
       });
       if (summary !== undefined) return summary;
