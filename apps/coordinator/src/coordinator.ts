@@ -150,7 +150,9 @@ export async function startCoordinator(
           log: log.child({ component: 'rpc' }),
           addressOf,
         }),
-        createErrorInterceptor(createFailureLog({ clock, log }, 'call failed with an internal error')),
+        createErrorInterceptor(
+          createFailureLog({ clock, log }, 'call failed with an internal error'),
+        ),
         createValidationInterceptor([CoordinatorService, AgentService, AdminService]),
       ],
       reflectedServices: [CoordinatorService, AgentService, AdminService],

@@ -162,7 +162,9 @@ describe('a backup', () => {
     });
     expect(await refusal(altered)).toEqual(says('its SHA-256 does not match'));
     const cut = Math.floor(whole.length / 2);
-    expect(await refusal(whole.subarray(0, cut))).toEqual(says(`it is truncated after ${cut} bytes`));
+    expect(await refusal(whole.subarray(0, cut))).toEqual(
+      says(`it is truncated after ${cut} bytes`),
+    );
     expect(await refusal(Buffer.from('workloads:\n'))).toMatchObject({
       code: 4,
       stderr: `cloudlessctl: ${file}: not a backup of a Cloudless cluster: the first bytes are not those of a backup\n`,
