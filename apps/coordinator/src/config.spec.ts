@@ -4,7 +4,7 @@ const parse = (values: Record<string, unknown>) =>
   parseCoordinatorConfig([{ source: 'test', values }], '/data');
 
 describe('parseCoordinatorConfig', () => {
-  it('fills in every default', () => {
+  it('fills in all defaults', () => {
     expect(parse({})).toEqual({
       host: '127.0.0.1',
       port: 8080,
@@ -26,7 +26,7 @@ describe('parseCoordinatorConfig', () => {
     });
   });
 
-  it('reads what is given', () => {
+  it('reads given values', () => {
     expect(
       parse({ port: '0', leaseMs: '10s', state: 'memory', weights: '1,0,0,0.5,0' }),
     ).toMatchObject({

@@ -15,48 +15,48 @@ import { otlpEndpointField } from '@cloudless/observability';
 import type { ScoreWeights } from '@cloudless/scheduler';
 import { DEFAULT_HISTORY_BYTES } from '@cloudless/state-store';
 
-/** Settings of a coordinator, complete. */
+/** Complete, validated settings of a coordinator. */
 export interface CoordinatorConfig {
-  /** Address of the API; loopback only while there is no TLS. */
+  /** Address of the API; loopback only, because there is no TLS yet. */
   readonly host: string;
-  /** Port of the API; 0 lets the system choose. */
+  /** Port of the API; 0 selects a free port. */
   readonly port: number;
-  /** Port of /health, /ready and /metrics; 0 lets the system choose. */
+  /** Port of /health, /ready and /metrics; 0 selects a free port. */
   readonly opsPort: number;
-  /** `lmdb` keeps its data below `dataDir`; `memory` forgets everything at exit. */
+  /** `lmdb` stores data below `dataDir`; `memory` loses everything at exit. */
   readonly state: 'lmdb' | 'memory';
   readonly dataDir: string;
-  /** How long a node is trusted after it was last heard. */
+  /** Lease of a node: time without a PING after which the node is lost, in milliseconds. */
   readonly leaseMs: number;
-  /** How often agents are asked to send a PING; at most a third of the lease. */
+  /** Interval of the agents' PINGs in milliseconds; at most a third of the lease. */
   readonly pingMs: number;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: 'json' | 'pretty';
-  /** Base address of an OTLP receiver of traces; undefined: nothing is traced. */
+  /** Base URL of an OTLP receiver of traces; undefined: no tracing. */
   readonly otlpEndpoint: string | undefined;
-  /** How long audit records are kept. */
+  /** Retention of audit records. */
   readonly auditRetentionMs: number;
-  /** How long other events are kept. */
+  /** Retention of other events. */
   readonly eventRetentionMs: number;
-  /** Bytes that audit records take at most. */
+  /** Limit of the bytes of audit records. */
   readonly auditBytes: number;
-  /** Bytes that other events take at most. */
+  /** Limit of the bytes of other events. */
   readonly eventBytes: number;
-  /** Bytes that results of requests with a request id take at most. */
+  /** Limit of the bytes of results kept for retries with a request id. */
   readonly requestBytes: number;
-  /** Bytes of the data file that the history of changes takes at most. */
+  /** Limit of the bytes of the change history in the data file. */
   readonly historyBytes: number;
-  /** Weights of the score, as `locality,reliability,cost,utilisation,penalty`. */
+  /** Weights of the score, in the order `locality,reliability,cost,utilisation,penalty`. */
   readonly weights: ScoreWeights | undefined;
 }
 
 const DAY_MS = 86_400_000;
-/** Room for a few hundred records. */
+/** Space for a few hundred records. */
 const MIN_BYTES = 64 * 1024;
-/** Audit records, events and results of requests are also in memory. */
+/** Audit records, events and results of requests are also held in memory. */
 const MAX_BYTES = 1024 ** 3;
 
-/** The default place of the data, when neither flag nor file names one. */
+/** Default data directory, when neither a flag nor a settings file names one. */
 export function defaultDataDir(env: Readonly<Record<string, string | undefined>>): string {
   const base =
     env['XDG_STATE_HOME'] ??
@@ -65,8 +65,8 @@ export function defaultDataDir(env: Readonly<Record<string, string | undefined>>
 }
 
 /**
- * Reads the settings once. Layers later in the list win.
- * @throws InvalidInputError naming every unknown key, unreadable value and broken relation.
+ * Validates the settings. Later layers win.
+ * @throws InvalidInputError naming every unknown key, invalid value and broken relation.
  */
 export function parseCoordinatorConfig(
   layers: readonly ConfigLayer[],

@@ -34,7 +34,7 @@ import { registerStoreMetrics } from './store-metrics.js';
 import { registerRpcMetrics } from './rpc-metrics.js';
 import { StoreHealth } from './store-health.js';
 
-/** What a coordinator takes from the machine. */
+/** Everything that a coordinator takes from its process and machine. */
 export interface CoordinatorMachine {
   readonly clock: Clock;
   readonly random: Random;
@@ -42,33 +42,34 @@ export interface CoordinatorMachine {
   readonly hostname: string;
   readonly pid: number;
   readonly version: string;
-  /** Default: nothing is traced. */
+  /** Default: no tracing. */
   readonly tracing?: Tracing;
 }
 
-/** A coordinator that serves. */
 export interface RunningCoordinator {
   readonly url: string;
   readonly opsUrl: string;
   readonly clusterId: string;
   /**
    * Resolves when this coordinator can no longer serve and must be closed: another coordinator
-   * leads or has the data directory, or the store is out of service. Until it is closed, probes
-   * report the reason, and calls that need the store fail as `unavailable`.
+   * leads or has the data directory, or the store is out of service. Until then probes report the
+   * reason, and calls that need the store fail as `unavailable`.
    */
   readonly ended: Promise<CloudlessError>;
-  /** Ends calls, loops and the store, in this order. Agents and their workloads go on. */
+  /**
+   * Ends calls, control loops and the store, in this order. Agents and their workloads continue.
+   */
   close(): Promise<void>;
 }
 
-/** Calls under way get this long at shutdown. */
+/** Time for running calls at shutdown. */
 const CLOSE_GRACE_MS = 2_000;
-/** Interval at which the data file and its lock are checked while nothing is written. */
+/** Interval of checks of the data file and its lock without writes. */
 const LOOK_MS = 1_000;
 
 /**
- * Opens the store, takes the leadership, starts the controllers, then serves.
- * @throws what went wrong first, with everything that was opened before closed again.
+ * Opens the store, acquires the leadership, starts the controllers, then serves.
+ * @throws The first error. Everything opened before is closed again.
  */
 export async function startCoordinator(
   config: CoordinatorConfig,
@@ -149,7 +150,9 @@ export async function startCoordinator(
           log: log.child({ component: 'rpc' }),
           addressOf,
         }),
-        createErrorInterceptor(createFailureLog({ clock, log }, 'call failed inside')),
+        createErrorInterceptor(
+          createFailureLog({ clock, log }, 'call failed with an internal error'),
+        ),
         createValidationInterceptor([CoordinatorService, AgentService, AdminService]),
       ],
       reflectedServices: [CoordinatorService, AgentService, AdminService],
@@ -194,7 +197,7 @@ export async function startCoordinator(
   }
 }
 
-/** Where a call came from. */
+/** Address of the client of a call. */
 const addressOf: NonNullable<RpcObserverOptions['addressOf']> = ({ contextValues }) =>
   contextValues.get(connectionKey)?.remoteAddress;
 
@@ -210,8 +213,8 @@ function retentionOf(config: CoordinatorConfig): RetentionLimits {
 }
 
 /**
- * Reports a lost leadership and the end of the state to `health`.
- * @returns Ends the reports; to be called before the state is closed, which is no failure.
+ * Reports lost leadership and the end of the state to `health`.
+ * @returns The function that ends the reports. Call it before the state is closed on purpose.
  */
 function endWith(state: ClusterState, health: StoreHealth): () => void {
   const unlisten = [state.onLeadershipLost(health.noteEnd), state.onEnd(health.noteEnd)];
@@ -225,7 +228,7 @@ function openStore(
 ): Promise<StateStore> {
   const { historyBytes } = config;
   if (config.state === 'memory') {
-    log.warn('state is kept in memory only: it is gone when the coordinator stops');
+    log.warn('state is kept in memory only: all state is lost when the coordinator stops');
     return Promise.resolve(createMemoryStateStore({ clock, historyBytes }));
   }
   return openLmdbStateStore({

@@ -10,11 +10,11 @@ const lanesOf = (lane: string): readonly string[] =>
 
 it.each(
   services.flatMap(({ methods }) => methods.map((method) => ({ rpc: String(method), method }))),
-)('$rpc has a lane', ({ method }) => {
+)('classifyRpc gives $rpc a priority', ({ method }) => {
   expect(LANES).toContain(classOfRpc(method)?.lane);
 });
 
-it('what agents live by is control, what takes load away goes before other writes', () => {
+it('classifyRpc gives sessions of agents control priority, and calls that reduce load stop priority', () => {
   expect(lanesOf('control')).toEqual(['EnrollNode', 'Heartbeat', 'Session', 'Tunnel']);
   expect(lanesOf('stop')).toEqual([
     'CordonNode',
@@ -27,7 +27,7 @@ it('what agents live by is control, what takes load away goes before other write
   ]);
 });
 
-it('what only reads is read', () => {
+it('classifyRpc gives read priority to exactly the read-only calls', () => {
   const reads = lanesOf('read');
   expect(reads.filter((name) => !/^(Get|List|Watch|Explain|Plan|Stream)/.test(name))).toEqual([]);
   const others = CoordinatorService.methods

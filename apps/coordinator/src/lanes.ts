@@ -12,10 +12,10 @@ const read: CallClass = { lane: 'read' };
 const watch: CallClass = { lane: 'read', inTurns: true };
 
 /**
- * The lane of each RPC; a new one does not compile without.
- * Stop orders are what takes load away from the cluster, or keeps it off a node. Those that the
- * coordinator gives to agents travel in sessions, which are control. ScaleWorkload is among them as
- * a whole: whether it goes down is only known after it has been decoded.
+ * Priority of each RPC. A new RPC without an entry does not compile.
+ * Priority `stop` is for calls that reduce load or keep load off a node. Stop orders to agents
+ * travel in sessions, which have priority `control`. ScaleWorkload is included as a whole, because
+ * the direction is known only after decoding.
  */
 const coordinatorLanes: Lanes<typeof CoordinatorService> = {
   enrollNode: control,
@@ -79,6 +79,6 @@ const byService: Readonly<Record<string, Readonly<Record<string, CallClass>>>> =
   [AdminService.typeName]: adminLanes,
 };
 
-/** The class of an RPC that the coordinator serves; undefined for others. */
+/** Returns the class of an RPC that the coordinator serves; undefined for others. */
 export const classOfRpc: ClassOf = ({ parent, localName }) =>
   byService[parent.typeName]?.[localName];

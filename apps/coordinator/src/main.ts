@@ -30,21 +30,18 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
     '--host <address>',
     'address of the API; loopback only while there is no TLS (default 127.0.0.1)',
   ],
-  port: ['--port <number>', 'port of the API; 0 lets the system choose (default 8080)'],
+  port: ['--port <number>', 'port of the API; 0 selects a free port (default 8080)'],
   opsPort: ['--ops-port <number>', 'port of /health, /ready and /metrics (default 8081)'],
-  state: ['--state <engine>', 'lmdb, or memory, which forgets everything at exit (default lmdb)'],
+  state: ['--state <engine>', 'lmdb, or memory, which loses everything at exit (default lmdb)'],
   dataDir: [
     '--data-dir <path>',
     'default $XDG_STATE_HOME/cloudless/coordinator, below ~/.local/state',
   ],
   leaseMs: [
     '--lease <duration>',
-    'how long a node is trusted after it was last heard (default 3s)',
+    'lease of a node: time without a PING after which the node is lost (default 3s)',
   ],
-  pingMs: [
-    '--ping-interval <duration>',
-    'how often agents are asked to send a PING (default 900ms)',
-  ],
+  pingMs: ['--ping-interval <duration>', "interval of the agents' PINGs (default 900ms)"],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
   otlpEndpoint: [
@@ -53,36 +50,33 @@ const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>
   ],
   auditRetentionMs: [
     '--audit-retention <duration>',
-    'how long audit records are kept, as in 720h (default 720h)',
+    'retention of audit records, such as 720h (default 720h)',
   ],
-  eventRetentionMs: [
-    '--event-retention <duration>',
-    'how long other events are kept (default 720h)',
-  ],
+  eventRetentionMs: ['--event-retention <duration>', 'retention of other events (default 720h)'],
   auditBytes: [
     '--audit-bytes <size>',
-    'most that audit records take, as in 512Ki or 64Mi (default 16Mi)',
+    'size limit of audit records, such as 512Ki or 64Mi (default 16Mi)',
   ],
-  eventBytes: ['--event-bytes <size>', 'most that other events take (default 4Mi)'],
+  eventBytes: ['--event-bytes <size>', 'size limit of other events (default 4Mi)'],
   requestBytes: [
     '--request-bytes <size>',
-    'most that results kept for retries with a request id take (default 64Mi)',
+    'size limit of results kept for retries with a request id (default 64Mi)',
   ],
   historyBytes: [
     '--history-bytes <size>',
-    'most that the history for resumed watches takes (default 64Mi)',
+    'size limit of the change history for resumed watches (default 64Mi)',
   ],
   weights: [
     '--weights <numbers>',
-    'of the score: locality,reliability,cost,utilisation,network penalty',
+    'weights of the score: locality,reliability,cost,utilisation,network penalty',
   ],
 };
 const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_COORDINATOR_' };
 
 const EXIT_FAILED = 1;
 /**
- * A disk that does not answer may hold up the close, while a supervisor waits for the end of this
- * process.
+ * Limit of an orderly close. A disk that does not answer may block the close, while a supervisor
+ * waits for the end of this process.
  */
 const GIVE_UP_MS = 10_000;
 
@@ -102,7 +96,8 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     moment,
   });
   protectFromOutOfMemory();
-  // Timers of the loops do not keep a process alive, and sockets alone should not decide.
+  // Timers of the control loops do not keep a process alive, and open sockets alone must not
+  // decide.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
     tracing = await startTracing({
@@ -128,13 +123,16 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     const reason = await Promise.race([coordinator.ended, stopped]);
     if (typeof reason === 'string') log.info('coordinator stopping', { signal: reason });
     else {
-      log.error('coordinator stops: it cannot go on with its state', errorFields(reason));
+      log.error(
+        'coordinator stopping: its state store is lost or out of service',
+        errorFields(reason),
+      );
       systemClock.setTimer(GIVE_UP_MS, () => process.kill(process.pid, 'SIGKILL'));
     }
     await coordinator.close();
     return typeof reason === 'string' ? 0 : EXIT_FAILED;
   } catch (reason) {
-    log.error('coordinator cannot run', errorFields(reason));
+    log.error('coordinator failed', errorFields(reason));
     throw reason;
   } finally {
     await tracing.close();

@@ -3,7 +3,7 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, type ClusterState, type Stored } from '@cloudless/cluster-state';
 import type { Controllers } from '@cloudless/controllers';
 
-/** Registers the cluster's gauges, read when they are scraped. */
+/** Registers the cluster's gauges, which are read at each scrape. */
 export function registerClusterMetrics(
   metrics: Meter,
   state: ClusterState,
@@ -16,7 +16,7 @@ export function registerClusterMetrics(
   });
   const replicas = metrics.gauge({
     name: 'cloudless_replicas',
-    help: 'Replicas that have a record, by what they are.',
+    help: 'Replicas with a record, by state.',
     labels: ['state'],
   });
   const workloads = metrics.gauge({ name: 'cloudless_workloads', help: 'Declared workloads.' });

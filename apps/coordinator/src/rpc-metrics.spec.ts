@@ -25,7 +25,7 @@ function aLoad(value: Partial<RpcLoad> = {}): RpcLoad {
   };
 }
 
-it('shows what the server holds, and counts what it refused once', async () => {
+it('registerRpcMetrics exposes the load of the server and counts refusals once', async () => {
   const metrics = createMetrics();
   const busy = lane({
     running: 3,

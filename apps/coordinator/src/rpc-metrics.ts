@@ -1,22 +1,22 @@
 import type { Metrics } from '@cloudless/observability';
 import { LANES, type RpcLoad } from '@cloudless/rpc-server';
 
-/** Registers what the API's server holds and refuses; read when it is scraped. */
+/** Registers the load and the refusals of the API server, which are read at each scrape. */
 export function registerRpcMetrics(metrics: Metrics, load: () => RpcLoad): void {
   const lanes = ['lane'];
   const running = metrics.gauge({
     name: 'cloudless_rpc_running',
-    help: 'Calls whose handlers work, by lane.',
+    help: 'Calls whose handlers run, by priority.',
     labels: lanes,
   });
   const waiting = metrics.gauge({
     name: 'cloudless_rpc_waiting',
-    help: 'Calls that wait for their turn, by lane.',
+    help: 'Calls that wait in the queue, by priority.',
     labels: lanes,
   });
   const streams = metrics.gauge({
     name: 'cloudless_rpc_streams',
-    help: 'Open streams and long calls of users.',
+    help: 'Open streams and long-running calls of users.',
   });
   const connections = metrics.gauge({
     name: 'cloudless_rpc_connections',
@@ -24,23 +24,23 @@ export function registerRpcMetrics(metrics: Metrics, load: () => RpcLoad): void 
   });
   const overload = metrics.gauge({
     name: 'cloudless_rpc_overload_level',
-    help: '0: keeps up; 1: second reads of a client are shed; 2: reads are; 3: reads and writes are.',
+    help: '0: none; 1: further reads of a client are refused; 2: reads are refused; 3: reads and writes are refused.',
   });
   const bytes = metrics.gauge({
     name: 'cloudless_rpc_waiting_bytes',
-    help: 'Memory that waits for clients: requests for their turn, answers to be read.',
+    help: 'Memory of waiting requests and of unread responses.',
     labels: ['what'],
   });
   const admitted = total(
     metrics,
     'cloudless_rpc_admitted_total',
-    'Calls that got their turn, by lane.',
+    'Calls that were admitted, by priority.',
     lanes,
   );
   const shed = total(
     metrics,
     'cloudless_rpc_shed_total',
-    'Calls refused to keep the others served, by lane and reason.',
+    'Calls refused because of load, by priority and reason.',
     [...lanes, 'reason'],
   );
   const streamsRefused = total(
@@ -51,7 +51,7 @@ export function registerRpcMetrics(metrics: Metrics, load: () => RpcLoad): void 
   const readersCut = total(
     metrics,
     'cloudless_rpc_readers_cut_total',
-    'Calls ended because their answer was not read.',
+    'Calls ended because the client did not read the response.',
   );
   const dropped = total(
     metrics,

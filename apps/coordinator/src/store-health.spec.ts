@@ -9,7 +9,7 @@ const FAULT = {
 };
 const OUT_OF_SERVICE = new CloudlessError('unavailable', 'out of service');
 
-/** True once the process has been asked to end. */
+/** True once the health has requested the end of the process. */
 function hasEnded(health: StoreHealth): Promise<boolean> {
   return Promise.race([
     health.ended.then(() => true),
@@ -20,7 +20,7 @@ function hasEnded(health: StoreHealth): Promise<boolean> {
 describe('StoreHealth', () => {
   it.each([
     {
-      name: 'nothing was noted',
+      name: 'nothing was reported',
       act: () => undefined,
       health: { ok: true },
       notReady: [],
@@ -34,7 +34,7 @@ describe('StoreHealth', () => {
       ended: false,
     },
     {
-      name: 'the disk has room again',
+      name: 'the disk has free space again',
       act: (health: StoreHealth) => [false, true].forEach(health.noteRoom),
       health: { ok: true },
       notReady: [],
@@ -69,7 +69,7 @@ describe('StoreHealth', () => {
       ended: true,
     },
   ])(
-    'reports to probes and ends the process as it should when $name',
+    'reports to probes and decides about the end of the process when $name',
     async ({ act, health, notReady, ended }) => {
       const store = new StoreHealth();
       act(store);
@@ -85,7 +85,7 @@ describe('StoreHealth', () => {
     },
   );
 
-  it('keeps the reason that came first', async () => {
+  it('keeps the first reason', async () => {
     const store = new StoreHealth();
     store.noteFault(FAULT.lock);
     store.noteEnd(OUT_OF_SERVICE);

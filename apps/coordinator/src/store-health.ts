@@ -3,14 +3,11 @@ import type { Metrics } from '@cloudless/observability';
 import type { HealthReport } from '@cloudless/rpc-server';
 import type { StorageFault } from '@cloudless/state-store';
 
-const DISK_FULL = 'disk full: the state takes no writes, everything else goes on';
+const DISK_FULL = 'disk full: the state store refuses writes, everything else continues';
 const BACK_UP_FIRST =
   'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
 
-/**
- * State of the store as probes and metrics report it, and as it decides about the end of the
- * process.
- */
+/** Health of the store: reports to probes and metrics, and decides about the end of the process. */
 export class StoreHealth {
   /**
    * Resolves with the reason when this process can no longer serve: another coordinator has the
@@ -26,14 +23,14 @@ export class StoreHealth {
     this.ended = new Promise((resolve) => (this.resolveEnded = resolve));
   }
 
-  /** Called by the store when its disk is full, and when there is room again. */
+  /** Callback of the store: the disk is full, or has free space again. */
   readonly noteRoom = (hasRoom: boolean): void => {
     this.hasRoom = hasRoom;
   };
 
   /**
-   * Called by the store. A lost data file does not end the process, because what the process still
-   * reads may exist nowhere else.
+   * Callback of the store: its files were lost. A lost data file does not end the process, because
+   * the data that the process still reads may exist nowhere else.
    */
   readonly noteFault = (fault: StorageFault): void => {
     this.fault = fault;
@@ -41,7 +38,7 @@ export class StoreHealth {
   };
 
   /**
-   * Called when the leadership is lost or the store is out of service. Only the first call counts.
+   * Callback: the leadership was lost or the store is out of service. Only the first call counts.
    */
   readonly noteEnd = (reason: CloudlessError): void => {
     this.end ??= reason;
@@ -49,7 +46,7 @@ export class StoreHealth {
   };
 
   /**
-   * A full disk or a lost data file is no reason to restart: reads, sessions and replicas go on.
+   * A full disk or a lost data file is no reason to restart: reads, sessions and replicas continue.
    */
   health(): HealthReport {
     if (this.end !== undefined) return { ok: false, reasons: [this.end.message] };
@@ -60,7 +57,7 @@ export class StoreHealth {
     return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
   }
 
-  /** Why changes cannot be served; empty when they can. */
+  /** Returns the reasons why changes cannot be served; empty when they can. */
   reasonsNotReady(): readonly string[] {
     return [...new Set([this.end, this.fault].flatMap((reason) => reason?.message ?? []))];
   }
@@ -68,7 +65,7 @@ export class StoreHealth {
   register(metrics: Metrics): void {
     const writable = metrics.gauge({
       name: 'cloudless_store_writable',
-      help: '1 while the state store takes writes, 0 while its disk is full or its data file is lost.',
+      help: '1 while the state store accepts writes, 0 while its disk is full or its data file is lost.',
     });
     metrics.onExpose(() =>
       writable.set(this.hasRoom && this.fault === undefined && this.end === undefined ? 1 : 0),

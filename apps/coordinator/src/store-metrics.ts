@@ -2,19 +2,19 @@ import { readdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Meter } from '@cloudless/base';
 
-/** Registers how much room the store takes and has; read when it is scraped. */
+/** Registers used and free disk space of the store, which are read at each scrape. */
 export function registerStoreMetrics(meter: Meter, directory: string): void {
   const size = meter.gauge({
     name: 'cloudless_store_size_bytes',
-    help: 'Disk space that the files of the state store take.',
+    help: 'Disk space used by the files of the state store.',
   });
   const free = meter.gauge({
     name: 'cloudless_store_disk_free_bytes',
-    help: 'Free space of the disk under the state store, for users without privileges.',
+    help: 'Free space on the disk of the state store, for users without privileges.',
   });
   const total = meter.gauge({
     name: 'cloudless_store_disk_size_bytes',
-    help: 'Size of the disk under the state store.',
+    help: 'Size of the disk of the state store.',
   });
   meter.onExpose(async () => {
     const disk = await statfs(directory);
@@ -26,5 +26,5 @@ export function registerStoreMetrics(meter: Meter, directory: string): void {
   });
 }
 
-/** What `stat` counts in, on every system that Node runs on. */
+/** Unit of `blocks` in `stat`, on all systems that Node supports. */
 const BLOCK_BYTES = 512;

@@ -1,2 +1,2 @@
-/** Version of this program; the same in every part of a release. */
+/** Version of this program; the same for all programs of a release. */
 export const VERSION = '0.1.0';

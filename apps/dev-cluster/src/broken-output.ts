@@ -2,13 +2,13 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { fstatSync } from 'node:fs';
 
 /**
- * Calls back once nobody reads standard output or standard error any more. Writes that fail are
+ * Runs `callback` once standard output or standard error has no reader any more. Failing writes are
  * ignored.
  *
- * A write tells. Before the next one, only poll(2) does, which Node does not offer; `tail -f` of
- * GNU looks every second whether its output still has a reader. Any other `tail` refuses `--pid`,
- * and then only a write tells.
- * @returns To be called at the end.
+ * A write detects that. Between writes only poll(2) does, which Node does not offer; but `tail -f`
+ * of GNU coreutils checks every second whether its output still has a reader. Other implementations
+ * of `tail` refuse `--pid`, and then only a write detects it.
+ * @returns The function that ends the observation.
  */
 export function onBrokenOutput(callback: () => void): () => void {
   const watchers: ChildProcess[] = [];

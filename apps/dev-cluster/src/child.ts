@@ -6,12 +6,12 @@ import { CloudlessError } from '@cloudless/base';
 import { systemClock } from '@cloudless/system';
 import type { Guard } from './guard.js';
 
-/** The programs that make up a cluster. */
+/** The programs of a cluster. */
 export type Program = 'coordinator' | 'agent' | 'cloudlessctl';
 
 /**
- * The command that runs one of our programs: the bundle beside our own, or the source when we run
- * from source.
+ * Returns the command of a program: the bundle beside this one, or the source when this program
+ * runs from source.
  */
 export function commandOf(program: Program): readonly string[] {
   const fromSource = import.meta.url.endsWith('.ts');
@@ -19,10 +19,9 @@ export function commandOf(program: Program): readonly string[] {
   return [process.execPath, ...process.execArgv, fileURLToPath(new URL(entry, import.meta.url))];
 }
 
-/** What a program said when it was ready: the fields of that log line. */
+/** Fields of the log line that a program writes when it is ready. */
 export type ReadyFields = Readonly<Record<string, unknown>>;
 
-/** Command of a child process, and what follows its end. */
 export interface ChildOptions {
   readonly name: string;
   readonly program: Program;
@@ -30,14 +29,14 @@ export interface ChildOptions {
   readonly logFile: string;
   readonly readyMessage: string;
   readonly onLine: (line: string) => void;
-  /** Between SIGTERM and SIGKILL. */
+  /** Time between SIGTERM and SIGKILL. */
   readonly graceMs: number;
   readonly guard: Guard;
 }
 
-/** A running program of the cluster. Its log goes to a file, and to `onLine` where given. */
+/** A running program of the cluster. Its log goes to a file and to `onLine`. */
 export class Child {
-  /** Resolves when it has ended. */
+  /** Resolves when the process has ended. */
   readonly exited: Promise<void>;
   private lastLines: string[] = [];
 
@@ -56,7 +55,7 @@ export class Child {
         file.write(`${line}\n`);
         options.onLine(line);
         const fields = parseLine(line);
-        // What a program says to people is not JSON; its log is in the file.
+        // Lines that are not JSON are for people; JSON lines are in the log file.
         if (fields === undefined) this.remember(line);
         if (fields?.['message'] === options.readyMessage) resolve(fields);
       };
@@ -73,19 +72,19 @@ export class Child {
         ),
       );
     });
-    this.ready.catch(() => undefined); // whoever waits for it is told
+    this.ready.catch(() => undefined); // callers that await it get the error
   }
 
   /**
-   * Resolves with the fields of its log line `readyMessage`; rejects with its last words when it
-   * ends before.
+   * Resolves with the fields of the log line `readyMessage`. Rejects with the last lines of output
+   * when the program ends before.
    */
   readonly ready: Promise<ReadyFields>;
 
   /** Starts a program. */
   static start(options: ChildOptions): Child {
     const [executable = process.execPath, ...before] = commandOf(options.program);
-    // A group of its own: Ctrl-C reaches us alone, and we end the children in good order.
+    // A separate process group: Ctrl-C reaches only this process, which ends its children in order.
     const spawned = spawn(executable, [...before, ...options.args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,
@@ -97,7 +96,7 @@ export class Child {
     return this.process.pid;
   }
 
-  /** SIGTERM, and SIGKILL when it has not ended after the grace. */
+  /** Sends SIGTERM, and SIGKILL after the grace period. */
   async stop(): Promise<void> {
     const { guard, name, graceMs } = this.options;
     guard.stopping(name);
@@ -112,7 +111,7 @@ export class Child {
   }
 }
 
-/** As many lines as tell why a program ended. */
+/** Number of lines that show why a program ended. */
 const LAST_LINES = 8;
 
 function parseLine(line: string): ReadyFields | undefined {

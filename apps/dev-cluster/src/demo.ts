@@ -10,18 +10,17 @@ import { createGrpcTransport } from '@connectrpc/connect-node';
 import pc from 'picocolors';
 import type { CommandLine } from './run-command.js';
 
-/** What a demonstration runs against. */
 export interface DemoOptions {
   readonly url: string;
   readonly commands: CommandLine;
   readonly write: (text: string) => void;
 }
 
-/** A killed replica is back well before this. */
+/** A killed replica is ready again well before this. */
 const RECOVERY_LIMIT_MS = 20_000;
 const NAME = 'hello';
 
-/** Shows the life of a workload step by step. @throws an error that names the step that failed. */
+/** Shows the life of a workload step by step. @throws An error that names the failed step. */
 export async function runDemo({ url, commands, write }: DemoOptions): Promise<void> {
   const step = async (title: string, action: () => Promise<unknown>): Promise<void> => {
     write(`\n${pc.cyan(`── ${title}`)}\n`);
@@ -35,10 +34,10 @@ export async function runDemo({ url, commands, write }: DemoOptions): Promise<vo
     await commands.run('workload', 'scale', NAME, '5', '--wait');
     await commands.run('workload', 'describe', NAME);
   });
-  await step('a rolling update: new replicas are ready before old ones go', () =>
+  await step('a rolling update: new replicas are ready before old ones stop', () =>
     commands.run('workload', 'update', NAME, '--env', 'GREETING=version two', '--wait'),
   );
-  await step('kill -9 one replica: its agent has it back at once', () => killOne(url, write));
+  await step('kill -9 one replica: its agent restarts it at once', () => killOne(url, write));
   await step('what the replicas print', () =>
     commands.run('workload', 'logs', NAME, '--tail', '2'),
   );

@@ -4,53 +4,56 @@ import { makeDirectory } from '@cloudless/system';
 import { Child, type ReadyFields } from './child.js';
 import type { Guard } from './guard.js';
 
-/** How a development cluster is laid out. Port 0 lets the system choose. */
+/** Layout of a development cluster. Port 0 selects a free port. */
 export interface DevClusterOptions {
   readonly dataDir: string;
   readonly port: number;
   readonly opsPort: number;
-  /**
-   * Port of the first agent's own service; the others follow. 0 lets the system choose for each.
-   */
+  /** Port of the first agent's API; the others follow. 0 selects a free port for each. */
   readonly agentPort: number;
   readonly agents: number;
-  /** First port that agents hand to workloads; each agent has a thousand. */
+  /** First port that agents assign to workloads; each agent has a thousand. */
   readonly workloadPort: number;
-  /** What the agents run beside processes, as their own flags say. */
+  /**
+   * Container runtime of the agents, in addition to processes; values of the agent's `--runtime`.
+   */
   readonly runtime: string;
   readonly criSocket?: string;
-  /** Called with each log line of a program. */
+  /** Runs for each log line of a program. */
   readonly onLine: (name: string, line: string) => void;
-  /** Called when an agent has ended by itself and is started again, as a service manager would. */
+  /** Runs when an agent has ended unexpectedly and is restarted, as a service manager would do. */
   readonly onRestart: (name: string) => void;
   readonly guard: Guard;
 }
 
-/** A coordinator and its agents, all on this machine. */
+/** A coordinator and its agents on this machine. */
 export interface DevCluster {
-  /** Base address of the API. */
+  /** Base URL of the API. */
   readonly url: string;
   readonly opsUrl: string;
-  /** Ids of the nodes and addresses of their agents' own service. */
+  /** Names of the nodes, and addresses of the agents' APIs. */
   readonly agents: readonly {
     readonly name: string;
     readonly zone: string;
     readonly address: string;
   }[];
-  /** Which container runtime the agents use, or why none. */
+  /** The container runtime of the agents, or the reason why they have none. */
   readonly containers: Containers;
-  /** Rejects when the coordinator ends by itself, or an agent cannot be started again. */
+  /** Rejects when the coordinator ends unexpectedly, or an agent cannot be restarted. */
   readonly failed: Promise<never>;
   /** Stops workloads, agents and the coordinator, in this order. */
   stop(): Promise<void>;
 }
 
-/** `runtime`: as `containerd 1.6.20 at /run/containerd/containerd.sock`. */
+/**
+ * `runtime`: such as `containerd 1.6.20 at /run/containerd/containerd.sock`. `why`: why there is
+ * none.
+ */
 export type Containers = { readonly runtime: string } | { readonly why: string };
 
 const PORTS_PER_AGENT = 1_000;
 /**
- * Workloads are stopped first, with their grace, and containers are removed with their networks and
+ * Agents first stop workloads, with their grace periods, and remove containers with networks and
  * mounts.
  */
 const AGENT_GRACE_MS = 60_000;
@@ -59,8 +62,8 @@ const ZONES = ['a', 'b', 'c'];
 const COORDINATOR = 'coordinator';
 
 /**
- * Starts one coordinator and its agents, one zone after the other.
- * @param signal - Aborts the start: processes that were started are stopped.
+ * Starts one coordinator and its agents, which are spread over the zones.
+ * @param signal - Aborts the start: started processes are stopped.
  * @throws {@link StoppedError} when `signal` is aborted before the cluster is up.
  */
 export async function startDevCluster(
@@ -90,7 +93,7 @@ export async function startDevCluster(
     });
     children.set(name, child);
     const ready = await child.ready.catch((reason: unknown) => {
-      // A program names its own flags; people gave ours.
+      // The program names its own flags; the user gave those of dev-cluster.
       throw new CloudlessError(
         'unavailable',
         errorMessageOf(reason).replaceAll('--listen', '--agent-port'),

@@ -4,15 +4,15 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '@cloudless/system';
 
-/** First argument of a dev-cluster program that is the guard of another one. */
+/** First argument of a dev-cluster process that is the guard of another dev-cluster process. */
 export const GUARD_COMMAND = 'guard';
 
-/** A process of the cluster, as the guard ends it. */
+/** A process that the guard ends. */
 export interface GuardedProcess {
   readonly pid: number | undefined;
-  /** Processes of stage 2 are ended once those of stage 1 are gone. */
+  /** Processes of stage 2 are ended after all processes of stage 1 have ended. */
   readonly stage: 1 | 2;
-  /** Between SIGTERM and SIGKILL. */
+  /** Time between SIGTERM and SIGKILL. */
   readonly graceMs: number;
 }
 
@@ -24,20 +24,20 @@ type Notice =
   | { readonly kind: 'directory'; readonly path: string };
 
 const LOOK_MS = 50;
-/** The kernel ends a process by SIGKILL within that time, unless a device does not answer. */
+/** The kernel ends a killed process within this time, unless a device does not answer. */
 const KILL_MS = 5_000;
 
 /**
- * A process that outlives the dev cluster and ends its programs when the dev cluster could not:
- * SIGKILL leaves no time for that. The kernel closes the pipe to the standard input of the guard,
- * whatever ends the dev cluster.
+ * A process that outlives the dev cluster and ends its programs when the dev cluster could not, as
+ * after SIGKILL. Whatever ends the dev cluster, the kernel then closes the pipe to the guard's
+ * standard input.
  */
 export class Guard {
   private constructor(private readonly child: ChildProcess) {}
 
   /**
-   * Starts the guard in a session of its own, where neither Ctrl-C nor a hang-up of the terminal
-   * arrives.
+   * Starts the guard in its own session, which receives neither Ctrl-C nor the hang-up of the
+   * terminal.
    */
   static start(): Guard {
     const main = import.meta.url.endsWith('.ts') ? './main.ts' : './main.mjs';
@@ -46,7 +46,7 @@ export class Guard {
       stdio: ['pipe', 'ignore', 'ignore'],
       detached: true,
     });
-    // A dev cluster whose guard is gone goes on.
+    // The dev cluster continues without its guard.
     for (const source of [child, child.stdin]) source.on('error', () => undefined);
     return new Guard(child);
   }
@@ -55,7 +55,10 @@ export class Guard {
     this.tell({ kind: 'started', name, process });
   }
 
-  /** The process has been told to end: a second SIGTERM would end it at once, in bad order. */
+  /**
+   * Records that SIGTERM was sent. The guard must not send a second one, which would end the
+   * process without an orderly stop.
+   */
   stopping(name: string): void {
     this.tell({ kind: 'stopping', name });
   }
@@ -64,12 +67,12 @@ export class Guard {
     this.tell({ kind: 'ended', name });
   }
 
-  /** The directory goes with the cluster. */
+  /** Registers a directory that is removed at the end of the cluster. */
   removesAtEnd(path: string): void {
     this.tell({ kind: 'directory', path });
   }
 
-  /** Resolves once the guard has found that nothing is left, and has ended. */
+  /** Resolves when the guard has found nothing left to end, and has ended itself. */
   async close(): Promise<void> {
     if (
       this.child.pid === undefined ||
@@ -87,7 +90,10 @@ export class Guard {
   }
 }
 
-/** The program of the guard. Returns when the dev cluster has ended and nothing of it is left. */
+/**
+ * Main function of the guard. Returns when the dev cluster has ended and none of its processes is
+ * left.
+ */
 export async function runGuard(input: NodeJS.ReadableStream): Promise<void> {
   const left = new Map<string, GuardedProcess>();
   const stopping = new Set<string>();
@@ -106,7 +112,7 @@ export async function runGuard(input: NodeJS.ReadableStream): Promise<void> {
   for (const path of directories) await rm(path, { recursive: true, force: true });
 }
 
-/** The last line may be cut off. */
+/** The last line may be incomplete. */
 function parse(line: string): Notice | undefined {
   try {
     return JSON.parse(line) as Notice;
@@ -131,7 +137,9 @@ async function isGoneWithin(pid: number, limitMs: number): Promise<boolean> {
   return true;
 }
 
-/** Process 1 of a container may never collect what has ended. */
+/**
+ * A process that ended but was not collected by its parent (process 1 of a container) is not alive.
+ */
 async function isAlive(pid: number): Promise<boolean> {
   if (!send(pid, 0)) return false;
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');

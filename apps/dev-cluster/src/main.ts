@@ -14,7 +14,7 @@ import { runtimeText } from './runtime-text.js';
 import { CommandLine } from './run-command.js';
 
 const EXIT_USAGE = 2;
-/** As shells count an end by SIGINT. */
+/** Exit code of shells after SIGINT. */
 const EXIT_INTERRUPTED = 130;
 const END_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 type EndSignal = (typeof END_SIGNALS)[number];
@@ -46,36 +46,31 @@ async function main(argv: readonly string[]): Promise<number> {
     .option('--ops-port <number>', 'port of /health, /ready and /metrics', wholeNumber, 8081)
     .option(
       '--agent-port <number>',
-      "port of the first agent's own service; the others follow",
+      "port of the first agent's API; the others follow",
       wholeNumber,
       9092,
     )
-    .option(
-      '--workload-port <number>',
-      'first port that is handed to workloads',
-      wholeNumber,
-      20_000,
-    )
-    .option('--agents <number>', 'how many agents', wholeNumber, 3)
+    .option('--workload-port <number>', 'first port for workloads', wholeNumber, 20_000)
+    .option('--agents <number>', 'number of agents', wholeNumber, 3)
     .addOption(
       new Option(
         '--runtime <name>',
-        'auto, process or cri: what the agents run beside plain processes',
+        'auto, process or cri: container runtime of the agents beside plain processes',
       )
         .choices(['auto', 'process', 'cri'])
         .default('auto'),
     )
     .option(
       '--cri-socket <path>',
-      'of the container runtime; the default is the first that answers',
+      'socket of the container runtime; default: the first that answers',
     )
     .option(
       '--data-dir <path>',
-      'keep the data there; the default is a temporary directory that goes with the cluster',
+      'data directory; default: a temporary directory that is removed at the end',
     )
-    .option('--example <file>', 'a manifest to apply once the cluster is up')
-    .option('--demo', 'show the life of the example, step by step, and end')
-    .option('--verbose', 'print what the programs log')
+    .option('--example <file>', 'manifest to apply after the start')
+    .option('--demo', 'show the life of the example step by step, then stop')
+    .option('--verbose', 'print the logs of all programs')
     .exitOverride();
   try {
     command.parse(argv as string[]);
@@ -85,15 +80,14 @@ async function main(argv: readonly string[]): Promise<number> {
   }
   const flags = command.opts<Flags>();
   if (flags.example !== undefined && !existsSync(flags.example)) {
-    process.stderr.write(`${pc.red('dev-cluster:')} there is no file ${flags.example}\n`);
+    process.stderr.write(`${pc.red('dev-cluster:')} file ${flags.example} does not exist\n`);
     return EXIT_USAGE;
   }
   const starting = new AbortController();
   let endWatch = (): void => undefined;
   const interrupted = new Promise<EndSignal>((resolve) => {
     for (const signal of END_SIGNALS) process.on(signal, () => resolve(signal));
-    // As a terminal that closes: nobody sees any more what we write, or the program that started us
-    // has ended.
+    // Treated like a closed terminal: the output has no reader, or the parent process has ended.
     endWatch = onBrokenOutput(() => resolve('SIGHUP'));
     process.on('disconnect', () => resolve('SIGHUP'));
     process.channel?.unref();
@@ -113,7 +107,7 @@ async function main(argv: readonly string[]): Promise<number> {
         dataDir,
         guard,
         onRestart: (name) =>
-          write(`${pc.yellow(`${name} has ended; it is started again and adopts what it ran`)}\n`),
+          write(`${pc.yellow(`${name} has ended; it is restarted and adopts its workloads`)}\n`),
         onLine: (name, line) =>
           flags.verbose === true ? write(`${pc.dim(name)} ${line}\n`) : undefined,
       },
@@ -125,8 +119,8 @@ async function main(argv: readonly string[]): Promise<number> {
       cluster.failed,
     ]);
   } catch (reason) {
-    // A file system that does not answer may block a thread of this process; only the signal ends
-    // it then.
+    // A blocked file system may block a thread of this process; only the signal ends the process
+    // then.
     if (cluster === undefined && reason instanceof StoppedError) endSignal = await interrupted;
     else process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
     if (flags.demo === true)
@@ -146,8 +140,8 @@ async function main(argv: readonly string[]): Promise<number> {
 }
 
 /**
- * @returns 0 when everything was shown or it stayed until it was told to end, 130 when it was
- * interrupted before.
+ * @returns 0 when everything was shown, or the cluster ran until a signal; 130 when interrupted
+ *   before.
  */
 async function show(
   cluster: DevCluster,
@@ -157,7 +151,7 @@ async function show(
 ): Promise<number> {
   const commands = new CommandLine(cluster.url, write, signal, guard);
   const work = showExample(cluster, flags, commands);
-  work.catch(() => undefined); // an interrupted one has nothing more to say
+  work.catch(() => undefined); // the result of interrupted work is not needed
   const ended = await Promise.race([work, interrupted]);
   if (ended !== undefined) return EXIT_INTERRUPTED;
   if (flags.demo === true) return 0;
@@ -177,7 +171,7 @@ async function showExample(
   }
   if (flags.demo === true) {
     await runDemo({ url: cluster.url, commands, write });
-    write(`\n${pc.green('Demo finished: every step did what it should.')}\n`);
+    write(`\n${pc.green('Demo finished: every step succeeded.')}\n`);
   }
   return undefined;
 }

@@ -8,7 +8,7 @@ describe('quoted', () => {
     ["it's", "'it'\\''s'"],
     ['$HOME', "'$HOME'"],
     ['', "''"],
-  ])('%j is shown as %s, as a shell would take it', (word, shown) => {
+  ])('quotes %j as %s for a shell', (word, shown) => {
     expect(quoted(word)).toBe(shown);
   });
 });

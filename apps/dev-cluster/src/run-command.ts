@@ -4,23 +4,21 @@ import { CloudlessError } from '@cloudless/base';
 import { commandOf } from './child.js';
 import type { Guard } from './guard.js';
 
-/** Its name for the guard: one runs at a time. */
+/** Name for the guard. Only one command runs at a time. */
 const COMMAND = 'cloudlessctl';
 const COMMAND_GRACE_MS = 1_000;
 
-/**
- * Runs cloudlessctl against the cluster as a user would, showing the command and what it prints.
- */
+/** Runs cloudlessctl against the cluster as a user would. Prints the command and its output. */
 export class CommandLine {
   constructor(
     private readonly server: string,
     private readonly write: (text: string) => void,
-    /** Ends the command that runs. */
+    /** Aborts the running command. */
     private readonly signal: AbortSignal,
     private readonly guard: Guard,
   ) {}
 
-  /** @throws kind `internal` naming the command, when it does not end with 0. */
+  /** @throws kind `internal` naming the command, when its exit code is not 0. */
   async run(...args: readonly string[]): Promise<string> {
     const shown = `cloudlessctl ${args.map(quoted).join(' ')}`;
     this.write(`\n${pc.bold(`$ ${shown}`)}\n`);
@@ -46,7 +44,7 @@ export class CommandLine {
   }
 }
 
-/** A word as it can be typed into a shell. */
+/** Quotes a word for a shell. */
 export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

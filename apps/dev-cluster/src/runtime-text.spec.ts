@@ -1,6 +1,6 @@
 import { runtimeText } from './runtime-text.js';
 
-describe('what the agents run workloads with', () => {
+describe('describeRuntime', () => {
   it.each([
     {
       containers: { runtime: 'containerd 1.6.20 at /run/containerd/containerd.sock' },
@@ -12,14 +12,14 @@ describe('what the agents run workloads with', () => {
       chosen: 'auto',
       text:
         'processes; containers are not used: there is no container runtime at /run/crio/crio.sock; ' +
-        '`sudo node tools/containers/setup.mjs install` brings a container runtime',
+        '`sudo node tools/containers/setup.mjs install` installs one',
     },
     {
       containers: { why: 'runtime is process' },
       chosen: 'process',
-      text: 'processes; containers are not used, as --runtime process says',
+      text: 'processes; containers are off because of --runtime process',
     },
-  ])('$text', ({ containers, chosen, text }) => {
+  ])('returns "$text"', ({ containers, chosen, text }) => {
     expect(runtimeText(containers, chosen)).toBe(text);
   });
 });

@@ -16,7 +16,7 @@ describe('requireLoopback', () => {
     ['0:0:0:0:0:0:0:1', '0:0:0:0:0:0:0:1'],
     ['localhost', '127.0.0.1'],
     ['LocalHost', '127.0.0.1'],
-  ])('%s is bound as %s', (host, bound) => {
+  ])('returns %s as bind address %s', (host, bound) => {
     expect(requireLoopback(host)).toBe(bound);
   });
 
@@ -36,13 +36,13 @@ describe('requireLoopback', () => {
     expect(() => requireLoopback(host)).toThrow(expect.objectContaining({ kind: 'precondition' }));
   });
 
-  it('says what to do', () => {
+  it('names the allowed addresses in the error', () => {
     expect(() => requireLoopback('0.0.0.0')).toThrow(
       'refusing to listen on 0.0.0.0 without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted',
     );
   });
 
-  it('takes of all IPv4 addresses just those of 127.0.0.0/8', () => {
+  it('accepts exactly the IPv4 addresses of 127.0.0.0/8', () => {
     fc.assert(
       fc.property(fc.ipV4(), (address) =>
         expect(isLoopbackHost(address)).toBe(address.startsWith('127.')),
@@ -84,7 +84,7 @@ describe('checkHostHeader', () => {
     expect(checkHostHeader(host)).toMatchObject({ allowed: false });
   });
 
-  it('allows only what a URL also reads as this machine', () => {
+  it('allows only hosts that a URL parser also reads as loopback', () => {
     const noise = fc.string({ unit: fc.constantFrom(...'az09.:@#/[]?\\%- '), maxLength: 4 });
     const name = fc.constantFrom(
       'localhost',
@@ -117,7 +117,7 @@ describe('checkHostHeader', () => {
     expect(allowed).toBeGreaterThan(100);
   });
 
-  it('repeats only a part of what it refuses', () => {
+  it('truncates the refused host in the reason', () => {
     const check = checkHostHeader('x'.repeat(10_000));
     expect(check.allowed ? '' : check.reason).toMatch(/^host "x{100}\.\.\."/);
   });
@@ -149,7 +149,7 @@ describe('checkOrigin', () => {
     expect(checkOrigin(origin)).toMatchObject({ allowed: false });
   });
 
-  it('allows what is listed, to the letter', () => {
+  it('allows exactly the listed origins', () => {
     expect(checkOrigin('https://console.example', ['https://console.example'])).toEqual({
       allowed: true,
     });

@@ -6,9 +6,9 @@ loopback.addSubnet('127.0.0.0', 8, 'ipv4');
 loopback.addAddress('::1', 'ipv6');
 
 /**
- * Says whether an address literal can only reach, or only come from, this machine.
- * @param address - IPv4 or IPv6 text without brackets or zone; `::ffff:127.0.0.1` counts, names do
- *   not.
+ * Says whether an address literal is on loopback, so that only this machine can use it.
+ * @param address - IPv4 or IPv6 text without brackets or zone. `::ffff:127.0.0.1` is loopback;
+ *   names are not.
  */
 export function isLoopbackAddress(address: string): boolean {
   if (isIPv4(address)) return loopback.check(address, 'ipv4');
@@ -16,18 +16,19 @@ export function isLoopbackAddress(address: string): boolean {
 }
 
 /**
- * Says whether a host, as people write it, is this machine and nothing else: `localhost` in any
- * case, an address in 127.0.0.0/8, `::1` with or without brackets. Every other name is refused,
- * also one that resolves to such an address: what it resolves to is for others to decide.
+ * Says whether a host name or address is on loopback: `localhost` in any case, an address in
+ * 127.0.0.0/8, `::1` with or without brackets. Any other name is refused, also one that resolves to
+ * a loopback address, because a resolver may change its mind.
  */
 export function isLoopbackHost(host: string): boolean {
   return host.toLowerCase() === 'localhost' || isLoopbackAddress(withoutBrackets(host));
 }
 
 /**
- * Refuses to listen where others could connect, as there are no identities to tell them apart.
- * @returns The address to bind. `localhost` becomes 127.0.0.1, so that no resolver has a say in it.
- * @throws CloudlessError `precondition` when the host is not a loopback one.
+ * Refuses addresses that other machines can reach, because without identities clients cannot be
+ * told apart.
+ * @returns The address to bind. `localhost` becomes 127.0.0.1, independently of the resolver.
+ * @throws CloudlessError `precondition` when the host is not on loopback.
  */
 export function requireLoopback(host: string): string {
   if (isLoopbackHost(host))

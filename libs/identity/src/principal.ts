@@ -1,23 +1,23 @@
 import { CloudlessError } from '@cloudless/base';
 import { isLoopbackAddress } from './loopback.js';
 
-/** Who acts, for audit fields and events. */
+/** The actor in audit records and events. */
 export type Principal = AnonymousPrincipal;
 
-/** Somebody on this machine. Which user or program it was, nobody can tell without identities. */
+/** A client on this machine. Without identities the user or program is unknown. */
 export interface AnonymousPrincipal {
   readonly kind: 'anonymous-loopback';
-  /** What audit lines show. */
+  /** Name in audit records. */
   readonly name: 'anonymous@loopback';
-  /** The address the call came from. */
+  /** Remote address of the connection. */
   readonly address: string;
 }
 
 /**
- * Who is at the other end of a connection.
- * @param connection - The remote address as the socket gives it; IPv4 may come in its IPv6 form.
- * @throws CloudlessError `unauthenticated` when it comes from elsewhere: a listener on loopback
- *   never sees that, so something is wrong.
+ * Returns the principal of a connection.
+ * @param connection - The remote address as the socket reports it; IPv4 may be in its IPv6 form.
+ * @throws CloudlessError `unauthenticated` when the address is not on loopback, which a loopback
+ *   listener never sees.
  */
 export function principalOf(connection: { readonly remoteAddress: string }): Principal {
   const { remoteAddress } = connection;

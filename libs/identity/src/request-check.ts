@@ -1,20 +1,19 @@
 import { isLoopbackHost } from './loopback.js';
 
-/** What a check of a request says; the reason is meant for whoever sent it. */
+/** Result of a check; the reason is meant for the client. */
 export type RequestCheck =
   { readonly allowed: true } | { readonly allowed: false; readonly reason: string };
 
 const ALLOWED: RequestCheck = { allowed: true };
 
-/** Longest part of a refused header that an answer repeats. */
+/** Limit of the part of a refused header that the reason repeats. */
 const MAX_ECHO = 100;
 
 /**
- * Checks the name a client used for us: the `Host` header, or `:authority` in HTTP/2. A page of
- * another site whose name was made to resolve to 127.0.0.1 (DNS rebinding) still says its own name
- * here, which is what gives it away.
- * @param host - Name or address with or without a port; absent is refused, since every client of
- *   HTTP/1.1 and newer sends it.
+ * Checks the `Host` header, or `:authority` in HTTP/2, against DNS rebinding: a page of another
+ * site whose name resolves to 127.0.0.1 still sends its own name here.
+ * @param host - Name or address, with or without a port. Undefined is refused, because every client
+ *   since HTTP/1.1 sends the header.
  */
 export function checkHostHeader(host: string | undefined): RequestCheck {
   if (host === undefined || host === '')
@@ -27,17 +26,18 @@ export function checkHostHeader(host: string | undefined): RequestCheck {
 }
 
 /**
- * `name`, `name:port`, `[v6]` or `[v6]:port` (RFC 9110, section 7.2). A bare IPv6 address is not
- * one.
+ * Forms `name`, `name:port`, `[v6]` and `[v6]:port` (RFC 9110, section 7.2). A bare IPv6 address is
+ * not valid.
  */
 const HOST = /^(?<name>\[[0-9a-fA-F:.]+\]|[^:[\]@/?#\s]+)(?::(?<port>\d{1,5}))?$/;
 const MAX_PORT = 65_535;
 
 /**
- * Checks which page a browser sends the request for. Other clients send no `Origin`.
- * @param origin - The header as sent; absent is allowed.
- * @param allowedOrigins - Origins beside the loopback ones, each as browsers write it:
- *   `https://console.example:8443`.
+ * Checks the site of the page for which a browser sends the request. Other clients send no
+ * `Origin`.
+ * @param origin - The header as sent; undefined is allowed.
+ * @param allowedOrigins - Origins that are allowed in addition to loopback origins, as browsers
+ *   write them: `https://console.example:8443`.
  */
 export function checkOrigin(
   origin: string | undefined,
@@ -50,7 +50,9 @@ export function checkOrigin(
   );
 }
 
-/** Only the exact form that browsers send: a scheme, a host, perhaps a port, nothing after it. */
+/**
+ * Accepts only the exact form that browsers send: scheme, host, optional port, and nothing else.
+ */
 function isLoopbackOrigin(origin: string): boolean {
   if (!/^https?:\/\//.test(origin) || !URL.canParse(origin)) return false;
   const url = new URL(origin);

@@ -8,7 +8,11 @@ describe('createFailureLog', () => {
     const clock = new ManualClock();
     const lines: LogFields[] = [];
     const log: Log = { ...silentLog, error: (_message, fields = {}) => void lines.push(fields) };
-    return { clock, lines, failed: createFailureLog({ clock, log }, 'call failed inside') };
+    return {
+      clock,
+      lines,
+      failed: createFailureLog({ clock, log }, 'call failed with an internal error'),
+    };
   }
 
   it('writes a line with the cause of a failure', () => {

@@ -1,6 +1,6 @@
 import { errorFields, Throttle, type Clock, type Log } from '@cloudless/base';
 
-/** Failures of one RPC that are logged in a row; after that one line each `everyMs`. */
+/** Lines of one RPC that are logged in a row; after that one line each `everyMs`. */
 const LINES = { burst: 5, everyMs: 10_000 };
 
 /**

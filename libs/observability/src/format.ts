@@ -1,10 +1,9 @@
 import { redactText, toSafeFields } from './safe-fields.js';
 import type { LogFields } from '@cloudless/base';
 
-/** How much a line matters; `error` most. */
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 
-/** One line before it is text. */
+/** One log line before formatting. */
 export interface LogLine {
   readonly level: LogLevel;
   readonly message: string;
@@ -13,13 +12,12 @@ export interface LogLine {
   readonly fields: LogFields;
 }
 
-/**
- * Names a field may not take in JSON, since the line itself has them; such a field gets an
- * underscore at its end.
- */
+/** Names that the JSON line itself uses. A field of the same name gets a trailing underscore. */
 const RESERVED = ['time', 'level', 'message'];
 
-/** One JSON object: `time` (RFC 3339, UTC), `level`, `message`, then the fields. */
+/**
+ * Formats a line as one JSON object: `time` (RFC 3339, UTC), `level`, `message`, then the fields.
+ */
 export function toJsonLine({ level, message, timeMs, fields }: LogLine): string {
   const own = Object.entries(toSafeFields(fields)).map(([key, value]) => [
     RESERVED.includes(key) ? `${key}_` : key,
@@ -34,8 +32,8 @@ export function toJsonLine({ level, message, timeMs, fields }: LogLine): string 
 }
 
 /**
- * For people: `10:20:30.400 INFO [rollout] rollout advanced workloadId=5f creates=1`. Never more
- * than one line of text.
+ * Formats a line for terminals: `10:20:30.400 INFO [rollout] rollout advanced workloadId=5f
+ * creates=1`. The result is always a single line.
  */
 export function toPrettyLine({ level, message, timeMs, fields }: LogLine): string {
   const { component, ...rest } = toSafeFields(fields);
@@ -51,7 +49,7 @@ export function toPrettyLine({ level, message, timeMs, fields }: LogLine): strin
   ].join(' ');
 }
 
-/** Texts that could be mistaken for something else, or move a terminal's cursor, are quoted. */
+/** Quotes text that is ambiguous or contains control characters. */
 function plain(value: unknown): string {
   if (typeof value === 'string' && /^[\w./:@+-]+$/.test(value)) return value;
   return JSON.stringify(value).replace(

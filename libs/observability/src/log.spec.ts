@@ -32,7 +32,7 @@ function aLog(options: Partial<LogOptions> = {}) {
 }
 
 describe('createLog', () => {
-  it('writes the line that the README shows', () => {
+  it('writes the line of the README', () => {
     const { log, text } = aLog();
     const scoped = log.child({ component: 'rollout' }).child({ workloadId: '5f' });
     scoped.info('rollout advanced', { creates: 1 });
@@ -43,45 +43,45 @@ describe('createLog', () => {
 
   it.each([
     {
-      name: 'a child replaces the field of its parent',
+      name: 'a field of the child over one of its parent',
       fields: { component: 'child' },
       expected: { component: 'child' },
     },
     {
-      name: 'a field called message does not touch the message',
+      name: 'a field named message beside the message',
       fields: { message: 'field' },
       expected: { message: 'done', message_: 'field' },
     },
     {
-      name: 'fields called level and time do not touch theirs',
+      name: 'fields named level and time beside those of the line',
       fields: { level: 'x', time: 1 },
       expected: { level: 'info', level_: 'x', time_: 1 },
     },
     {
-      name: 'an error keeps its name and causes',
+      name: 'an error with its name and causes',
       fields: { reason: new TypeError('outer', { cause: new Error('inner') }) },
       expected: {
         message: 'done',
         reason: { error: 'outer', errorName: 'TypeError', causes: ['Error: inner'] },
       },
     },
-    { name: 'big integers are texts', fields: { revision: 12n }, expected: { revision: '12' } },
-    { name: 'undefined is left out', fields: { a: undefined, b: null }, expected: { b: null } },
-  ])('$name', ({ fields, expected }) => {
+    { name: 'big integers as text', fields: { revision: 12n }, expected: { revision: '12' } },
+    { name: 'no field for undefined', fields: { a: undefined, b: null }, expected: { b: null } },
+  ])('writes $name', ({ fields, expected }) => {
     const { log, lines } = aLog();
     log.child(fields).info('done');
     log.info('done', fields);
     for (const line of lines()) expect(line).toMatchObject(expected);
   });
 
-  it('an Error given as the fields does not replace the message', () => {
+  it('keeps the message when the fields are an Error', () => {
     const { log, lines } = aLog();
     const fields = new Error('glued') as unknown as Record<string, unknown>;
     log.error('commit failed', fields);
     expect(lines()).toMatchObject([{ message: 'commit failed' }]);
   });
 
-  it('drops what matters less than its level', () => {
+  it('drops lines below its level', () => {
     const { log, lines } = aLog({ level: 'warn' });
     log.debug('1');
     log.info('2');
@@ -90,7 +90,7 @@ describe('createLog', () => {
     expect(lines().map(({ message }) => message)).toEqual(['3', '4']);
   });
 
-  it('is one line of readable text in the pretty format, whatever the values hold', () => {
+  it('writes a single line of text in the pretty format', () => {
     const { log, text } = aLog({ format: 'pretty' });
     log.info('node joined', { nodeId: 'n-1', note: 'two\nlines \u001b[31m', list: [1] });
     expect(text()).toBe(
@@ -117,7 +117,7 @@ describe('createLog', () => {
     );
   });
 
-  it('survives a stream that fails', async () => {
+  it('ignores a stream that fails', async () => {
     const broken = new Writable({
       write: (_chunk, _encoding, done) =>
         done(Object.assign(new Error('closed'), { code: 'EPIPE' })),
@@ -130,7 +130,7 @@ describe('createLog', () => {
     log.info('after the end');
   });
 
-  it('does not end a process whose standard output was closed by its reader', async () => {
+  it('does not end the process when the reader of standard output has gone', async () => {
     const script = `
       import { createLog } from ${JSON.stringify(new URL('./index.ts', import.meta.url).href)};
       const log = createLog({ level: 'info', format: 'json', component: 'x' });
@@ -157,7 +157,7 @@ describe('createLog', () => {
     expect(await once(child, 'exit')).toEqual([7, null]);
   }, 30_000);
 
-  it('keeps lines in a file that only its owner reads, and has them written when it is closed', async () => {
+  it('writes lines to a file with mode 0600 and flushes them at close', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'log-'));
     try {
       const file = join(folder, 'deep', 'log.jsonl');
@@ -182,7 +182,7 @@ describe('createLog', () => {
     }
   });
 
-  it('says at once when its file cannot be written', () => {
+  it('throws when its file cannot be written', () => {
     expect(() =>
       createLog({
         level: 'info',

@@ -5,30 +5,29 @@ import { makeDirectorySync } from '@cloudless/system';
 import winston from 'winston';
 import { toJsonLine, toPrettyLine, type LogLevel, type LogLine } from './format.js';
 
-/** What {@link createLog} needs. */
 export interface LogOptions {
-  /** Lines that matter less are dropped. */
+  /** Lines below this level are dropped. */
   readonly level: LogLevel;
   /** `json` for machines, `pretty` for a terminal. A file always gets JSON. */
   readonly format: 'json' | 'pretty';
-  /** The first field of every line; a child may say another one. */
+  /** The first field of every line. A child log may override it. */
   readonly component: string;
-  /** Where lines go; default standard output; `null` for nowhere but the file. */
+  /** Stream for the lines; default standard output; `null` for no stream. */
   readonly stream?: NodeJS.WritableStream | null;
-  /** Also keep the lines in this file, mode 0600, with 5 older ones of 10 MiB each beside it. */
+  /** File for the lines as well, mode 0600, rotated at 10 MiB; 5 rotated files are kept. */
   readonly file?: string;
   /** Milliseconds since the Unix epoch, for `time`; default the machine's clock. */
   readonly wallTime?: () => number;
   /**
-   * Fields of every line, asked for when it is written, as the trace that runs then; those of the
-   * line win.
+   * Returns fields for each line at the time it is written, such as the current trace id. Fields of
+   * the line itself win.
    */
   readonly moment?: () => LogFields;
 }
 
-/** A log with an end. */
+/** A log that can be closed. */
 export interface ClosableLog extends Log {
-  /** Resolves when every line is written, or cannot be; later lines are dropped. */
+  /** Resolves when every line is written or lost. Later lines are dropped. */
   close(): Promise<void>;
 }
 
@@ -36,11 +35,14 @@ const MAX_FILE_BYTES = 10 * 1024 * 1024;
 const MAX_FILES = 6;
 
 /**
- * Creates a log on winston. A child's field replaces the parent's of the same name, a line's those
- * of both; a field may have any name, also `message`; errors among the fields keep their causes;
- * secrets are left out (`toSafeFields`). A stream or file that fails, as standard output does when
- * its reader has gone, loses its lines and nothing else.
+ * Creates a log on winston. Fields of a line override those of the child log, and those override
+ * the parent's. Any field name is allowed, also `message`. Errors among the fields keep their
+ * causes; secrets are redacted (`toSafeFields`). A stream or file that fails, such as a standard
+ * output without a reader, loses lines but has no other effect.
  * @throws CloudlessError `precondition` when the file cannot be opened.
+ * @example
+ * const log = createLog({ level: 'info', format: 'json', component: 'coordinator' });
+ * log.child({ workloadId: '5f' }).info('rollout advanced', { creates: 1 });
  */
 export function createLog(options: LogOptions): ClosableLog {
   const {
@@ -63,8 +65,8 @@ export function createLog(options: LogOptions): ClosableLog {
   });
   logger.on('error', ignore);
   const write = (line: LogLine): void => {
-    // The fields travel as one value, and each transport's format unfolds them: winston never sees
-    // their names.
+    // The line is passed as one value, and the format of each transport unfolds it, so that winston
+    // cannot mistake field names for its own.
     if (!logger.writableEnded && logger.isLevelEnabled(line.level))
       logger.log({ level: line.level, message: line.message, line });
   };
@@ -83,7 +85,7 @@ export function createLog(options: LogOptions): ClosableLog {
   return Object.assign(new WinstonLog(write, { component }, wallTime, moment), { close });
 }
 
-/** As npm's, without the levels we do not have. */
+/** npm's levels, without the unused ones. */
 const LEVELS: Record<LogLevel, number> = { error: 0, warn: 1, info: 2, debug: 3 };
 
 class WinstonLog implements Log {
@@ -126,7 +128,7 @@ class WinstonLog implements Log {
 
 const ignore = (): void => undefined;
 
-/** Winston wants a format that puts the text under this symbol. */
+/** The symbol under which winston expects the formatted text. */
 const MESSAGE = Symbol.for('message');
 
 function formatWith(toText: (line: LogLine) => string): winston.Logform.Format {
@@ -140,7 +142,8 @@ function streamTransport(
   stream: NodeJS.WritableStream,
   format: 'json' | 'pretty',
 ): winston.transport {
-  stream.on('error', ignore); // EPIPE of a closed standard output would end the process
+  // without a listener, EPIPE of a closed standard output would end the process
+  stream.on('error', ignore);
   return new winston.transports.Stream({
     stream,
     eol: '\n',
@@ -155,7 +158,7 @@ function fileTransport(file: string): winston.transport {
   } catch (cause) {
     throw new CloudlessError(
       'precondition',
-      `cannot write the log file ${file}; choose another or make its folder writable`,
+      `cannot write the log file ${file}; choose another file or make its directory writable`,
       {
         cause,
       },

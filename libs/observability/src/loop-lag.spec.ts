@@ -1,7 +1,9 @@
 import type { Clock } from '@cloudless/base';
 import { createMetrics, startLoopLagMeter } from './index.js';
 
-/** A clock whose loop the test holds: time passes, but timers fire only at `run`. */
+/**
+ * A clock with an event loop that the test controls: time passes, but timers fire only at `run`.
+ */
 function aHeldLoop() {
   let time = 0;
   let timers: { at: number; action: () => void }[] = [];
@@ -23,7 +25,7 @@ function aHeldLoop() {
 }
 
 describe('startLoopLagMeter', () => {
-  it('is 0 while timers fire in time', () => {
+  it('reports 0 while timers fire in time', () => {
     const { clock, run, pass } = aHeldLoop();
     const meter = startLoopLagMeter(clock);
     for (let turn = 0; turn < 100; turn += 1) {
@@ -33,7 +35,7 @@ describe('startLoopLagMeter', () => {
     expect(meter.takeMaxMs()).toBe(0);
   });
 
-  it('keeps the longest delay until it is taken, once', () => {
+  it('reports the longest delay once', () => {
     const { clock, run, pass } = aHeldLoop();
     const meter = startLoopLagMeter(clock);
     for (const ms of [320, 120, 20]) {
@@ -44,7 +46,7 @@ describe('startLoopLagMeter', () => {
     expect(meter.takeMaxMs()).toBe(0);
   });
 
-  it('counts a delay that is not over yet, and only what is new of it later', () => {
+  it('reports a delay that has not ended, and later only its remainder', () => {
     const { clock, run, pass } = aHeldLoop();
     const meter = startLoopLagMeter(clock);
     pass(220);
@@ -54,7 +56,7 @@ describe('startLoopLagMeter', () => {
     expect(meter.takeMaxMs()).toBe(50);
   });
 
-  it('shows its measure as a metric, without taking it from who else asks', async () => {
+  it('exposes a metric that does not reset takeMaxMs', async () => {
     const { clock, run, pass, timers } = aHeldLoop();
     const metrics = createMetrics();
     const meter = startLoopLagMeter(clock, metrics);

@@ -2,26 +2,27 @@ import type { Clock } from '@cloudless/base';
 import type { Metrics } from './metrics.js';
 
 /**
- * Measures how late this process runs what is due: while it lags, silence of others proves nothing.
+ * Measures the delay of this process's event loop. While the loop lags, missing messages of others
+ * prove nothing.
  */
 export interface LoopLagMeter {
   /**
-   * The longest delay of a timer since the last call, in milliseconds, 0 or more; one that is late
-   * right now counts too.
+   * Returns the longest delay of a timer since the last call, in milliseconds, 0 or more, and
+   * resets it. Includes a timer that is late right now.
    */
   takeMaxMs(): number;
-  /** Stops measuring; later calls answer 0. */
+  /** Stops the measurement. Later calls of `takeMaxMs` return 0. */
   close(): void;
 }
 
-/** How often the loop is sampled: well below the sweep of leases, and some 0.1 % of a core. */
+/** Sampling interval: well below the interval of lease checks, and about 0.1 % of a core. */
 const SAMPLE_MS = 20;
 
 /**
- * Starts to measure. (Node's own `monitorEventLoopDelay` forgets when it last looked each time it
- * is reset, so it misses the very delay that follows.)
- * @param metrics - When given, `cloudless_event_loop_lag_seconds` shows the longest delay between
- *   two scrapes, by its own measure.
+ * Starts the measurement. (Node's `monitorEventLoopDelay` loses its last sample time at each reset,
+ * and so misses the delay that follows.)
+ * @param metrics - Default: no metric. Otherwise `cloudless_event_loop_lag_seconds` shows the
+ *   longest delay between two scrapes, measured independently of `takeMaxMs`.
  */
 export function startLoopLagMeter(clock: Clock, metrics?: Metrics): LoopLagMeter {
   const meter = measure(clock);
@@ -60,7 +61,7 @@ function measure(clock: Clock): LoopLagMeter {
       look();
       const taken = maxMs;
       maxMs = 0;
-      // what was taken is not counted again when the late timer fires
+      // a delay that was returned is not counted again when the late timer fires
       dueAt = Math.max(dueAt, clock.now());
       return taken;
     },

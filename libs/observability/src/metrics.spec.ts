@@ -2,7 +2,7 @@ import { createMetrics } from './index.js';
 import { MAX_SERIES } from './metrics.js';
 
 describe('createMetrics', () => {
-  it('writes what the README shows', async () => {
+  it('writes the metrics of the README', async () => {
     const metrics = createMetrics();
     const commits = metrics.counter({
       name: 'cloudless_commits_total',
@@ -22,7 +22,7 @@ describe('createMetrics', () => {
     );
   });
 
-  it('keeps registries apart, and gives the same metric for the same name', async () => {
+  it('uses one registry per instance and returns the same metric for the same name', async () => {
     const [one, other] = [createMetrics(), createMetrics()];
     const spec = { name: 'cloudless_x_total', help: 'X.' };
     one.counter(spec).add();
@@ -32,7 +32,7 @@ describe('createMetrics', () => {
     expect(await other.expose()).toContain('cloudless_x_total 1\n');
   });
 
-  it('refuses a name that is taken by another kind, and a counter without _total', () => {
+  it('refuses a name of another kind and a counter without _total', () => {
     const metrics = createMetrics();
     metrics.counter({ name: 'cloudless_x_total', help: 'X.' });
     expect(() => metrics.gauge({ name: 'cloudless_x_total', help: 'X.' })).toThrow(
@@ -41,7 +41,7 @@ describe('createMetrics', () => {
     expect(() => metrics.counter({ name: 'cloudless_x', help: 'X.' })).toThrow('ends in _total');
   });
 
-  it('bounds the label sets of one metric, says that it dropped some, and makes room for removed ones', async () => {
+  it('limits the label sets of one metric, counts dropped ones and reuses removed ones', async () => {
     const metrics = createMetrics();
     const gauge = metrics.gauge({ name: 'cloudless_g', help: 'G.', labels: ['id'] });
     for (let id = 0; id <= MAX_SERIES; id += 1) gauge.set(1, { id: `n${id}` });
@@ -54,7 +54,7 @@ describe('createMetrics', () => {
     expect(await metrics.expose()).toContain('cloudless_g{id="late"} 5\n');
   });
 
-  it('forgets a label set of a counter, which then begins anew, and makes room', async () => {
+  it('restarts a removed label set of a counter from 0 and frees its place', async () => {
     const metrics = createMetrics();
     const counter = metrics.counter({ name: 'cloudless_c_total', help: 'C.', labels: ['id'] });
     for (let id = 0; id < MAX_SERIES; id += 1) counter.add(3, { id: `n${id}` });
@@ -65,7 +65,7 @@ describe('createMetrics', () => {
     expect(await metrics.expose()).not.toContain('cloudless_metrics_dropped_total{');
   });
 
-  it('asks collectors at each exposition', async () => {
+  it('runs collectors at each exposition', async () => {
     const metrics = createMetrics();
     let value = 0;
     const gauge = metrics.gauge({ name: 'cloudless_g', help: 'G.' });
@@ -74,7 +74,7 @@ describe('createMetrics', () => {
     expect(await metrics.expose()).toContain('cloudless_g 2\n');
   });
 
-  it('shows the process only when asked', async () => {
+  it('includes process metrics only with the process option', async () => {
     expect(await createMetrics().expose()).not.toContain('process_cpu');
     expect(await createMetrics({ process: true }).expose()).toContain('process_cpu_seconds_total');
   });

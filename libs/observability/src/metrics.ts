@@ -1,35 +1,33 @@
 import { assert, type Labels, type Meter, type MetricSpec } from '@cloudless/base';
 import * as prom from 'prom-client';
 
-/** Metrics of one process or, in tests, of one part of it. */
+/** Metrics of one process or, in tests, of one component. */
 export interface Metrics extends Meter {
   /**
-   * Everything in the Prometheus text format, version 0.0.4. A collector that fails loses its own
-   * values only.
+   * Returns all metrics in the Prometheus text format, version 0.0.4. A failing collector only
+   * loses its own values.
    */
   expose(): Promise<string>;
-  /** What was asked for so far, without the metrics of the process itself. */
+  /** All metrics created so far, without the process metrics. */
   registered(): readonly RegisteredMetric[];
 }
 
-/** A metric as its owner described it. */
 export interface RegisteredMetric extends MetricSpec {
   readonly kind: 'counter' | 'gauge' | 'histogram';
 }
 
-/** What {@link createMetrics} needs. */
 export interface MetricsOptions {
-  /** Also CPU, memory, file descriptors and garbage collection of this process; default false. */
+  /** Add CPU, memory, file descriptors and garbage collection of this process; default false. */
   readonly process?: boolean;
 }
 
 /**
- * Label sets that one metric keeps. More mean that a label takes its values from users: the memory
- * of it would grow without end.
+ * Limit of label sets of one metric. More mean that a label takes unbounded values from users, so
+ * that memory would grow without end.
  */
 export const MAX_SERIES = 2_000;
 
-/** Creates metrics with a registry of their own. */
+/** Creates metrics with a new registry. The same kind and name give the same metric. */
 export function createMetrics(options: MetricsOptions = {}): Metrics {
   const registry = new prom.Registry();
   if (options.process === true) prom.collectDefaultMetrics({ register: registry });

@@ -15,12 +15,12 @@ import {
   type Tracer as OpenTelemetryTracer,
 } from '@opentelemetry/api';
 
-/** What was set off by a request is done within this. */
+/** Work within this time after a request belongs to the request's trace. */
 const MARK_MS = 60_000;
-/** Objects that are remembered; the one marked longest ago is forgotten first. */
+/** Limit of remembered objects; the one marked longest ago is removed first. */
 const MAX_MARKS = 1_000;
 
-/** Ties what is done to an object to the trace of the request that changed it. */
+/** Adds the work on an object to the trace of the request that changed the object. */
 export class ObjectTracer implements Tracer {
   private readonly marks = new Map<string, { readonly context: Context; readonly atMs: number }>();
 
@@ -35,7 +35,7 @@ export class ObjectTracer implements Tracer {
     work: () => Promise<Result>,
   ): Promise<Result> {
     const active = context.active();
-    // A loop that a call has woken goes on in the call's context long after that has ended.
+    // A loop that a call has woken keeps the call's context long after the call has ended.
     return isRecording(trace.getSpan(active))
       ? this.within(active, name, attributes, work)
       : work();
@@ -98,12 +98,12 @@ export class ObjectTracer implements Tracer {
   }
 }
 
-/** Whether there is a span that has not ended. */
+/** Says whether a span exists and has not ended. */
 export function isRecording(span: Span | undefined): span is Span {
   return span?.isRecording() === true;
 }
 
-/** Ends a span; one that has ended stays as it is. */
+/** Ends a span. Has no effect on a span that has ended. */
 export function endSpan(span: Span, failure?: unknown): void {
   if (!span.isRecording()) return;
   if (failure !== undefined)

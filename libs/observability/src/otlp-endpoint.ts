@@ -1,9 +1,9 @@
 import type { ConfigField } from '@cloudless/base';
 
-/** The variable by which OpenTelemetry names the receiver for every program. */
+/** Environment variable for the receiver, as OpenTelemetry defines it for all programs. */
 export const OTLP_ENDPOINT_VARIABLE = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 
-/** The setting that names a receiver of traces; absent: nothing is traced. */
+/** Setting for a receiver of traces. Default undefined: no tracing. */
 export const otlpEndpointField: ConfigField<string | undefined> = {
   fallback: undefined,
   parse: (raw) => {
@@ -19,8 +19,8 @@ export const otlpEndpointField: ConfigField<string | undefined> = {
 };
 
 /**
- * What the environment says of traces to every program, as the layer below a program's own
- * settings.
+ * Configuration layer of the OpenTelemetry environment variables, to be placed below a program's
+ * own settings.
  */
 export function otlpLayer(env: Readonly<Record<string, string | undefined>>) {
   const endpoint = env[OTLP_ENDPOINT_VARIABLE];

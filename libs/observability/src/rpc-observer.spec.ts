@@ -49,7 +49,7 @@ function aServer() {
 }
 
 describe('createRpcObserver', () => {
-  it('counts, times and logs a call, with who called, the request and the trace', async () => {
+  it('counts, times and logs a call with caller, request id and trace id', async () => {
     const { client, meter, lines } = aServer();
     const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
     await client.scaleWorkload(
@@ -80,7 +80,7 @@ describe('createRpcObserver', () => {
     ]);
   });
 
-  it('warns of failures, not without end', async () => {
+  it('logs a limited number of warnings about failed calls', async () => {
     const { client, meter, lines, clock } = aServer();
     const fail = () => client.getWorkload({ name: 'web' }).catch(() => undefined);
     for (let turn = 0; turn < 20; turn += 1) await fail();
@@ -97,7 +97,7 @@ describe('createRpcObserver', () => {
     expect(await meter.read('cloudless_rpc_calls_total', { code: 'not_found' })).toBe(21);
   });
 
-  it('shows a stream as open until it ends, and counts it then', async () => {
+  it('reports a stream as open until it ends, and then counts it', async () => {
     const { client, meter, open } = aServer();
     const items = client.watchWorkloads({})[Symbol.asyncIterator]();
     await items.next();

@@ -15,27 +15,25 @@ import {
   type UnaryRequest,
 } from '@connectrpc/connect';
 
-/** Needs of {@link createRpcObserver}. */
 export interface RpcObserverOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Default: nothing is measured. */
+  /** Default: no metrics. */
   readonly meter?: Meter;
-  /** Where a call came from; default: not said. */
+  /** Returns the client's address; default: no address in log lines. */
   readonly addressOf?: (request: UnaryRequest | StreamRequest) => string | undefined;
 }
 
-/** There are no identities yet. */
+/** Until clients have identities. */
 const PRINCIPAL = 'anonymous';
 /**
- * Failures of one method with one code that are logged in a row, and from then on one each so many
- * milliseconds.
+ * Warnings about one method and one code that are logged in a row; after that one each `everyMs`.
  */
 const WARNINGS = { burst: 5, everyMs: 10_000 };
 
 /**
- * Counts, times and logs the calls that a server answers: one line each at debug, what failed at
- * warn. Outermost but for traces.
+ * Creates a server interceptor that counts, times and logs calls: one line for each call at debug,
+ * failed calls at warn. Must be the outermost interceptor after tracing.
  */
 export function createRpcObserver({
   clock,
@@ -108,7 +106,7 @@ export function createRpcObserver({
   };
 }
 
-/** Who called, and which request and trace it was, as far as it says. */
+/** Log fields about the caller, the request id and the trace id, as far as the request has them. */
 function callerOf(request: UnaryRequest | StreamRequest, address: string | undefined) {
   const traceId = traceIdOf(request.header);
   const message: unknown = request.stream ? {} : request.message;
@@ -124,7 +122,9 @@ function callerOf(request: UnaryRequest | StreamRequest, address: string | undef
   };
 }
 
-/** The same items; `ended` is called once, when they end, fail, or their reader goes away. */
+/**
+ * Returns the same items. Runs `ended` once: when the items end or fail, or their reader leaves.
+ */
 function whenEnded<Item>(
   items: AsyncIterable<Item>,
   ended: (failure: { readonly reason: unknown } | undefined) => void,

@@ -32,7 +32,7 @@ describe('toSafeFields', () => {
       text: 'read -----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY----- done',
       shown: `read ${REDACTED} done`,
     },
-    { name: 'cut private keys', text: '-----BEGIN PRIVATE KEY-----\nMHc', shown: REDACTED },
+    { name: 'truncated private keys', text: '-----BEGIN PRIVATE KEY-----\nMHc', shown: REDACTED },
     {
       name: 'join tokens',
       text: 'used cl1.ab12.Zm9v_YmFy.0a1b, failed',
@@ -40,7 +40,7 @@ describe('toSafeFields', () => {
     },
     { name: 'bearer tokens', text: 'Bearer abc.def-ghi= was sent', shown: `${REDACTED} was sent` },
     {
-      name: 'nothing else',
+      name: 'no other text',
       text: 'cl1 is a prefix, a bearer is a person',
       shown: 'cl1 is a prefix, a bearer is a person',
     },
@@ -51,7 +51,7 @@ describe('toSafeFields', () => {
     });
   });
 
-  it('cuts cycles, depth, bulk and long texts', () => {
+  it('truncates cycles, depth, long lists and long texts', () => {
     const cycle: Record<string, unknown> = {};
     cycle['self'] = cycle;
     expect(toSafeFields({ cycle })).toEqual({ cycle: { self: '[cycle]' } });

@@ -1,39 +1,34 @@
 import { errorFields, type LogFields } from '@cloudless/base';
 
-/** What stands where a secret was. */
+/** Replacement of a secret. */
 export const REDACTED = '[redacted]';
 
-/**
- * Keys whose values are secrets, in any spelling; but the id, name or count of a secret is none.
- */
+/** Keys whose values are secrets, in any spelling, except ids, names and counts of secrets. */
 const SECRET_KEY =
   /token|secret|passw(or)?d|passphrase|authorization|cookie|credential|private_?-?key|api_?-?key/i;
 const HARMLESS_KEY = /(id|ids|name|names|count|version|kind)$/i;
 
 /**
- * Secrets that are known by their form: PEM private keys, join tokens (`cl1.<id>.<random>.<hash>`),
- * bearer tokens.
+ * Secrets that are recognised by their form: PEM private keys, join tokens
+ * (`cl1.<id>.<random>.<hash>`), bearer tokens.
  */
 const SECRET_TEXT =
   /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)|\bcl1\.[\w.-]+|\bBearer\s+[\w.~+/=-]+/g;
 
-/**
- * Deeper values, longer texts and longer lists are cut: a log line is read by people and kept by
- * machines.
- */
+/** Limits of depth, text length and list length. Longer values are truncated. */
 const MAX_DEPTH = 6;
 const MAX_TEXT = 8_192;
 const MAX_ITEMS = 100;
 
 /**
- * Fields of a log line as plain JSON values, without secrets: big integers as text, errors with
- * their causes, cycles and bulk cut.
+ * Converts fields of a log line to plain JSON values without secrets. Big integers become text,
+ * errors keep their causes, cycles and long values are truncated.
  */
 export function toSafeFields(fields: LogFields): Record<string, unknown> {
   return safeObject(fields, []);
 }
 
-/** A text without the secrets that are known by their form. */
+/** Replaces the secrets in a text that are recognised by their form, and truncates the text. */
 export function redactText(text: string): string {
   const shown =
     text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}... (${text.length} characters)` : text;

@@ -10,15 +10,18 @@ import { ObjectTracer, isRecording } from './object-tracer.js';
 import { createClientTracing, createServerTracing } from './trace-interceptors.js';
 import type { Tracing, TracingOptions } from './tracing.js';
 
-/** Spans that wait to be sent; more are dropped. Some 2 MB. */
+/** Limit of spans that wait to be sent (about 2 MB); more are dropped. */
 const MAX_QUEUE = 2_048;
 const BATCH = 512;
 const EVERY_MS = 1_000;
 const EXPORT_TIMEOUT_MS = 5_000;
-/** What could not be sent within this at the end is lost. */
+/** Limit of the last export at close. Spans not sent by then are lost. */
 const CLOSE_WITHIN_MS = 2_000;
 
-/** As {@link startTracing}, with the SDK. One of a process at a time. */
+/**
+ * Implements {@link startTracing} with the OpenTelemetry SDK. Only one instance per process at a
+ * time.
+ */
 export function startExport(options: TracingOptions & { readonly endpoint: string }): Tracing {
   const { endpoint, clock, log } = options;
   const failures = new Throttle({ clock, burst: 1, everyMs: 60_000 });
@@ -51,7 +54,7 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
       }),
     ],
   });
-  provider.register(); // W3C trace context, and contexts that follow promises
+  provider.register(); // W3C trace context, and context propagation through promises
   const tracer = provider.getTracer('cloudless', options.version);
   return {
     tracer: new ObjectTracer(tracer, clock),
@@ -62,7 +65,7 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
       return isRecording(span) ? { traceId: span.spanContext().traceId } : {};
     },
     close: () =>
-      // Closing logs, too: not as a part of whatever called it.
+      // close() may log; it must not be part of the caller's trace.
       context.with(ROOT_CONTEXT, async () => {
         const given = new AbortController();
         const limit = sleep(clock, CLOSE_WITHIN_MS, given.signal).catch(ignore);
@@ -76,7 +79,7 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
   };
 }
 
-/** What every span says of its process (OpenTelemetry semantic conventions, "Service"). */
+/** Attributes of the process for every span (OpenTelemetry semantic conventions, "Service"). */
 function resourceOf({
   service,
   version,

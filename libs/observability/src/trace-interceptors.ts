@@ -19,12 +19,12 @@ import {
 import { endSpan } from './object-tracer.js';
 
 /**
- * Agents' own: they last as long as the node is connected, speak all the time, or know of no trace.
- * Their spans would say nothing.
+ * RPCs of agents that are open as long as the node is connected or run all the time. Their spans
+ * would carry no information.
  */
 const UNTRACED = new Set(['Session', 'Heartbeat', 'Tunnel']);
 
-/** Continues the trace that the caller names, or begins one, and runs the handler within it. */
+/** Continues the caller's trace, or starts a new one, and runs the handler within it. */
 export function createServerTracing(tracer: Tracer): Interceptor {
   return (next) => async (request) => {
     if (UNTRACED.has(request.method.name) || !request.service.typeName.startsWith('cloudless.'))
@@ -38,7 +38,7 @@ export function createServerTracing(tracer: Tracer): Interceptor {
   };
 }
 
-/** Names the trace that runs now, or a new one, to whoever is called. */
+/** Sends the current trace, or a new one, to the server. */
 export function createClientTracing(tracer: Tracer): Interceptor {
   return (next) => async (request) => {
     if (UNTRACED.has(request.method.name)) return next(request);
@@ -54,7 +54,7 @@ export function createClientTracing(tracer: Tracer): Interceptor {
 
 type AnyRequest = UnaryRequest | StreamRequest;
 
-/** OpenTelemetry semantic conventions, "RPC". */
+/** Attributes follow the OpenTelemetry semantic conventions, "RPC". */
 function startSpan(
   tracer: Tracer,
   { service, method }: AnyRequest,
@@ -70,8 +70,8 @@ function startSpan(
 }
 
 /**
- * Ends the span with the call; that of a stream when its last message was read, or its reader went
- * away.
+ * Ends the span with the call. The span of a stream ends when its last message was read or its
+ * reader left.
  */
 async function traced<Response extends { readonly stream: boolean; readonly message: unknown }>(
   span: Span,

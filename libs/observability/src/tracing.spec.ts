@@ -5,7 +5,7 @@ import { silentLog, type Clock, type Log } from '@cloudless/base';
 import { createClient, createRouterTransport } from '@connectrpc/connect';
 import { noTracing, startTracing, type Tracing } from './tracing.js';
 
-/** The machine's clock: the exporter runs on it whatever we say. */
+/** The machine's clock, because the exporter always runs on it. */
 const clock: Clock = {
   now: () => performance.now(),
   wallTime: () => Date.now(),
@@ -15,10 +15,7 @@ const clock: Clock = {
   },
 };
 
-/**
- * Takes what is sent and keeps the bytes: names and ids of spans can be found in them without the
- * schema.
- */
+/** Records the received bytes: names and ids of spans can be found in them without the schema. */
 class Receiver {
   readonly requests: { readonly path: string; readonly body: Buffer }[] = [];
   private readonly server: Server;
@@ -70,7 +67,7 @@ function clientOf(tracing: Tracing, onScale: () => Promise<void>) {
 
 const traceparent = { headers: { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` } };
 
-/** What a test opened: closed after it, however it ended. */
+/** Closed after each test, also when the test failed. */
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const part of opened.splice(0).reverse()) await part.close();
@@ -92,13 +89,13 @@ async function tracingTo(endpoint: string, log = silentLog): Promise<Tracing> {
 }
 
 describe('startTracing', () => {
-  it('without an endpoint traces nothing', async () => {
+  it('traces nothing without an endpoint', async () => {
     expect(await startTracing({ ...options, endpoint: undefined, log: silentLog })).toBe(noTracing);
     await expect(noTracing.tracer.run('x', {}, async () => 5)).resolves.toBe(5);
     expect(noTracing.logFields()).toEqual({});
   });
 
-  it('continues the trace of the caller, through the call and what it set off, and sends it at the end', async () => {
+  it('continues the trace of the caller through the call and the work that follows, and exports it', async () => {
     const { receiver, endpoint } = await aReceiver();
     const tracing = await tracingTo(endpoint);
     let within: unknown;
@@ -131,7 +128,7 @@ describe('startTracing', () => {
     expect(receiver.has('not shown')).toBe(false);
   });
 
-  it('tells whoever is called which trace it belongs to', async () => {
+  it('sends the current trace to the server', async () => {
     const tracing = await tracingTo((await aReceiver()).endpoint);
     let heard: string | null = null;
     const inner = createRouterTransport(
@@ -152,8 +149,8 @@ describe('startTracing', () => {
   });
 
   it.each([
-    { name: 'that refuses', status: 400 },
-    { name: 'that is not there', status: undefined },
+    { name: 'that refuses spans', status: 400 },
+    { name: 'that does not exist', status: undefined },
   ])(
     'a receiver $name hurts no call and is told once',
     async ({ status }) => {
@@ -163,7 +160,7 @@ describe('startTracing', () => {
       const log: Log = { ...silentLog, warn: (message) => void warnings.push(message) };
       const tracing = await tracingTo(endpoint, log);
       const client = clientOf(tracing, async () => undefined);
-      // More than the queue takes.
+      // More than the queue holds.
       for (let call = 0; call < 2_100; call += 1) await client.scaleWorkload({ name: 'web' });
       await tracing.close();
       if (status !== undefined) expect(warnings).toEqual(['traces not sent']);

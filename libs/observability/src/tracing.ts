@@ -1,39 +1,37 @@
 import { noTracer, type Clock, type Log, type LogFields, type Tracer } from '@cloudless/base';
 import type { Interceptor } from '@connectrpc/connect';
 
-/** Needs of {@link startTracing}. */
 export interface TracingOptions {
   /**
-   * Base address of an OTLP receiver that takes HTTP with protobuf, as in `http://127.0.0.1:4318`;
-   * undefined: nothing is traced.
+   * Base URL of an OTLP receiver for HTTP with protobuf, such as `http://127.0.0.1:4318`.
+   * Undefined: no tracing.
    */
   readonly endpoint: string | undefined;
-  /** What this program is: `cloudless-coordinator`. */
+  /** Name of the program, such as `cloudless-coordinator`. */
   readonly service: string;
   readonly version: string;
-  /** Which one of its kind it is, as a node id. */
+  /** Unique name of this instance, such as a node id. */
   readonly instance: string;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Traces of one process. */
 export interface Tracing {
-  /** What libraries report to. */
+  /** Tracer that libraries report to. */
   readonly tracer: Tracer;
-  /** Continues the caller's trace in each call that is served; first of all interceptors. */
+  /** Continues the caller's trace in each served call. Must be the first interceptor. */
   readonly serverInterceptor: Interceptor;
-  /** Tells whoever is called which trace it belongs to. */
+  /** Sends the current trace to the server. */
   readonly clientInterceptor: Interceptor;
-  /** The trace that runs now, for log lines. */
+  /** Fields of the current trace, for log lines. */
   readonly logFields: () => LogFields;
-  /** Sends what waits, for 2 s at most. */
+  /** Sends the remaining spans, within 2 s. */
   close(): Promise<void>;
 }
 
 const passThrough: Interceptor = (next) => next;
 
-/** Traces nothing and costs nothing. */
+/** Records nothing. */
 export const noTracing: Tracing = {
   tracer: noTracer,
   serverInterceptor: passThrough,
@@ -43,9 +41,8 @@ export const noTracing: Tracing = {
 };
 
 /**
- * Starts to send traces. What sends them is loaded only when there is an endpoint. Whatever becomes
- * of them is logged and nothing else: calls never wait for it, and what waits to be sent is
- * bounded.
+ * Starts to export traces. Loads the SDK only when there is an endpoint. Export failures are only
+ * logged: calls never wait for the export, and the queue is bounded.
  */
 export async function startTracing(options: TracingOptions): Promise<Tracing> {
   if (options.endpoint === undefined) return noTracing;

@@ -12,25 +12,30 @@ import {
 } from '@cloudless/api';
 import { grpcOver, type CallInterceptors } from './grpc-over.js';
 
-/** Largest message a coordinator may send: an order with a large spec. */
+/** Limit of one message from the coordinator: an order with a large spec. */
 const READ_MAX_BYTES = 8 * 1024 * 1024;
 
 /**
- * Dials coordinators over HTTP/2 in plaintext. Each connection is one that we opened ourselves, so
- * that we can ping on it: Connect's own ping timer begins anew with all data and so cannot keep a
- * lease.
+ * Creates a transport that opens plaintext HTTP/2 connections to coordinators. An agent keeps its
+ * lease by HTTP/2 PING, so it must own its connection: the ping timer of Connect's session manager
+ * restarts with all data and therefore cannot keep a lease.
+ * @example
+ * const link = await createCoordinatorTransport().connect('http://127.0.0.1:8080', signal);
+ * await link.ping();
+ * link.close();
  */
 export const createCoordinatorTransport = (interceptors: CallInterceptors = []) => ({
   /**
-   * Opens a connection of its own.
-   * @param address - `http://127.0.0.1:8080`.
-   * @throws kind `unavailable` when nobody answers, or the signal is aborted before.
+   * Opens a new connection.
+   * @param address - Base URL, such as `http://127.0.0.1:8080`.
+   * @throws kind `unavailable` when the coordinator cannot be reached, or `signal` is aborted
+   *   first.
    */
   connect: (address: string, signal: AbortSignal): Promise<CoordinatorLink> =>
     new Promise((resolve, reject) => {
       const refuse = (cause: unknown): void =>
         reject(
-          new CloudlessError('unavailable', `no coordinator was reached at ${address}`, { cause }),
+          new CloudlessError('unavailable', `no coordinator reached at ${address}`, { cause }),
         );
       if (signal.aborted) return refuse(signal.reason);
       const session = http2.connect(address);
@@ -39,7 +44,8 @@ export const createCoordinatorTransport = (interceptors: CallInterceptors = []) 
         refuse(signal.reason);
       };
       signal.addEventListener('abort', giveUp, { once: true });
-      session.on('error', refuse); // also after the connection stood: calls and pings fail with it
+      // also after the connection was established: calls and pings fail with the same error
+      session.on('error', refuse);
       session.once('close', () => signal.removeEventListener('abort', giveUp));
       session.once('connect', () => {
         signal.removeEventListener('abort', giveUp);
@@ -48,10 +54,13 @@ export const createCoordinatorTransport = (interceptors: CallInterceptors = []) 
     }),
 });
 
-/** The same without interceptors. */
+/** A transport without interceptors. */
 export const coordinatorTransport = createCoordinatorTransport();
 
-/** One open connection. When it is closed, or breaks, all its calls fail with `unavailable`. */
+/**
+ * One open connection. All its calls fail with kind `unavailable` once the connection is closed or
+ * broken.
+ */
 export class CoordinatorLink {
   private readonly client: CoordinatorClient;
   private readonly closing = new AbortController();
@@ -76,19 +85,21 @@ export class CoordinatorLink {
   }
 
   /**
-   * The Session call. `outgoing` is read only as fast as the other side takes it. Leaving the loop
-   * ends the call.
+   * Starts the Session call. `outgoing` is read only as fast as the coordinator receives. Leaving
+   * the loop over the result ends the call.
    */
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
     return this.call((signal) => this.client.session(outgoing, { signal }));
   }
 
-  /** The Tunnel call; as {@link CoordinatorLink.openSession}. */
+  /**
+   * Starts the Tunnel call. Flow control and end are as for {@link CoordinatorLink.openSession}.
+   */
   openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
     return this.call((signal) => this.client.tunnel(outgoing, { signal }));
   }
 
-  /** Sends an HTTP/2 PING; resolves when it was answered, rejects when the connection breaks. */
+  /** Sends an HTTP/2 PING. Resolves at the reply; rejects when the connection breaks. */
   ping(): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.session.destroyed || this.session.closed) return reject(gone());
@@ -103,7 +114,7 @@ export class CoordinatorLink {
     });
   }
 
-  /** Ends the connection and all its calls at once. Twice is no error. */
+  /** Closes the connection and ends all its calls at once. Later calls have no effect. */
   close(): void {
     this.session.destroy();
   }
@@ -125,7 +136,7 @@ export class CoordinatorLink {
     }
   }
 
-  /** What a call failed with; once the connection is gone, that is the reason. */
+  /** Once the connection is gone, the reason of every failure is `unavailable`. */
   private failureOf(reason: unknown): CloudlessError {
     return this.closing.signal.aborted || this.session.destroyed
       ? gone(reason)

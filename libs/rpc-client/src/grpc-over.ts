@@ -1,10 +1,11 @@
 import type { ClientHttp2Session } from 'node:http2';
 import { createGrpcTransport, type GrpcTransportOptions } from '@connectrpc/connect-node';
 
-/** What is put around each call. */
 export type CallInterceptors = NonNullable<GrpcTransportOptions['interceptors']>;
 
-/** A gRPC transport over a connection that we opened ourselves, and whose end is ours too. */
+/**
+ * Creates a gRPC transport over an open HTTP/2 session. The caller opens and closes the session.
+ */
 export function grpcOver(
   session: ClientHttp2Session,
   address: string,

@@ -9,7 +9,7 @@ import { RETRY_AFTER_HEADER } from './refusal.js';
 const never = new AbortController().signal;
 const roomy = { running: 100, waiting: 100, waitMs: 1_000 };
 
-/** An admission whose turns of the event loop the test makes. */
+/** A call admission whose event loop iterations the test triggers. */
 function anAdmission(override: Partial<AdmissionSettings> = {}) {
   const clock = new ManualClock();
   const turns: (() => void)[] = [];
@@ -44,20 +44,20 @@ function anAdmission(override: Partial<AdmissionSettings> = {}) {
   return { admission, clock, call, turn, begun, refused, ends };
 }
 
-describe('who begins', () => {
-  it('is the most important lane, but each lane begins one call a turn', async () => {
+describe('CallAdmission.admit, start order', () => {
+  it('starts higher priorities first, but at least one call of each priority in every event loop iteration', async () => {
     const { call, turn, begun } = anAdmission({ callsPerTurn: 2 });
     for (const lane of ['read', 'write', 'stop'] as const)
       for (const n of [1, 2, 3, 4]) call(lane, lane, `${lane}${n}`);
     await settle();
-    // the first came when nobody else was there
+    // read1 started at once: the queue was empty
     expect(begun).toEqual(['read1', 'read2', 'write1', 'stop1']);
     expect(await turn()).toEqual(['stop2', 'stop3', 'write2', 'read3']);
     expect(await turn()).toEqual(['stop4', 'write3', 'read4']);
     expect(await turn()).toEqual(['write4']);
   });
 
-  it('is one call of each lane a turn while the process is overloaded, and control at once', async () => {
+  it('starts one call of each priority per iteration under overload, but control calls at once', async () => {
     const { call, turn, begun } = anAdmission({ callsPerTurn: 8, overload: () => 1 });
     for (const n of [1, 2, 3]) call('stop', 's', `stop${n}`);
     for (const n of [1, 2, 3]) call('control', 'agent', `control${n}`);
@@ -66,14 +66,14 @@ describe('who begins', () => {
     expect(await turn()).toEqual(['stop2']);
   });
 
-  it('is each client in turn', async () => {
+  it('lets a single call of one client start before the fifty calls of another', async () => {
     const { call, turn } = anAdmission({ callsPerTurn: 3 });
     for (let n = 1; n <= 50; n += 1) call('read', 'flood', `flood${n}`);
     call('read', 'single');
     expect(await turn()).toContain('single');
   });
 
-  it('is nobody beyond the share of a client and of a lane, until a call has ended', async () => {
+  it('holds calls back at the limits of their client and priority until a call ends', async () => {
     const { call, turn, begun, ends } = anAdmission({
       callsPerTurn: 100,
       runningPerPrincipal: 1,
@@ -84,13 +84,13 @@ describe('who begins', () => {
     expect(begun).toEqual(['a1', 'b1']);
     ends.get('b1')?.();
     await settle();
-    expect(begun).toEqual(['a1', 'b1', 'c1']); // a2 came first, but a has its share
-    for (const name of ['a1', 'a1', 'a1']) ends.get(name)?.(); // once is enough
+    expect(begun).toEqual(['a1', 'b1', 'c1']); // a2 came first, but client a is at its limit
+    for (const name of ['a1', 'a1', 'a1']) ends.get(name)?.(); // repeated calls have no effect
     await settle();
     expect(begun).toEqual(['a1', 'b1', 'c1', 'a2']);
   });
 
-  it('is not who may not, until something has changed', async () => {
+  it('starts a call of a blocked principal only after canStart allows it and recheck runs', async () => {
     let mayBegin = false;
     const { admission, call, begun } = anAdmission({ mayBegin: () => mayBegin });
     call('read', 'a');
@@ -104,8 +104,8 @@ describe('who begins', () => {
   });
 });
 
-describe('who is refused', () => {
-  it('has waited too long, and hears when to come again', async () => {
+describe('CallAdmission, refusals', () => {
+  it('refuses a call after its longest wait and says when to retry', async () => {
     const { admission, clock, call, refused } = anAdmission({ mayBegin: () => false });
     call('read', 'a');
     await clock.advance(999);
@@ -113,14 +113,14 @@ describe('who is refused', () => {
     await clock.advance(1);
     expect(refused['a']).toMatchObject({
       code: Code.ResourceExhausted,
-      rawMessage: 'the call waited too long among other read calls; try again in 1 s',
+      rawMessage: 'the call waited too long behind other read calls; try again in 1 s',
     });
     expect(refused['a']?.metadata.get(RETRY_AFTER_HEADER)).toBe('1000');
     expect(admission.load().read).toMatchObject({ running: 0, waiting: 0, shed: { waited: 1 } });
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('has the most in a full queue: its newest call gives way to another client, and its own is refused', async () => {
+  it('drops the newest call of the client with the most waiting calls when the queue is full', async () => {
     const lanes = { ...defaultRpcLimits.lanes, read: { ...roomy, waiting: 2 } };
     const { call, refused } = anAdmission({ mayBegin: () => false, lanes });
     call('read', 'a', 'a1');
@@ -130,11 +130,11 @@ describe('who is refused', () => {
     await settle();
     expect(Object.keys(refused)).toEqual(['a3', 'a2']);
     expect(refused['a3']?.rawMessage).toBe(
-      'the server has too many read calls waiting; try again in 1 s',
+      'too many read calls are waiting on the server; try again in 1 s',
     );
   });
 
-  it('has gone', async () => {
+  it('removes a call from the queue when its client has gone', async () => {
     const { admission, clock, call, refused } = anAdmission({ mayBegin: () => false });
     const client = new AbortController();
     call('read', 'a', 'a', client.signal);
@@ -150,7 +150,7 @@ describe('who is refused', () => {
     { level: 1, sheds: ['a second read'] },
     { level: 2, sheds: ['read', 'a second read'] },
     { level: 3, sheds: ['write', 'read', 'a second read'] },
-  ])('at overload level $level: $sheds', async ({ level, sheds }) => {
+  ])('refuses $sheds at overload level $level', async ({ level, sheds }) => {
     const { admission, call } = anAdmission({ overload: () => level });
     call('read', 'busy');
     await settle();

@@ -5,23 +5,28 @@ import { LANES, type Lane, type LaneLimits } from './lanes.js';
 import type { OverloadLevel } from './overload.js';
 import { refusal } from './refusal.js';
 
-/** What {@link Admission} needs. */
 export interface AdmissionSettings {
   readonly clock: Clock;
   readonly lanes: Readonly<Record<Lane, LaneLimits>>;
   readonly runningPerPrincipal: number;
   readonly callsPerTurn: number;
   readonly overload: () => OverloadLevel;
-  /** Whether a principal may begin another call; it is asked again after {@link Admission.wake}. */
+  /**
+   * Says whether calls of this principal may start now. {@link CallAdmission} calls it again after
+   * {@link CallAdmission.recheck}. Default: always.
+   */
   readonly mayBegin?: (principal: string) => boolean;
-  /** Runs `action` when the event loop has looked for input once more. */
+  /** Runs `action` in the next iteration of the event loop; default `setImmediate`. */
   readonly nextTurn?: (action: () => void) => void;
 }
 
-/** Why a call was not admitted: `overload` of the process, `full` queue, or too long a wait. */
+/**
+ * Why a call was refused: the process is overloaded, the queue is full, or the call waited longer
+ * than its priority allows.
+ */
 export type ShedReason = 'overload' | 'full' | 'waited';
 
-/** What one lane holds now, and what became of its calls since the start. */
+/** Calls of one priority: running and waiting now, admitted and refused since the start. */
 export interface LaneLoad {
   readonly running: number;
   readonly waiting: number;
@@ -35,7 +40,7 @@ interface Waiting {
   readonly refuse: (reason: ShedReason) => void;
 }
 
-/** One lane: its queue, who runs in it, and its counts. */
+/** Queue, running calls and counters of one priority. */
 class LaneState {
   readonly queue = new FairQueue<Waiting>();
   readonly runningBy = new Map<string, number>();
@@ -59,9 +64,9 @@ class LaneState {
 }
 
 /**
- * Decides when a call may begin. Lanes go in the order of their importance, principals of one lane
- * in turn. In one turn of the event loop only so many calls of users begin: what comes in
- * meanwhile, heartbeats first of all, is read before the next ones.
+ * Decides when a call may start. Higher priorities go first; the principals of one priority take
+ * turns. Only a few user calls start in each iteration of the event loop, so that the server reads
+ * new input, agents' heartbeats above all, before it starts more calls.
  */
 export class Admission {
   private readonly states = Object.fromEntries(
@@ -72,7 +77,6 @@ export class Admission {
 
   constructor(private readonly settings: AdmissionSettings) {}
 
-  /** What each lane holds and has done. */
   load(): Readonly<Record<Lane, LaneLoad>> {
     return Object.fromEntries(
       LANES.map((lane) => {
@@ -83,8 +87,9 @@ export class Admission {
   }
 
   /**
-   * Refuses at once what would be shed anyway, before anything is read of it.
-   * @throws ConnectError RESOURCE_EXHAUSTED, with a hint when to come again.
+   * Refuses a call that the current overload level does not allow, before the server reads its
+   * body.
+   * @throws ConnectError RESOURCE_EXHAUSTED with the time after which to retry.
    */
   check(lane: Lane, principal: string): void {
     if (!this.isShed(lane, principal)) return;
@@ -93,11 +98,12 @@ export class Admission {
   }
 
   /**
-   * Waits until a call may begin.
-   * @param signal - Aborted when nobody waits for the call any more.
-   * @returns What to call, once, when the handler has done its work.
-   * @throws ConnectError RESOURCE_EXHAUSTED when the call is shed; the reason of `signal` when that
-   *   was first.
+   * Waits until the call may start.
+   * @param signal - Aborted when the call has ended: it then leaves the queue.
+   * @returns The function that ends the call's share. Call it once the handler has finished; later
+   *   calls have no effect.
+   * @throws ConnectError RESOURCE_EXHAUSTED when the call is refused; the reason of `signal` when
+   *   `signal` is aborted first.
    */
   admit(lane: Lane, principal: string, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
@@ -137,7 +143,10 @@ export class Admission {
     });
   }
 
-  /** Looks again who may begin: something that `mayBegin` depends on has changed. */
+  /**
+   * Starts waiting calls that may start now. Call it when the result of `canStart` may have
+   * changed.
+   */
   wake(): void {
     this.begin();
   }
@@ -150,7 +159,7 @@ export class Admission {
     return level > 1 || state.runningBy.has(principal) || state.queue.sizeOf(principal) > 0;
   }
 
-  /** In a full queue whoever has the most in it gives way. */
+  /** When the queue is full, the principal with the most waiting calls loses its newest one. */
   private makeRoom(lane: Lane, principal: string): boolean {
     const { queue } = this.states[lane];
     if (queue.size < this.settings.lanes[lane].waiting) return true;
@@ -163,7 +172,8 @@ export class Admission {
     const state = this.states[lane];
     if (state.running >= lanes[lane].running) return false;
     if (lane === 'control') return true;
-    // One call of each lane begins in any case: a lane that goes first does not starve the next.
+    // One call of each priority starts in every iteration: a higher priority cannot starve a lower
+    // one.
     if (state.begunThisTurn > 0 && this.begunThisTurn >= (overload() === 0 ? callsPerTurn : 1))
       return false;
     if ((state.runningBy.get(principal) ?? 0) >= runningPerPrincipal) return false;
@@ -211,7 +221,7 @@ export class Admission {
   }
 }
 
-/** Shed calls come again after this; clients add chance to it. */
+/** Time after which a client should retry. Clients add jitter. */
 const RETRY_AFTER_MS: Readonly<Record<ShedReason, number>> = {
   overload: 2_000,
   full: 1_000,
@@ -221,9 +231,9 @@ const RETRY_AFTER_MS: Readonly<Record<ShedReason, number>> = {
 function refusalOf(lane: Lane, reason: ShedReason): ConnectError {
   const calls = lane === 'control' ? 'calls' : `${lane} calls`;
   const why = {
-    overload: `the server is overloaded and takes no more ${calls} of this client`,
-    full: `the server has too many ${calls} waiting`,
-    waited: `the call waited too long among other ${calls}`,
+    overload: `the server is overloaded and accepts no more ${calls} from this client`,
+    full: `too many ${calls} are waiting on the server`,
+    waited: `the call waited too long behind other ${calls}`,
   }[reason];
   return refusal(
     Code.ResourceExhausted,

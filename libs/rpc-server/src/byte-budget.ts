@@ -1,10 +1,13 @@
 import { assert } from '@cloudless/base';
 
-/** Memory that one call holds, until it gives it back. */
+/** The bytes that one call holds in memory, until the call releases them. */
 export interface HeldBytes {
-  /** Adds to what is held; negative gives back. May cut this call or another one. */
+  /**
+   * Adds to the bytes of the call; a negative number subtracts. May abort this call or another call
+   * when the budget is exceeded.
+   */
   add(bytes: number): void;
-  /** Gives everything back; later calls do nothing. */
+  /** Releases all bytes of the call. Later calls of `add` and `release` have no effect. */
   release(): void;
 }
 
@@ -13,22 +16,22 @@ interface Holding {
   readonly cut: () => void;
 }
 
-/** All holdings of one principal. */
+/** All calls of one principal. */
 interface Share {
   bytes: number;
   readonly holdings: Set<Holding>;
 }
 
 /**
- * Bytes that wait for clients: bounded in total. When they are too many, the principal that holds
- * the most loses its largest call.
+ * Limits the bytes that all calls of a server hold together. When the sum exceeds the limit, the
+ * largest call of the principal that holds the most is aborted.
  */
 export class ByteBudget {
   private readonly shares = new Map<string, Share>();
   private total = 0;
   private cutCount = 0;
 
-  /** @param changed - Called after something was given back. */
+  /** @param onRelease - Called after bytes were released. */
   constructor(
     private readonly limitBytes: number,
     private readonly changed: () => void = () => undefined,
@@ -38,7 +41,7 @@ export class ByteBudget {
     return this.total;
   }
 
-  /** Calls cut since the start. */
+  /** Number of calls aborted since the start. */
   get cuts(): number {
     return this.cutCount;
   }
@@ -47,7 +50,7 @@ export class ByteBudget {
     return this.shares.get(principal)?.bytes ?? 0;
   }
 
-  /** @param cut - Ends the call, whose bytes are then no longer counted. */
+  /** @param abort - Ends the call. The budget no longer counts its bytes by then. */
   hold(principal: string, cut: () => void): HeldBytes {
     let released = false;
     const holding: Holding = {
@@ -103,6 +106,6 @@ export class ByteBudget {
 function largest<Item>(items: Iterable<Item>, sizeOf: (item: Item) => number): Item {
   let best: Item | undefined;
   for (const item of items) if (best === undefined || sizeOf(item) > sizeOf(best)) best = item;
-  assert(best !== undefined, 'a budget that is exceeded is held by somebody');
+  assert(best !== undefined, 'an exceeded budget has a holder');
   return best;
 }

@@ -16,17 +16,12 @@ import { peerOf } from './peer.js';
 import { StreamShares } from './stream-shares.js';
 import { StreamTurns } from './stream-turns.js';
 
-/** What {@link CallGate} needs. */
-export interface CallGateSettings extends Pick<
-  RpcServerOptions,
-  'classOf' | 'principalOf' | 'loopLagMs'
-> {
+export interface CallGateSettings extends Omit<RpcServerOptions, 'limits' | 'log'> {
   readonly limits: RpcLimits;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** A request on its way to its handler. */
 export interface IncomingCall {
   readonly handler: UniversalHandler;
   readonly connection: ServerConnection | undefined;
@@ -37,24 +32,27 @@ export interface IncomingCall {
   readonly control: CallControl;
 }
 
-/** A call that may begin. */
 export interface AdmittedCall {
   readonly body: AsyncIterable<Uint8Array>;
-  /** Wraps the answer: gives the turn back when the handler has done its work. */
+  /**
+   * Wraps the response body, so that the call's share of the running calls ends when the handler
+   * has finished (unary call) or has started (stream).
+   */
   finishing(answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
 }
 
-/** What an envelope adds to a message. */
+/** Flags and length before each message of a streaming protocol. */
 const ENVELOPE_BYTES = 5;
-/** What a request takes beside its head and body, roughly: HTTP/2 stream, signals, timers. */
+/** Approximate memory of a request beside its head and body: HTTP/2 stream, signals, timers. */
 const REQUEST_BYTES = 4 * 1024;
 
-/** Streams that are refused in one turn of the event loop. A refusal takes about 0.2 ms. */
+/** Streams refused in one iteration of the event loop. One refusal takes about 0.2 ms. */
 const REFUSALS_PER_TURN = 8;
 
 /**
- * Stands between requests and handlers: everything that a client's calls may take of the process is
- * counted here.
+ * Protects the process from its clients. Applies every limit between the arrival of a request and
+ * its handler: priorities, streams for each client, memory of requests and responses, and slow
+ * readers.
  */
 export class CallGate {
   private readonly overload: OverloadMeter;
@@ -86,11 +84,18 @@ export class CallGate {
     });
   }
 
-  /** Takes up an RPC. `own` is the class of what the server itself adds. */
+  /**
+   * Sets the class of an RPC. Call it once for each RPC before the server listens.
+   * @param own - The class of an RPC that the server adds itself, such as health checks; default:
+   *   what `classifyCall` returns.
+   */
   register(method: DescMethod, own?: CallClass): void {
     const { classOf = everythingWrites } = this.settings;
     const callClass = own ?? classOf(method);
-    assert(callClass !== undefined, `${method.parent.typeName}/${method.name} has no lane`);
+    assert(
+      callClass !== undefined,
+      `${method.parent.typeName}/${method.name} has no priority; return one from classifyCall`,
+    );
     this.classes.set(method, callClass);
   }
 
@@ -107,7 +112,7 @@ export class CallGate {
   }
 
   /**
-   * Reads the request where it is one message, then waits for its turn.
+   * Reads the request if it is a single message, then waits until the call may start.
    * @throws ConnectError RESOURCE_EXHAUSTED when the call is refused.
    */
   async admit(call: IncomingCall): Promise<AdmittedCall> {
@@ -119,7 +124,8 @@ export class CallGate {
       try {
         onClose(this.shares.begin(lane, principal, peerOf(call.connection?.remoteAddress ?? '')));
       } catch (reason) {
-        // In turns too, so that thousands of refusals for one client do not delay other calls.
+        // Refusals are limited for each event loop iteration as well: thousands of refusals for one
+        // client must not delay other calls.
         await this.refusals.take(principal, signal);
         throw reason;
       }
@@ -149,11 +155,19 @@ export class CallGate {
     };
   }
 
-  /** Hands on an answer as fast as it is read, and no faster. */
+  /**
+   * Passes a response body on at the speed of its reader, and aborts the call when the client reads
+   * too slowly.
+   */
   pace(answer: AsyncIterable<Uint8Array>, call: IncomingCall): AsyncIterable<Uint8Array> {
     const { handler, connection } = call;
     const unread = this.unreadAnswers.hold(this.principalOf(call), () => {
-      call.control.end(new ConnectError('too many answers are not read', Code.ResourceExhausted));
+      call.control.end(
+        new ConnectError(
+          'too many responses are unread on the server; read them faster',
+          Code.ResourceExhausted,
+        ),
+      );
       cut(call);
     });
     return this.pacer.pace(answer, {
@@ -165,8 +179,12 @@ export class CallGate {
   }
 
   private classOf(method: DescMethod): Required<CallClass> {
-    const { lane = 'read', long = false, inTurns = false } = this.classes.get(method) ?? {};
-    return { lane, long: long || method.methodKind !== 'unary', inTurns };
+    const callClass = this.classes.get(method);
+    return {
+      lane: callClass?.lane ?? 'read',
+      long: callClass?.long === true || method.methodKind !== 'unary',
+      inTurns: callClass?.inTurns ?? false,
+    };
   }
 
   private principalOf({ connection, header }: IncomingCall): string {
@@ -180,7 +198,7 @@ function clientStreams(method: DescMethod): boolean {
   return method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
 }
 
-/** A unary call has done its work when its answer is there. */
+/** A unary call has finished when its first response bytes exist. */
 async function* answered(
   answer: AsyncIterable<Uint8Array>,
   finish: () => void,
@@ -191,7 +209,7 @@ async function* answered(
   }
 }
 
-/** Waits for a turn before each message of a stream. */
+/** Waits for the quota of the event loop iteration before each message of a stream. */
 async function* takingTurns(
   answer: AsyncIterable<Uint8Array>,
   take: () => Promise<void>,
@@ -209,7 +227,9 @@ async function* takingTurns(
   }
 }
 
-/** A stream has its turn to begin; from then on it waits, mostly. */
+/**
+ * Ends the stream's share of the running calls once it has started: from then on it mostly waits.
+ */
 async function* begun(
   answer: AsyncIterable<Uint8Array>,
   finish: () => void,

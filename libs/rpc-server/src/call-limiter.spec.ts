@@ -12,7 +12,7 @@ import { CallLimiter } from './call-limiter.js';
 
 const method = CoordinatorService.method.watchWorkloads;
 
-/** A call of WatchWorkloads, as an interceptor gets it. */
+/** A call of WatchWorkloads, as an interceptor receives it. */
 function aStream(signal = new AbortController().signal): StreamRequest {
   return {
     stream: true,
@@ -27,7 +27,7 @@ function aStream(signal = new AbortController().signal): StreamRequest {
   } as StreamRequest;
 }
 
-/** The answer of a handler that says something now and then, without end. */
+/** The response of a handler that sends messages without end. */
 function endless(): StreamResponse {
   const message = (async function* () {
     for (;;) yield {};
@@ -42,12 +42,12 @@ function endless(): StreamResponse {
   } as never;
 }
 
-describe('CallLimiter.endStreams', () => {
+describe('CallLifetimes.endStreams', () => {
   const closing = new ConnectError('the server is shutting down', Code.Unavailable);
   const aLimiter = () =>
     new CallLimiter({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
 
-  it('ends streams that are open', async () => {
+  it('ends open streams', async () => {
     const limiter = aLimiter();
     const answer = (await limiter.interceptor(async () => endless())(aStream())) as StreamResponse;
     const items = answer.message[Symbol.asyncIterator]();
@@ -68,7 +68,7 @@ describe('CallLimiter.endStreams', () => {
     expect(called).toBe(0);
   });
 
-  it('ends a stream whose handler has not answered yet', async () => {
+  it('ends a stream whose handler has not responded yet', async () => {
     const limiter = aLimiter();
     const call = limiter.interceptor(() => new Promise<never>(() => undefined))(aStream());
     limiter.endStreams(closing);

@@ -8,60 +8,64 @@ import {
 } from '@connectrpc/connect';
 import { CallScope } from './call-scope.js';
 
-/** What {@link CallLimiter} needs. */
 export interface CallLimiterSettings {
   readonly clock: Clock;
   readonly log: Log;
   readonly unaryDeadlineMs: number;
 }
 
-/** Ends a call from outside of its handler. */
+/** Aborts a call from outside of its handler. */
 export class CallControl {
   private reason: ConnectError | undefined;
   private onEnd: ((reason: ConnectError) => void) | undefined;
 
   /**
-   * Ends the call with `reason`, also when its handler has not begun. Only the first reason counts.
+   * Ends the call with `reason`, also when its handler has not started. Only the first reason
+   * counts.
    */
   end(reason: ConnectError): void {
     this.reason ??= reason;
     this.onEnd?.(this.reason);
   }
 
-  /** One listener; it is called at once when the call is to end already. */
+  /** Sets the single listener. Runs it at once when the call has been aborted already. */
   listen(onEnd: (reason: ConnectError) => void): void {
     this.onEnd = onEnd;
     if (this.reason !== undefined) onEnd(this.reason);
   }
 }
 
-/** The control of a call, put there by who may end it. */
+/**
+ * Context value of each call of a server: `context.values.get(callCancellerKey)?.abort(reason)`.
+ */
 export const callControlKey: ContextKey<CallControl | undefined> = createContextKey<
   CallControl | undefined
 >(undefined, {
   description: 'control of the call',
 });
 
-/** Headers by which clients state a deadline, in Connect and in gRPC. */
+/** Headers that carry a client's deadline, in Connect and in gRPC. */
 const DEADLINE_HEADERS = ['connect-timeout-ms', 'grpc-timeout'];
 
-/** Ends calls when their time is over: the outermost interceptor of a server. */
+/** Limits how long calls last. Its interceptor must be the outermost one of a server. */
 export class CallLimiter {
   private readonly streams = new Set<CallScope>();
   private endReason: ConnectError | undefined;
 
   constructor(private readonly settings: CallLimiterSettings) {}
 
-  /** Ends every stream, now and from now on, with `reason`. Unary calls go on. */
+  /**
+   * Ends every open stream with `reason`, and every stream that starts later. Unary calls continue.
+   */
   endStreams(reason: ConnectError): void {
     this.endReason = reason;
     for (const scope of [...this.streams]) scope.abort(reason);
   }
 
   /**
-   * A call ends when its signal is aborted (client gone, stated deadline passed), a unary one
-   * without a stated deadline after `unaryDeadlineMs`. What handlers throw is logged here unless
-   * something inside has made a ConnectError of it.
+   * Ends a call when its signal is aborted (the client has gone, or its deadline has passed). A
+   * unary call without a deadline of the client ends after `unaryDeadlineMs`. Logs errors of
+   * handlers that are no ConnectError.
    */
   readonly interceptor: Interceptor = (next) => async (req) => {
     const scope = new CallScope(req.signal);
@@ -98,7 +102,7 @@ export class CallLimiter {
     header: Headers,
     rpc: string,
   ): { cancel(): void } | undefined {
-    // Connect aborts the signal then
+    // Connect aborts `req.signal` at the client's deadline.
     if (DEADLINE_HEADERS.some((name) => header.has(name))) return undefined;
     const { clock, unaryDeadlineMs } = this.settings;
     return clock.setTimer(unaryDeadlineMs, () =>
@@ -111,7 +115,7 @@ export class CallLimiter {
     );
   }
 
-  /** Clients only see "internal error" of these, so the log must tell. */
+  /** Clients see only "internal error"; the log has the cause. */
   private logUnexpected(reason: unknown, rpc: string): void {
     if (!(reason instanceof ConnectError))
       this.settings.log.error('rpc handler failed', { rpc, ...errorFields(reason) });

@@ -1,17 +1,16 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 
-/** Why the signal of a call that is over is aborted. */
+/** Abort reason of the signal of a call that has ended. */
 const CALL_ENDED = new ConnectError('the call has ended', Code.Canceled);
 
-/** How the items of a stream came to their end. */
 export interface StreamEnd {
-  /** Present when the stream failed. */
+  /** Present when the stream failed; absent when it ended normally. */
   readonly failure?: { readonly reason: unknown };
 }
 
 /**
- * The life of one call. Its signal follows the request's; when it is aborted, whatever the call
- * waits for fails at once with the reason, whether the handler heeds the signal or not.
+ * One call that can be aborted from outside. Its signal follows the signal of the request. An abort
+ * makes every pending wait of the call fail at once, also when the handler ignores the signal.
  */
 export class CallScope {
   private readonly controller = new AbortController();
@@ -23,12 +22,12 @@ export class CallScope {
     else outer.addEventListener('abort', this.onOuterAbort, { once: true });
   }
 
-  /** Aborted when the call is to end, and after it has ended. */
+  /** Aborted when the call must end, and after it has ended. */
   get signal(): AbortSignal {
     return this.controller.signal;
   }
 
-  /** Ends the call. A reason that is no ConnectError means that its client has gone. */
+  /** Ends the call. A reason that is no ConnectError means that the client has gone. */
   abort(reason: unknown): void {
     if (this.signal.aborted) return;
     const known =
@@ -45,7 +44,10 @@ export class CallScope {
     this.rejectPending?.(known);
   }
 
-  /** Settles as `work` does, or rejects when the call is aborted first. One at a time. */
+  /**
+   * Settles like `work`, or rejects with the abort reason if the call is aborted first. Only one
+   * race may run at a time.
+   */
   race<Result>(work: Promise<Result>): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
       this.rejectPending = reject;
@@ -55,8 +57,8 @@ export class CallScope {
   }
 
   /**
-   * Hands on what `source` yields until it ends or the call is aborted, releases the call, then
-   * calls `ended`.
+   * Forwards the items of `source` until it ends or the call is aborted. Then releases the call and
+   * runs `ended`.
    */
   guard<Item>(source: AsyncIterable<Item>, ended: (end: StreamEnd) => void): AsyncIterable<Item> {
     const end = (how: StreamEnd): void => {
@@ -66,10 +68,10 @@ export class CallScope {
     return {
       [Symbol.asyncIterator]: () => {
         const items = source[Symbol.asyncIterator]();
-        // A handler that heeds no signal may never answer this: nobody waits for it.
+        // Not awaited: a handler that ignores the signal may never return.
         const leave = (): void => void items.return?.().then(undefined, () => undefined);
-        // Between two items nobody waits for the handler; it is not to be kept until somebody does,
-        // as a slow reader may never.
+        // An abort between two items stops the handler at once. A slow reader may never ask for the
+        // next item.
         const onAbort = (): void => {
           if (!waiting) leave();
         };
@@ -103,7 +105,7 @@ export class CallScope {
     };
   }
 
-  /** The call is over. */
+  /** Ends the call and its subscription to the request's signal. */
   release(): void {
     this.outer.removeEventListener('abort', this.onOuterAbort);
     this.rejectPending = undefined;

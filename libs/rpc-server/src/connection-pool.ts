@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 import type { ServerConnection } from './connection.js';
 
-/** The open connections of a server, of which there is only room for so many. */
+/** The open connections of a server, limited in number. */
 export class ConnectionPool {
   private readonly bySocket = new Map<Socket, ServerConnection>();
-  /**
-   * Those that have not made a call yet, and those whose calls have all ended; the oldest first.
-   */
+  /** Connections without a call so far. Oldest first. */
   private readonly silent = new Set<ServerConnection>();
+
+  /** Connections whose calls have all ended. Oldest first. */
   private readonly idle = new Set<ServerConnection>();
 
   constructor(private readonly limit: number) {}
@@ -39,28 +39,29 @@ export class ConnectionPool {
     this.bySocket.delete(socket);
   }
 
-  /** A call has begun on a connection that had none. */
+  /** Records the start of the first call on a connection that had none. */
   busy(connection: ServerConnection): void {
     this.silent.delete(connection);
     this.idle.delete(connection);
   }
 
-  /** The last call on a connection has ended. */
+  /** Records the end of the last call on a connection. */
   atRest(connection: ServerConnection): void {
     if (!connection.isClosed) this.idle.add(connection);
   }
 
   /**
-   * Makes room for one more by closing the connection that will be missed least: one that never
-   * made a call, as half-open ones do, else one that is at rest.
-   * @returns `full` when all of them are at work.
+   * Makes room for one more connection. Closes, if needed, the oldest connection that has never
+   * made a call, or else the oldest idle one.
+   * @returns `available` when there was room, `evicted` when a connection was closed, `full` when
+   *   every connection has open calls.
    */
-  makeRoom(): 'room' | 'madeRoom' | 'full' {
-    if (this.bySocket.size < this.limit) return 'room';
+  makeRoom(): 'available' | 'evicted' | 'full' {
+    if (this.bySocket.size < this.limit) return 'available';
     const [oldest] = this.silent.size > 0 ? this.silent : this.idle;
     if (oldest === undefined) return 'full';
     oldest.destroy();
     this.remove(oldest.socket);
-    return 'madeRoom';
+    return 'evicted';
   }
 }

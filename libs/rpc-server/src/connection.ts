@@ -2,30 +2,33 @@ import type { Socket } from 'node:net';
 import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import { createContextKey, type ContextKey } from '@connectrpc/connect';
 
-/** One client's connection, as handlers see it. */
+/** The connection that a call came in on, as handlers see it. */
 export interface Connection {
   /** Unique within the process; for logs. */
   readonly id: string;
   readonly remoteAddress: string;
   readonly protocol: 'h2' | 'http/1.1';
   /**
-   * Calls `listener` at each HTTP/2 PING of the client; never in HTTP/1.1, which has none.
-   * @returns Ends the subscription.
+   * Runs `listener` at each HTTP/2 PING of the client. HTTP/1.1 has no PING.
+   * @returns The function that ends the subscription.
    */
   onPing(listener: () => void): () => void;
   /**
-   * Calls `listener` once when the connection is closed, whoever closed it; if it already is, then
-   * soon after this call.
-   * @returns Ends the subscription.
+   * Runs `listener` once when the connection is closed, by either side. If the connection is closed
+   * already, `listener` runs in a microtask after this call.
+   * @returns The function that ends the subscription.
    */
   onClose(listener: () => void): () => void;
-  /** Cuts the connection now, with every call on it. */
+  /** Closes the socket at once, and ends every call on it. */
   destroy(): void;
 }
 
 /**
- * The connection a call came in on: `context.values.get(connectionKey)`. Undefined only outside of
- * a server, as in the router transport.
+ * Context value of each call of a server. Undefined only without a server, as in the router
+ * transport.
+ * @example
+ * const connection = context.values.get(connectionKey);
+ * connection?.onClose(() => session.end());
  */
 export const connectionKey: ContextKey<Connection | undefined> = createContextKey<
   Connection | undefined
@@ -33,19 +36,19 @@ export const connectionKey: ContextKey<Connection | undefined> = createContextKe
   description: 'connection of the call',
 });
 
-/** What the connections of one server share. */
+/** Settings that all connections of a server share. */
 export interface ConnectionSettings {
   readonly clock: Clock;
   readonly log: Log;
   readonly headTimeoutMs: number;
   readonly idleTimeoutMs: number;
-  /** Called when the connection gets its first call of several, and when its last one has ended. */
+  /** Runs when the first call of a connection without calls starts, and when its last call ends. */
   readonly onWork?: (connection: ServerConnection, work: 'began' | 'ended') => void;
 }
 
 /**
- * The server's side of a {@link Connection}: counts its calls, and ends it when none comes for too
- * long.
+ * The server's side of a {@link ClientConnection}. Counts its calls, and closes it after a time
+ * without calls.
  */
 export class ServerConnection implements Connection {
   readonly remoteAddress: string;
@@ -64,21 +67,24 @@ export class ServerConnection implements Connection {
     private readonly settings: ConnectionSettings,
   ) {
     this.remoteAddress = socket.remoteAddress ?? '';
-    this.timer = this.endAfter(settings.headTimeoutMs, 'no request in time');
+    this.timer = this.endAfter(settings.headTimeoutMs, 'no request within the head timeout');
     socket.on('error', (reason) =>
       settings.log.debug('connection failed', { connectionId: id, ...errorFields(reason) }),
     );
     socket.once('close', () => this.onClosed());
   }
 
-  /** From here on HTTP/2 rules: idle time counts, and `drain` ends the session in its own way. */
+  /**
+   * Records that the connection speaks HTTP/2: the idle timeout applies, and `drain` ends the
+   * session with GOAWAY.
+   */
   becomeSession(drain: () => void): void {
     this.protocol = 'h2';
     this.drainSession = drain;
     if (this.calls === 0) this.restartTimer(this.settings.idleTimeoutMs, 'idle');
   }
 
-  /** A call has begun; each is paired with one {@link callEnded}. */
+  /** Each call is paired with one call of {@link onCallEnd}. */
   callBegan(): void {
     this.calls += 1;
     this.timer.cancel();
@@ -101,7 +107,7 @@ export class ServerConnection implements Connection {
     this.tell(this.pingListeners);
   }
 
-  /** Lets the calls that run end, takes no others, then closes. */
+  /** Lets running calls end, refuses new ones, then closes the connection. */
   drain(): void {
     this.draining = true;
     if (this.drainSession !== undefined) this.drainSession();
@@ -137,12 +143,12 @@ export class ServerConnection implements Connection {
 
   private endAfter(delayMs: number, why: string): Timer {
     return this.settings.clock.setTimer(delayMs, () => {
-      this.settings.log.debug('connection ended by the server', { connectionId: this.id, why });
+      this.settings.log.debug('connection closed by the server', { connectionId: this.id, why });
       this.socket.destroy();
     });
   }
 
-  /** One listener's fault must not reach the others, nor the server. */
+  /** An exception of one listener must not reach the other listeners or the server. */
   private tell(listeners: ReadonlySet<() => void>): void {
     for (const listener of [...listeners]) {
       try {
@@ -157,7 +163,7 @@ export class ServerConnection implements Connection {
   }
 }
 
-/** Every subscription is its own, also when the same function is given twice. */
+/** Subscriptions are independent, also of the same function. */
 function subscribe(listeners: Set<() => void>, listener: () => void): () => void {
   const own = (): void => listener();
   listeners.add(own);

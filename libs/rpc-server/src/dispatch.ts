@@ -16,7 +16,6 @@ import type { RpcLimits } from './options.js';
 import { isPowerOfTen } from './power-of-ten.js';
 import { bodyOf, endAfterUpload, limitUpload } from './upload.js';
 
-/** What {@link createDispatch} needs. */
 export interface DispatchSettings {
   readonly handlers: readonly UniversalHandler[];
   readonly clock: Clock;
@@ -28,7 +27,7 @@ export interface DispatchSettings {
   readonly allowedOrigins: readonly string[];
 }
 
-/** Takes one HTTP request to its RPC handler, or answers it itself. */
+/** Passes one HTTP request to its RPC handler, or answers it with an error. */
 export type Dispatch = (
   connection: ServerConnection | undefined,
   request: AnyRequest,
@@ -36,8 +35,8 @@ export type Dispatch = (
 ) => void;
 
 /**
- * Puts the guard, the time limit of request bodies and texts for refusals before and after
- * Connect's handlers.
+ * Checks host, origin, head size and path of each request, then applies the body timeout and the
+ * overload protection before it runs Connect's handler.
  */
 export function createDispatch(settings: DispatchSettings): Dispatch {
   const { log, gate } = settings;
@@ -84,14 +83,14 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         response,
       );
     } catch (reason) {
-      // Whoever could be told has gone: the answer could not be written. Handlers' own faults never
-      // come here.
+      // The response could not be written: the client has gone. Exceptions of handlers never get
+      // here.
       const gone =
         response.destroyed ||
         clientGone(request) ||
         ConnectError.from(reason).code === Code.Aborted;
       const level = gone ? 'debug' : 'warn';
-      log[level]('rpc answer not delivered', {
+      log[level]('rpc response not delivered', {
         rpc: handler.method.name,
         connectionId: connection?.id,
         ...errorFields(reason),
@@ -101,7 +100,8 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
   };
 
   /**
-   * What is refused goes on to Connect without a body: it knows how each protocol tells an error.
+   * A refused call still goes to Connect, without a body: Connect encodes the error for each
+   * protocol.
    */
   const admit = async (call: IncomingCall): Promise<AdmittedCall> => {
     const { handler, request, header, signal, control } = call;
@@ -165,14 +165,12 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
 }
 
 /**
- * Errors of requests and responses reach us through what reads and writes them; without a listener
- * Node would end the process.
+ * Read and write operations report these errors. Without an `error` listener, Node would end the
+ * process.
  */
 const ignore = (): void => undefined;
 
-/**
- * Connect refuses some requests with a status and nothing else; a text helps who typed the request.
- */
+/** Adds an error text to the responses that Connect sends with only a status. */
 function withText(
   response: UniversalServerResponse,
   handler: UniversalHandler,
@@ -191,7 +189,7 @@ function withText(
 }
 
 const HELP: Readonly<Record<number, string>> = {
-  405: 'RPCs are called with POST',
+  405: 'this RPC needs POST',
   415: 'this content type is not served; use application/json or application/proto (Connect), application/grpc or application/grpc-web',
   505: 'streams in both directions need HTTP/2; try --http2-prior-knowledge',
 };
@@ -210,11 +208,11 @@ async function* once(text: string): AsyncIterable<Uint8Array> {
   yield Buffer.from(text);
 }
 
-/** The codes of refusals that never reach Connect. */
+/** Codes of errors that this module answers before Connect. */
 type RefusalCode =
   'invalid_argument' | 'permission_denied' | 'resource_exhausted' | 'unimplemented';
 
-/** An error as Connect clients read it, and as people do in a terminal. */
+/** An error in the JSON form of Connect. */
 function errorJson(code: RefusalCode, message: string): string {
   return JSON.stringify({ code, message });
 }
@@ -229,8 +227,8 @@ function answer(response: AnyResponse, status: number, code: RefusalCode, messag
 }
 
 /**
- * Node keeps the first of several; a proxy in front may have looked at another (RFC 9112, section
- * 3.2).
+ * Node keeps only the first of several Host headers. A proxy in front may have checked another one
+ * (RFC 9112, section 3.2).
  */
 function hostCount({ rawHeaders }: AnyRequest): number {
   return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
@@ -238,12 +236,12 @@ function hostCount({ rawHeaders }: AnyRequest): number {
 }
 
 /**
- * Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node only announces its limit
- * there, and enforces it in HTTP/1.1 alone.
+ * Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node enforces its own limit only
+ * for HTTP/1.1.
  */
 function headerBytes(request: AnyRequest): number {
   return request.rawHeaders.reduce((sum, text) => sum + text.length + FIELD_OVERHEAD_BYTES / 2, 0);
 }
 
-/** 32 for each field: half for its name, half for its value. */
+/** HTTP/2 adds 32 bytes for each field; here half for the name, half for the value. */
 const FIELD_OVERHEAD_BYTES = 32;

@@ -1,15 +1,15 @@
 import type { DescEnum, DescField, DescMessage } from '@bufbuild/protobuf';
 
 /**
- * How `@bufbuild/protobuf` begins the error about a JSON value that no enum value is called
- * (`from-json.js`).
+ * Start of the error of `@bufbuild/protobuf` about an unknown enum name in JSON (`from-json.js`).
  */
 const ENUM_ERROR = /cannot decode enum (\S+) from JSON: (.*)$/s;
 
 /**
- * Protobuf names the type of an enum it cannot read from JSON, which helps nobody who wrote a
- * field. Says which field of the message it is, or may be, and what it takes.
- * @returns undefined when the error is another one.
+ * Names the field in the error about an unknown enum value in JSON. Protobuf itself names only the
+ * enum type.
+ * @returns The field (or fields, when several have the type), the value and the allowed values;
+ *   undefined for any other error.
  */
 export function explainEnumError(input: DescMessage, message: string): string | undefined {
   const [, typeName = '', given = ''] = ENUM_ERROR.exec(message) ?? [];
@@ -25,7 +25,7 @@ interface EnumField {
   readonly type: DescEnum;
 }
 
-/** @param above - The messages this one is in: one that holds itself is not searched again. */
+/** @param above - The enclosing messages; recursive types are not searched again. */
 function fieldsOfEnum(
   message: DescMessage,
   typeName: string,

@@ -15,39 +15,49 @@ function drained(queue: FairQueue<string>, mayGo = anybody): readonly string[] {
   return order;
 }
 
-it('serves keys in turn, each in its own order', () => {
-  expect(drained(filled({ a: 4, b: 1, c: 2 }))).toEqual(['a1', 'b1', 'c1', 'a2', 'c2', 'a3', 'a4']);
-});
+describe('FairQueue', () => {
+  it('serves keys round-robin, each key in its own order', () => {
+    expect(drained(filled({ a: 4, b: 1, c: 2 }))).toEqual([
+      'a1',
+      'b1',
+      'c1',
+      'a2',
+      'c2',
+      'a3',
+      'a4',
+    ]);
+  });
 
-it('delays a single item by one item of each other key, however many they have', () => {
-  const queue = filled({ flood: 1_000 });
-  queue.push('single', 'mine');
-  queue.take(anybody);
-  expect(queue.take(anybody)).toBe('mine');
-});
+  it('delays a single item by one item of each other key, regardless of their number', () => {
+    const queue = filled({ flood: 1_000 });
+    queue.push('single', 'mine');
+    queue.take(anybody);
+    expect(queue.take(anybody)).toBe('mine');
+  });
 
-it('passes over keys that may not go, which keep their place', () => {
-  const queue = filled({ a: 1, b: 1, c: 1 });
-  expect(queue.take((key) => key !== 'a')).toBe('b1');
-  expect(drained(queue)).toEqual(['a1', 'c1']);
-});
+  it('skips keys that are not eligible, which keep their place', () => {
+    const queue = filled({ a: 1, b: 1, c: 1 });
+    expect(queue.take((key) => key !== 'a')).toBe('b1');
+    expect(drained(queue)).toEqual(['a1', 'c1']);
+  });
 
-it('knows its sizes, and forgets what was removed', () => {
-  const queue = filled({ a: 2, b: 1 });
-  expect([queue.remove('a', 'a1'), queue.remove('a', 'a1'), queue.remove('z', 'z1')]).toEqual([
-    true,
-    false,
-    false,
-  ]);
-  expect([queue.size, queue.sizeOf('a'), queue.sizeOf('b'), queue.sizeOf('z')]).toEqual([
-    2, 1, 1, 0,
-  ]);
-  expect(drained(queue)).toEqual(['a2', 'b1']);
-  expect(queue.size).toBe(0);
-});
+  it('counts items in total and by key, without removed items', () => {
+    const queue = filled({ a: 2, b: 1 });
+    expect([queue.remove('a', 'a1'), queue.remove('a', 'a1'), queue.remove('z', 'z1')]).toEqual([
+      true,
+      false,
+      false,
+    ]);
+    expect([queue.size, queue.sizeOf('a'), queue.sizeOf('b'), queue.sizeOf('z')]).toEqual([
+      2, 1, 1, 0,
+    ]);
+    expect(drained(queue)).toEqual(['a2', 'b1']);
+    expect(queue.size).toBe(0);
+  });
 
-it('names the newest item of who has the most, unless that is who asks', () => {
-  const queue = filled({ a: 3, b: 1 });
-  expect(queue.newestOfLongest('b')).toBe('a3');
-  expect(queue.newestOfLongest('a')).toBeUndefined();
+  it('returns the newest item of the longest key, unless the caller names that key', () => {
+    const queue = filled({ a: 3, b: 1 });
+    expect(queue.newestOfLongest('b')).toBe('a3');
+    expect(queue.newestOfLongest('a')).toBeUndefined();
+  });
 });

@@ -1,6 +1,6 @@
 /**
- * A queue that serves its keys in turn: a key with a thousand items delays another's single one by
- * one item.
+ * A queue that serves its keys round-robin: a key with a thousand items delays the single item of
+ * another key by one item.
  */
 export class FairQueue<Item> {
   private readonly byKey = new Map<string, Item[]>();
@@ -10,7 +10,6 @@ export class FairQueue<Item> {
     return this.count;
   }
 
-  /** How many items of this key wait. */
   sizeOf(key: string): number {
     return this.byKey.get(key)?.length ?? 0;
   }
@@ -22,20 +21,23 @@ export class FairQueue<Item> {
     this.count += 1;
   }
 
-  /** The oldest item of the key whose turn it is, among those that `mayGo`. */
+  /**
+   * Removes the oldest item of the next key that `isEligible` accepts.
+   * @returns Undefined when no key with items is eligible.
+   */
   take(mayGo: (key: string) => boolean): Item | undefined {
     for (const [key, items] of this.byKey) {
       if (!mayGo(key)) continue;
       const item = items.shift();
       this.count -= 1;
       this.byKey.delete(key);
-      if (items.length > 0) this.byKey.set(key, items); // to the end of the line
+      if (items.length > 0) this.byKey.set(key, items); // the key goes to the end of the rotation
       return item;
     }
     return undefined;
   }
 
-  /** Takes one item out, wherever it stands. @returns false when it is not there any more. */
+  /** Removes one item, at any position. @returns false when the queue does not hold the item. */
   remove(key: string, item: Item): boolean {
     const items = this.byKey.get(key);
     const index = items?.indexOf(item) ?? -1;
@@ -46,7 +48,10 @@ export class FairQueue<Item> {
     return true;
   }
 
-  /** The newest item of the key with the most, when that is more than `key` has. */
+  /**
+   * The newest item of the key with the most items, if that key has more items than `key`;
+   * undefined otherwise.
+   */
   newestOfLongest(key: string): Item | undefined {
     let longest: readonly Item[] = this.byKey.get(key) ?? [];
     const own = longest;

@@ -12,7 +12,7 @@ import {
   createGrpcTransport,
   createGrpcWebTransport,
 } from '@connectrpc/connect-node';
-import { defaultRpcLimits } from './options.js';
+import { defaultRpcLimits, type RpcServer } from './options.js';
 import { RETRY_AFTER_HEADER } from './refusal.js';
 import { aLog, serversOfTest } from './testing/fixture.js';
 import { CREATE, envelope, http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
@@ -39,8 +39,8 @@ const transports: readonly {
   { name: 'gRPC-Web', make: (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: '1.1' }) },
 ];
 
-describe.each(transports)('a refused call, in $name', ({ make }) => {
-  it('says why and when to come again, for one answer and for a stream', async () => {
+describe.each(transports)('OverloadProtection: a refused call over $name', ({ make }) => {
+  it('returns the reason and the retry delay, for unary calls and streams', async () => {
     const { url } = await open({ limits: { lanes: { ...defaultRpcLimits.lanes, write: noRoom } } });
     const client = createClient(CoordinatorService, make(url));
     const calls = [
@@ -54,13 +54,13 @@ describe.each(transports)('a refused call, in $name', ({ make }) => {
       );
       expect(error).toMatchObject({
         code: Code.ResourceExhausted,
-        rawMessage: 'the server has too many write calls waiting; try again in 1 s',
+        rawMessage: 'too many write calls are waiting on the server; try again in 1 s',
       });
       expect(error.metadata.get(RETRY_AFTER_HEADER)).toBe('1000');
     }
   });
 
-  it('never reaches its handler', async () => {
+  it('does not reach its handler', async () => {
     let called = 0;
     const { url } = await open({
       limits: { lanes: { ...defaultRpcLimits.lanes, write: noRoom } },
@@ -73,7 +73,7 @@ describe.each(transports)('a refused call, in $name', ({ make }) => {
   });
 });
 
-describe('a message', () => {
+describe('OverloadProtection: a request message', () => {
   it.each(
     [compressionGzip, compressionBrotli].flatMap((sendCompression) =>
       [
@@ -82,7 +82,7 @@ describe('a message', () => {
         { name: 'gRPC-Web', make: createGrpcWebTransport },
       ].map(({ name, make }) => ({ name, encoding: sendCompression.name, make, sendCompression })),
     ),
-  )('compressed with $encoding is served in $name', async ({ make, sendCompression }) => {
+  )('is served in $name when compressed with $encoding', async ({ make, sendCompression }) => {
     const { url } = await open();
     const transport = make({
       baseUrl: url,
@@ -103,7 +103,7 @@ describe('a message', () => {
         brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
     },
   ])(
-    'that is too large once unpacked from $encoding is RESOURCE_EXHAUSTED in each protocol',
+    'gets RESOURCE_EXHAUSTED in each protocol when it is too large after $encoding decompression',
     async ({ encoding, compress }) => {
       const { url } = await open();
       const bomb = compress(Buffer.alloc(16 * MIB));
@@ -124,7 +124,7 @@ describe('a message', () => {
     },
   );
 
-  it('of too many parts is RESOURCE_EXHAUSTED, plain and compressed, in each protocol', async () => {
+  it('gets RESOURCE_EXHAUSTED in each protocol when it has too many parts, plain or compressed', async () => {
     const { url } = await open();
     const json = `{"spec":{"ports":[${'{},'.repeat(20_000)}{}]}}`;
     const binary = Buffer.alloc(60_000, Buffer.from([0x78, 1]));
@@ -147,8 +147,8 @@ describe('a message', () => {
   });
 });
 
-describe('a body that comes slowly', () => {
-  it('holds no turn of its lane', async () => {
+describe('OverloadProtection: a slow request body', () => {
+  it('does not count as a running call of its priority', async () => {
     const { url, address } = await open({
       limits: {
         lanes: { ...defaultRpcLimits.lanes, write: { running: 1, waiting: 0, waitMs: 1 } },
@@ -163,7 +163,7 @@ describe('a body that comes slowly', () => {
     socket.destroy();
   });
 
-  it('is cut when such bodies take too much memory together', async () => {
+  it('is aborted when the slow bodies of all clients take too much memory', async () => {
     const server = await open({ limits: { waitingRequestBytes: MIB } });
     const session = http2.connect(server.url).on('error', () => undefined);
     const head = { ':method': 'POST', ':path': CREATE, ...JSON_TYPE };
@@ -178,8 +178,8 @@ describe('a body that comes slowly', () => {
   });
 });
 
-describe('an answer that is not read', () => {
-  /** A server whose watch says 1 MiB at a time, and how often it was asked to. */
+describe('OverloadProtection: an unread response', () => {
+  /** A server whose watch sends 1 MiB messages without end, and counts them. */
   async function aTalker() {
     const seen = { items: 0, ended: false };
     const log = aLog();
@@ -200,7 +200,7 @@ describe('an answer that is not read', () => {
     return { server, seen, log };
   }
 
-  /** A watch that reads its head and one piece, and no more. */
+  /** A client whose watch reads the response head and one piece, and no more. */
   async function notReading(url: string): Promise<{
     readonly session: http2.ClientHttp2Session;
     readonly stream: http2.ClientHttp2Stream;
@@ -216,7 +216,7 @@ describe('an answer that is not read', () => {
     return { session, stream };
   }
 
-  it('holds one item, ends its handler after 30 s, and is cut after 60 s', async () => {
+  it('holds one item in memory, ends its handler after 30 s and is reset after 60 s', async () => {
     const { server, seen, log } = await aTalker();
     const { session, stream } = await notReading(server.url);
     await settle();
@@ -229,7 +229,7 @@ describe('an answer that is not read', () => {
     expect(log.lines).toContainEqual(
       expect.objectContaining({
         level: 'warn',
-        message: 'call ended because its answer was not read',
+        message: 'call ended: its client did not read the response',
       }),
     );
     const closed = closeOf(stream);
@@ -241,7 +241,7 @@ describe('an answer that is not read', () => {
     session.destroy();
   });
 
-  it('tells a client that reads on within the next 30 s why it ended', async () => {
+  it('shows the reason to a client that reads on within the next 30 s', async () => {
     const { server } = await aTalker();
     const { session, stream } = await notReading(server.url);
     await settle();
@@ -251,12 +251,12 @@ describe('an answer that is not read', () => {
     const [fields] = (await trailers) as [Record<string, string>];
     expect(fields['grpc-status']).toBe('8');
     expect(decodeURIComponent(fields['grpc-message'] ?? '')).toBe(
-      'the answer was not read for 30 s; read as it comes, or ask for less',
+      'the response was not read for 30 s; read it while it arrives, or ask for less',
     );
     session.destroy();
   });
 
-  it('makes the next calls of its client wait, not those of others', async () => {
+  it('delays the next calls of its client, but not calls of other clients', async () => {
     const size = 300_000;
     const { url, clock } = await open({
       limits: {
@@ -281,7 +281,7 @@ describe('an answer that is not read', () => {
     await new Promise<void>((resolve) => session.ping(() => resolve()));
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
     await clock.advance(1_000);
-    // without a window not even the end of an answer comes through
+    // without a flow-control window not even the end of a response arrives
     session.settings({ initialWindowSize: 65_535 });
     const [fields] = (await fourth) as [Record<string, string>];
     expect(fields).toMatchObject({
@@ -292,81 +292,83 @@ describe('an answer that is not read', () => {
   });
 });
 
-it('counts streams by connection, and gives them back', async () => {
-  const server = await open({
-    limits: { streamsPerPrincipal: 1 },
-    routes: (router) =>
-      router.rpc(watchWorkloads, async function* (_request, { signal }) {
-        yield {};
-        await new Promise((resolve) => signal.addEventListener('abort', resolve));
-      }),
-  });
-  const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
-  const first = new AbortController();
-  const watch = client.watchWorkloads({}, { signal: first.signal })[Symbol.asyncIterator]();
-  await watch.next();
-  await expect(client.watchWorkloads({})[Symbol.asyncIterator]().next()).rejects.toMatchObject({
-    code: Code.ResourceExhausted,
-    rawMessage: 'this client has 1 streams open, the limit of one client; close some first',
-  });
-  const other = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
-  const second = other.watchWorkloads({})[Symbol.asyncIterator]();
-  await second.next();
-  first.abort();
-  while (server.load().streams > 1) await new Promise((resolve) => setImmediate(resolve));
-  void second.return?.();
-});
-
-it('limits the streams of one address over all its connections', async () => {
-  const server = await open({
-    limits: { streamsPerPeer: 2 },
-    routes: (router) =>
-      router.rpc(watchWorkloads, async function* (_request, { signal }) {
-        yield {};
-        await new Promise((resolve) => signal.addEventListener('abort', resolve));
-      }),
-  });
-  const watch = () => {
+describe('OverloadProtection: streams', () => {
+  it('counts streams by connection until they end', async () => {
+    const server = await open({
+      limits: { streamsPerPrincipal: 1 },
+      routes: (router) =>
+        router.rpc(watchWorkloads, async function* (_request, { signal }) {
+          yield {};
+          await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        }),
+    });
     const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
-    return client.watchWorkloads({})[Symbol.asyncIterator]();
-  };
-  const watches = [watch(), watch()];
-  await Promise.all(watches.map((items) => items.next()));
-  await expect(watch().next()).rejects.toMatchObject({
-    code: Code.ResourceExhausted,
-    rawMessage:
-      'clients at loopback have 2 streams open, the limit of one address; close some first',
+    const first = new AbortController();
+    const watch = client.watchWorkloads({}, { signal: first.signal })[Symbol.asyncIterator]();
+    await watch.next();
+    await expect(client.watchWorkloads({})[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+      code: Code.ResourceExhausted,
+      rawMessage: 'this client has 1 streams open, the limit of one client; close some first',
+    });
+    const other = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+    const second = other.watchWorkloads({})[Symbol.asyncIterator]();
+    await second.next();
+    first.abort();
+    while (server.load().streams > 1) await new Promise((resolve) => setImmediate(resolve));
+    void second.return?.();
   });
-  for (const items of watches) void items.return?.();
-});
 
-it('answers another call while a watch sends a large snapshot', async () => {
-  let made = 0;
-  const server = await open({
-    classOf: ({ name }) => ({ lane: 'read', inTurns: name === 'WatchWorkloads' }),
-    routes: (router) => {
-      router.rpc(watchWorkloads, async function* () {
-        for (let count = 0; count < 5_000; count += 1, made += 1) yield {};
-      });
-      router.rpc(getWorkload, () => ({ name: String(made) }));
-    },
+  it('limits the streams of one address across all its connections', async () => {
+    const server = await open({
+      limits: { streamsPerPeer: 2 },
+      routes: (router) =>
+        router.rpc(watchWorkloads, async function* (_request, { signal }) {
+          yield {};
+          await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        }),
+    });
+    const watch = () => {
+      const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+      return client.watchWorkloads({})[Symbol.asyncIterator]();
+    };
+    const watches = [watch(), watch()];
+    await Promise.all(watches.map((items) => items.next()));
+    await expect(watch().next()).rejects.toMatchObject({
+      code: Code.ResourceExhausted,
+      rawMessage:
+        'clients at loopback have 2 streams open, the limit of one address; close some first',
+    });
+    for (const items of watches) void items.return?.();
   });
-  const watcher = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
-  const other = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
-  await other.getWorkload({});
-  const watch = watcher.watchWorkloads({})[Symbol.asyncIterator]();
-  await watch.next();
-  const { name } = await other.getWorkload({});
-  expect(Number(name)).toBeLessThan(5_000);
-  let seen = 1;
-  for (let item = await watch.next(); item.done !== true; item = await watch.next()) seen += 1;
-  expect(seen).toBe(5_000);
-});
 
-it('does not start with an RPC that has no lane', async () => {
-  await expect(
-    open({ classOf: ({ name }) => (name === 'GetWorkload' ? undefined : { lane: 'read' }) }),
-  ).rejects.toThrow('cloudless.api.CoordinatorService/GetWorkload has no lane');
+  it('serves other calls while a watch sends a large snapshot', async () => {
+    let made = 0;
+    const server = await open({
+      classOf: ({ name }) => ({ lane: 'read', inTurns: name === 'WatchWorkloads' }),
+      routes: (router) => {
+        router.rpc(watchWorkloads, async function* () {
+          for (let count = 0; count < 5_000; count += 1, made += 1) yield {};
+        });
+        router.rpc(getWorkload, () => ({ name: String(made) }));
+      },
+    });
+    const watcher = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+    const other = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+    await other.getWorkload({});
+    const watch = watcher.watchWorkloads({})[Symbol.asyncIterator]();
+    await watch.next();
+    const { name } = await other.getWorkload({});
+    expect(Number(name)).toBeLessThan(5_000);
+    let seen = 1;
+    for (let item = await watch.next(); item.done !== true; item = await watch.next()) seen += 1;
+    expect(seen).toBe(5_000);
+  });
+
+  it('refuses to start the server when an RPC has no priority', async () => {
+    await expect(
+      open({ classOf: ({ name }) => (name === 'GetWorkload' ? undefined : { lane: 'read' }) }),
+    ).rejects.toThrow('cloudless.api.CoordinatorService/GetWorkload has no priority');
+  });
 });
 
 /** Resolves with the code by which a stream was reset. */
@@ -374,6 +376,6 @@ function closeOf(stream: http2.ClientHttp2Stream): Promise<number | undefined> {
   return new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
 }
 
-async function gone(server: { readonly load: () => { readonly streams: number } }): Promise<void> {
+async function gone(server: RpcServer): Promise<void> {
   while (server.load().streams > 0) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -5,19 +5,19 @@ import { http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
 
 const open = serversOfTest(afterEach);
 
-describe('the guard of a plaintext server', () => {
+describe('checkRequestOrigin on a plaintext server', () => {
   it.each([
     {
-      name: 'a host of another name',
+      name: 'a Host that is not loopback',
       headers: { host: 'evil.example:8080' },
       says: 'host "evil.example:8080" is not this machine',
     },
     {
-      name: 'an origin elsewhere',
+      name: 'an origin of another site',
       headers: { origin: 'http://evil.example' },
       says: 'origin "http://evil.example" may not call this server',
     },
-    { name: 'an origin of nowhere', headers: { origin: 'null' }, says: 'origin "null"' },
+    { name: 'the opaque origin null', headers: { origin: 'null' }, says: 'origin "null"' },
   ])('refuses $name with 403 and says why', async ({ headers, says }) => {
     const { url } = await open();
     const answer = await http1(url, { headers: { ...JSON_TYPE, ...headers }, body: '{}' });
@@ -75,7 +75,7 @@ describe('the guard of a plaintext server', () => {
     socket.destroy();
   });
 
-  it('answers the preflight of a page on this machine, and lets it read what gRPC-Web needs', async () => {
+  it('answers the CORS preflight of a loopback page and exposes the headers of gRPC-Web', async () => {
     const { url } = await open();
     const origin = 'http://localhost:5173';
     const asks = {
@@ -102,7 +102,7 @@ describe('the guard of a plaintext server', () => {
     }
   });
 
-  it('allows an origin that is listed', async () => {
+  it('allows an origin of allowedOrigins', async () => {
     const { url } = await open({ allowedOrigins: ['https://console.example'] });
     expect(
       await http1(url, {
@@ -115,7 +115,7 @@ describe('the guard of a plaintext server', () => {
   });
 });
 
-describe('requests that are no RPC', () => {
+describe('createDispatch: requests that are no RPC', () => {
   it.each([
     {
       name: 'an unknown path',
@@ -136,7 +136,7 @@ describe('requests that are no RPC', () => {
       status: 505,
       says: 'HTTP/2',
     },
-  ])('$name gets $status and a text', async ({ request, status, says }) => {
+  ])('answers $name with $status and an error text', async ({ request, status, says }) => {
     const { url } = await open();
     const answer = await http1(url, request);
     expect(answer.status).toBe(status);

@@ -3,15 +3,15 @@ import { checkHostHeader, checkOrigin } from '@cloudless/identity';
 import { cors } from '@connectrpc/connect';
 import { RETRY_AFTER_HEADER } from './refusal.js';
 
-/** What the guard needs to know of a request, in either version of HTTP. */
+/** The part of an HTTP/1.1 or HTTP/2 request that the check reads. */
 export interface GuardedRequest {
   readonly method?: string | undefined;
   readonly headers: IncomingHttpHeaders;
 }
 
 /**
- * What to do with a request: go on (with headers for the response), answer a browser's preflight,
- * or refuse.
+ * `pass`: serve the request, and add `headers` to the response. `preflight`: answer a browser's
+ * CORS preflight. `refuse`: answer 403.
  */
 export type GuardDecision =
   | { readonly kind: 'pass'; readonly headers: Readonly<Record<string, string>> }
@@ -19,9 +19,9 @@ export type GuardDecision =
   | { readonly kind: 'refuse'; readonly reason: string };
 
 /**
- * Keeps pages of other sites out of a plaintext server on loopback: the host must be this machine
- * by name (`:authority` and `Host` both, when both are sent), and an origin must be on loopback or
- * in the list. Pure.
+ * Protects a plaintext server on loopback from web pages of other sites (DNS rebinding, cross-site
+ * requests). Host and `:authority` must name this machine; an origin must be on loopback or in
+ * `allowedOrigins`. Pure.
  */
 export function guardRequest(
   request: GuardedRequest,
@@ -66,5 +66,5 @@ export function guardRequest(
   };
 }
 
-/** Two hours: the longest that Chromium remembers a preflight. */
+/** Two hours: the longest time that Chromium caches a preflight. */
 const PREFLIGHT_MAX_AGE_SECONDS = 7_200;

@@ -12,8 +12,8 @@ async function aClient(health = new HealthState()) {
   return { health, client: createClient(Health, createGrpcTransport({ baseUrl: url })) };
 }
 
-describe('the health service', () => {
-  it('answers for the server, each of its services, and no other', async () => {
+describe('health service', () => {
+  it('reports a status for the server and for each of its services only', async () => {
     const { client, health } = await aClient();
     for (const service of ['', COORDINATOR])
       expect(await client.check({ service })).toMatchObject({ status: Status.SERVING });
@@ -32,7 +32,7 @@ describe('the health service', () => {
     });
   });
 
-  it('tells watchers the status now and each change, and forgets them when they leave', async () => {
+  it('sends watchers the current status and each change until they cancel', async () => {
     const { client, health } = await aClient();
     const controller = new AbortController();
     const seen = client
@@ -42,7 +42,7 @@ describe('the health service', () => {
     expect(await next()).toBe(Status.SERVICE_UNKNOWN);
     health.set('late', 'serving');
     expect(await next()).toBe(Status.SERVING);
-    health.set('other', 'serving'); // is not its concern
+    health.set('other', 'serving'); // a change of another service is not sent
     health.setAll('notServing');
     expect(await next()).toBe(Status.NOT_SERVING);
     controller.abort();

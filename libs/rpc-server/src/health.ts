@@ -1,18 +1,17 @@
 import { Health, HealthCheckResponse_ServingStatus as WireStatus } from '@cloudless/api/grpc';
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 
-/** What one service says of itself. */
 export type ServingStatus = 'serving' | 'notServing';
 
 /**
- * The statuses that a server's health service reports: one for each service, and one for the server
- * as a whole under the name ''.
+ * The statuses that a server's health service reports: one for each service, and one under the name
+ * '' for the server as a whole.
  */
 export class HealthState {
   private readonly statuses = new Map<string, ServingStatus>([['', 'serving']]);
   private readonly listeners = new Set<() => void>();
 
-  /** @returns Undefined for a service that is not known. */
+  /** @returns Undefined for an unknown service. */
   statusOf(service: string): ServingStatus | undefined {
     return this.statuses.get(service);
   }
@@ -27,15 +26,15 @@ export class HealthState {
     this.changed();
   }
 
-  /** Sets every known service and the server as a whole. */
+  /** Sets the status of every known service and of the server as a whole. */
   setAll(status: ServingStatus): void {
     for (const service of this.statuses.keys()) this.statuses.set(service, status);
     this.changed();
   }
 
   /**
-   * Calls `listener` after each change.
-   * @returns Ends the subscription.
+   * Runs `listener` after each change.
+   * @returns The function that ends the subscription.
    */
   onChange(listener: () => void): () => void {
     const own = (): void => listener();
@@ -55,14 +54,14 @@ export function healthRoutes(router: ConnectRouter, health: HealthState): void {
       const status = health.statusOf(service);
       if (status === undefined)
         throw new ConnectError(
-          `service ${JSON.stringify(service)} is not known here`,
+          `this server has no service ${JSON.stringify(service)}`,
           Code.NotFound,
         );
       return { status: toWire(status) };
     },
     /**
-     * The status now, then each other one. A watcher that reads slowly skips statuses, never the
-     * last.
+     * Sends the current status, then each change. A slow reader may miss statuses, but never the
+     * last one.
      */
     watch: async function* ({ service }, { signal }) {
       let wake: () => void = () => undefined;

@@ -16,14 +16,14 @@ function frame(type: number, flags: number, stream: number, payload: Buffer): Bu
   return Buffer.concat([head, payload]);
 }
 
-/** A field of a head, without compression (RFC 7541, section 6.2.2). */
+/** A header field in HPACK without compression (RFC 7541, section 6.2.2). */
 function field(name: string, value: string): Buffer {
   const text = (part: string): Buffer =>
     Buffer.concat([Buffer.from([part.length]), Buffer.from(part)]);
   return Buffer.concat([Buffer.from([0]), text(name), text(value)]);
 }
 
-/** A POST to an RPC. */
+/** The header block of a POST to an RPC. */
 function callHead(): Buffer {
   return Buffer.concat([
     Buffer.from([0x83, 0x86]),
@@ -40,8 +40,8 @@ const times = (count: number, make: (index: number) => Buffer): Buffer =>
   Buffer.concat(Array.from({ length: count }, (_, index) => make(index)));
 
 /**
- * Sends these bytes after the beginning of a session. @returns the frames that come back until
- * `isEnough`, and whether the end came.
+ * Sends the HTTP/2 preface and `bytes`. @returns The frames that arrive until `isEnough`, and
+ * whether the server closed the connection.
  */
 async function answersTo(
   port: number,
@@ -80,57 +80,65 @@ async function answersTo(
 
 const never = (): boolean => false;
 const PING = frame(6, 0, 0, Buffer.alloc(8));
-/** The answer to {@link PING}: all that was sent before it has been read. */
+/** The reply to {@link PING}: the server has read everything sent before it. */
 const pong = (frames: readonly { readonly type: number }[]): boolean =>
   frames.some(({ type }) => type === 6);
 
-it('a session that resets more streams than the burst is destroyed; below it, it lives', async () => {
-  const { address } = await open({ limits: { resetBurst: 50 } });
-  const openAndReset = (count: number): Buffer =>
-    times(count, (index) => Buffer.concat([call(index), reset(index)]));
-  expect(await answersTo(address.port, openAndReset(200), never)).toMatchObject({ closed: true });
-  const alive = Buffer.concat([openAndReset(50), PING]);
-  const { closed } = await answersTo(address.port, alive, pong);
-  expect(closed).toBe(false);
-});
-
-it('streams beyond maxConcurrentStreams are refused, and a session that goes on is destroyed', async () => {
-  // nghttp2 refuses these, and counts them as invalid frames; the limit of rejected streams is for
-  // those that Node refuses.
-  const { address } = await open({
-    limits: { maxConcurrentStreams: 5, maxSessionInvalidFrames: 10 },
+describe('HTTP/2 session limits', () => {
+  it('destroy a session that resets more streams than resetBurst, and only then', async () => {
+    const { address } = await open({ limits: { resetBurst: 50 } });
+    const openAndReset = (count: number): Buffer =>
+      times(count, (index) => Buffer.concat([call(index), reset(index)]));
+    expect(await answersTo(address.port, openAndReset(200), never)).toMatchObject({ closed: true });
+    const alive = Buffer.concat([openAndReset(50), PING]);
+    const { closed } = await answersTo(address.port, alive, pong);
+    expect(closed).toBe(false);
   });
-  const calls = (count: number): Buffer => times(count, (index) => call(index));
-  const { frames } = await answersTo(address.port, calls(7), (seen) => refusals(seen) === 2);
-  expect(refusals(frames)).toBe(2);
-  expect(await answersTo(address.port, calls(60), never)).toMatchObject({ closed: true });
-});
 
-it('a session with too many invalid frames is destroyed', async () => {
-  const { address } = await open({ limits: { maxSessionInvalidFrames: 10 } });
-  // A name in capitals is an error of its stream only (RFC 9113, section 8.2.1).
-  const invalid = (index: number): Buffer =>
-    frame(HEADERS, 4, index * 2 + 1, Buffer.concat([callHead(), field('Capital', 'x')]));
-  const { closed } = await answersTo(address.port, Buffer.concat([times(5, invalid), PING]), pong);
-  expect(closed).toBe(false);
-  expect(await answersTo(address.port, times(100, invalid), never)).toMatchObject({ closed: true });
-});
+  it('refuse streams beyond maxConcurrentStreams, and destroy a session that keeps opening them', async () => {
+    // nghttp2 refuses these streams and counts them as invalid frames. maxSessionRejectedStreams
+    // counts only streams that Node refuses.
+    const { address } = await open({
+      limits: { maxConcurrentStreams: 5, maxSessionInvalidFrames: 10 },
+    });
+    const calls = (count: number): Buffer => times(count, (index) => call(index));
+    const { frames } = await answersTo(address.port, calls(7), (seen) => refusals(seen) === 2);
+    expect(refusals(frames)).toBe(2);
+    expect(await answersTo(address.port, calls(60), never)).toMatchObject({ closed: true });
+  });
 
-it('a session that holds too much memory gets no more streams, and is destroyed when it goes on', async () => {
-  // Node counts what nghttp2 and its own stream objects take, not heads and bodies that JavaScript
-  // holds: those the gate counts.
-  const limits = { maxSessionMemoryMb: 1, maxConcurrentStreams: 10_000 };
-  const patient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10_000 } });
-  const calls = (count: number): Buffer => times(count, (index) => call(index));
-  const { frames, closed } = await answersTo(
-    patient.address.port,
-    Buffer.concat([calls(3_000), PING]),
-    pong,
-  );
-  expect({ closed, refused: refusals(frames) > 100 }).toEqual({ closed: false, refused: true });
-  const impatient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10 } });
-  expect(await answersTo(impatient.address.port, calls(3_000), never)).toMatchObject({
-    closed: true,
+  it('destroy a session with too many invalid frames', async () => {
+    const { address } = await open({ limits: { maxSessionInvalidFrames: 10 } });
+    // An upper-case field name is an error of its stream only (RFC 9113, section 8.2.1).
+    const invalid = (index: number): Buffer =>
+      frame(HEADERS, 4, index * 2 + 1, Buffer.concat([callHead(), field('Capital', 'x')]));
+    const { closed } = await answersTo(
+      address.port,
+      Buffer.concat([times(5, invalid), PING]),
+      pong,
+    );
+    expect(closed).toBe(false);
+    expect(await answersTo(address.port, times(100, invalid), never)).toMatchObject({
+      closed: true,
+    });
+  });
+
+  it('refuse streams of a session that holds too much memory, and destroy it when it continues', async () => {
+    // Node counts the memory of nghttp2 and of its own stream objects. OverloadProtection counts
+    // heads and bodies.
+    const limits = { maxSessionMemoryMb: 1, maxConcurrentStreams: 10_000 };
+    const patient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10_000 } });
+    const calls = (count: number): Buffer => times(count, (index) => call(index));
+    const { frames, closed } = await answersTo(
+      patient.address.port,
+      Buffer.concat([calls(3_000), PING]),
+      pong,
+    );
+    expect({ closed, refused: refusals(frames) > 100 }).toEqual({ closed: false, refused: true });
+    const impatient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10 } });
+    expect(await answersTo(impatient.address.port, calls(3_000), never)).toMatchObject({
+      closed: true,
+    });
   });
 });
 

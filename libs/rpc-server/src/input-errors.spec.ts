@@ -5,14 +5,18 @@ import { envelope, http1, http2Request, JSON_TYPE, type RawAnswer } from './test
 
 const open = serversOfTest(afterEach);
 const MIB = 1024 * 1024;
-/** Field 1, length 127, and then too little. */
+/** Field 1 with length 127, but only one byte of data. */
 const TRUNCATED = Buffer.from([0x0a, 0x7f, 0x01]);
 
 const jsonOf = ({ body }: RawAnswer): unknown => JSON.parse(body.toString());
 
-describe('malformed JSON', () => {
+describe('withInputErrors: malformed JSON', () => {
   it.each([
-    { name: 'text that is no JSON', body: '{"name":', says: 'cloudless.api.CreateWorkloadRequest' },
+    {
+      name: 'text that is not JSON',
+      body: '{"name":',
+      says: 'cloudless.api.CreateWorkloadRequest',
+    },
     {
       name: 'an unknown field',
       body: '{"name":"a","spec":{"replicaz":2}}',
@@ -29,7 +33,7 @@ describe('malformed JSON', () => {
       says: 'spec.ports[].protocol: "SCTP" is not one of TCP, UDP',
     },
     {
-      name: 'a text for a number',
+      name: 'a string for a number',
       body: '{"spec":{"replicas":"two"}}',
       says: 'WorkloadSpec.replicas from JSON: expected number',
     },
@@ -43,7 +47,7 @@ describe('malformed JSON', () => {
       body: '{"spec":{"ports":{}}}',
       says: 'WorkloadSpec.ports from JSON: expected Array',
     },
-  ])('$name is INVALID_ARGUMENT and named', async ({ body, says }) => {
+  ])('answers $name with INVALID_ARGUMENT and names the field or type', async ({ body, says }) => {
     const { url } = await open();
     const expected = { code: 'invalid_argument', message: expect.stringContaining(says) };
     for (const answer of [await http1(url, { body }), await http2Request(url, { body })]) {
@@ -61,11 +65,11 @@ describe('malformed JSON', () => {
   });
 });
 
-describe('malformed protobuf', () => {
+describe('withInputErrors: malformed protobuf', () => {
   const says =
     'not a valid cloudless.api.CreateWorkloadRequest in the binary format: premature EOF';
 
-  it('is INVALID_ARGUMENT in Connect', async () => {
+  it('gets INVALID_ARGUMENT in Connect', async () => {
     const { url } = await open();
     const answer = await http1(url, {
       headers: { 'content-type': 'application/proto' },
@@ -77,7 +81,7 @@ describe('malformed protobuf', () => {
     });
   });
 
-  it('is INVALID_ARGUMENT in gRPC', async () => {
+  it('gets INVALID_ARGUMENT in gRPC', async () => {
     const { url } = await open();
     const { trailers } = await http2Request(url, {
       headers: { 'content-type': 'application/grpc' },
@@ -106,7 +110,7 @@ describe('malformed protobuf', () => {
     expect(decodeURIComponent(body.subarray(5).toString())).toContain(says);
   });
 
-  it('is INVALID_ARGUMENT in a Connect stream', async () => {
+  it('gets INVALID_ARGUMENT in a Connect stream', async () => {
     const { url } = await open();
     const path = '/cloudless.api.CoordinatorService/WatchWorkloads';
     const { body } = await http2Request(url, {
@@ -124,7 +128,7 @@ describe('malformed protobuf', () => {
     });
   });
 
-  it('leaves internal errors of handlers as they are, and never shows what they say', async () => {
+  it('leaves internal errors of handlers unchanged and hides their message', async () => {
     const { url } = await open({
       routes: (router) =>
         router.rpc(CoordinatorService.method.createWorkload, () => {
@@ -144,10 +148,10 @@ describe('malformed protobuf', () => {
   });
 });
 
-describe('a message of 5 MiB', () => {
+describe('createDispatch: a message of 5 MiB', () => {
   const large = Buffer.alloc(5 * MIB, ' ');
 
-  it('is RESOURCE_EXHAUSTED in each protocol, also when the client has not sent it all', async () => {
+  it('gets RESOURCE_EXHAUSTED in each protocol, also before the client has sent all of it', async () => {
     const { url } = await open();
     const expected = { code: 'resource_exhausted', message: expect.stringContaining('4194304') };
     expect(jsonOf(await http1(url, { body: large }))).toEqual(expected);
@@ -164,7 +168,7 @@ describe('a message of 5 MiB', () => {
     expect(web.body.toString()).toContain('grpc-status: 8');
   });
 
-  it('does not spoil its connection for the next request', async () => {
+  it('leaves its connection usable for the next request', async () => {
     const { url } = await open();
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     await http1(url, { body: large }, agent);
@@ -180,8 +184,8 @@ describe('a message of 5 MiB', () => {
   });
 });
 
-describe('JSON answers', () => {
-  it('show fields that have their zero value', async () => {
+describe('JSON responses', () => {
+  it('include fields with zero values', async () => {
     const { url } = await open();
     expect(jsonOf(await http1(url, { body: '{"name":"web"}' }))).toEqual({
       namespace: '',

@@ -8,11 +8,10 @@ import type {
 import { explainEnumError } from './enum-errors.js';
 
 /**
- * Connect answers a message that is not valid protobuf with INTERNAL, as if the server were at
- * fault, and does not say which message it was; nothing sees that error on its way but the
- * response. So it is put right there: INVALID_ARGUMENT, naming the type. Of malformed JSON Connect
- * says INVALID_ARGUMENT, and names field or key; but for an unknown enum value, whose field is
- * added here.
+ * Corrects the error code of malformed messages. Connect answers INTERNAL to invalid binary
+ * protobuf, and its error passes no interceptor; so the response is rewritten to INVALID_ARGUMENT
+ * with the message type. For an unknown JSON enum value, where Connect says INVALID_ARGUMENT
+ * already, the field is added.
  */
 export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
   const repair: Repair = (code, message) => repairText(handler.method.input, code, message);
@@ -39,7 +38,7 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
 }
 
 /**
- * The same for client streams, whose messages are parsed, and fail, while the handler reads them.
+ * Corrects the errors of client streams, whose messages are parsed while the handler reads them.
  * Must come before interceptors that log internal errors.
  */
 export const inputErrorInterceptor: Interceptor = (next) => (request) => {
@@ -72,23 +71,23 @@ function repairText(input: DescMessage, code: Code, message: string): string | u
 }
 
 /**
- * How `@connectrpc/connect` begins the message about a binary message it cannot parse
+ * Start of the message of `@connectrpc/connect` about invalid binary protobuf
  * (`protocol/serialization.js`).
  */
 const CONNECT_PREFIX = 'parse binary: ';
 
-/** The better message, or undefined when the error is another one. */
+/** Returns the corrected message; undefined for other errors. */
 type Repair = (code: Code, message: string) => string | undefined;
 
 /**
- * Flags of an envelope: in Connect it ends the stream, in gRPC-Web it holds the trailer. Compressed
- * ones are left as they are.
+ * Envelope flags: end of the stream in Connect, trailers in gRPC-Web. Compressed envelopes are not
+ * rewritten.
  */
 const CONNECT_END = 0b10;
 const GRPC_WEB_TRAILER = 0b1000_0000;
 const ENVELOPE_HEAD_BYTES = 5;
 
-/** gRPC: the status is in trailers, set by the time the body has ended. */
+/** In gRPC the status is in the trailers, which are complete when the body has ended. */
 async function* thenRepairTrailer(
   response: UniversalServerResponse,
   body: AsyncIterable<Uint8Array>,
@@ -165,7 +164,7 @@ async function repairConnectUnary(
   return { ...response, status: 400, header, body: iterableOf(bytes) };
 }
 
-/** The codes of errors that may be repaired, as Connect writes them. */
+/** Codes of errors that may be rewritten, as Connect writes them. */
 const JSON_CODES: Readonly<Record<string, Code>> = {
   internal: Code.Internal,
   invalid_argument: Code.InvalidArgument,

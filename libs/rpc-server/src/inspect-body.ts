@@ -3,29 +3,25 @@ import { compressionBrotli, compressionGzip } from '@connectrpc/connect-node';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { countBinaryParts, countJsonParts } from './message-parts.js';
 
-/** Compressions that a server takes, by the name they have in headers. */
+/** Compressions that the server accepts. */
 export const COMPRESSIONS = [compressionGzip, compressionBrotli];
 
-/** What one message may be. */
 export interface MessageLimits {
   /** In bytes, before and after decompression. */
   readonly readMaxBytes: number;
-  /** Fields, elements and map entries. */
+  /** Fields, list elements and map entries of one message. */
   readonly maxMessageParts: number;
 }
 
-/** A request as it is handed to Connect. */
 export interface InspectedRequest {
   readonly header: Headers;
   readonly body: AsyncIterable<Uint8Array>;
 }
 
 /**
- * Looks at each message of a request before Connect parses it, and so at the uncompressed one:
- * compressed messages are unpacked here, up to the limit and not beyond. What this does not
- * understand, it leaves to Connect, which refuses it.
- * @returns A body that fails with RESOURCE_EXHAUSTED where a message has too many parts; Connect
- *   makes an answer of it.
+ * Checks size and element count of each message before Connect parses it. Decompresses messages for
+ * that, up to the size limit. Passes on what it does not recognise; Connect refuses that.
+ * @returns A request whose body fails with RESOURCE_EXHAUSTED at a message with too many parts.
  */
 export function inspectBody(
   handler: UniversalHandler,
@@ -36,7 +32,7 @@ export function inspectBody(
   const json = /json/i.test(type);
   const check = (bytes: Uint8Array): Uint8Array => {
     const { maxMessageParts } = limits;
-    if (bytes.byteLength <= maxMessageParts) return bytes; // no part is smaller than a byte
+    if (bytes.byteLength <= maxMessageParts) return bytes; // every part takes at least one byte
     const parts = json
       ? countJsonParts(bytes, maxMessageParts)
       : countBinaryParts(handler.method.input, bytes, maxMessageParts);
@@ -63,7 +59,7 @@ export function inspectBody(
   if (compression !== undefined) {
     header.delete('content-encoding');
     header.delete('content-length');
-    // Connect answers in the compression of the request when the client names none.
+    // Without `accept-encoding`, Connect would respond in the compression of the request.
     if (!header.has('accept-encoding')) header.set('accept-encoding', compression.name);
   }
   return {
@@ -74,7 +70,7 @@ export function inspectBody(
   };
 }
 
-/** Stops at the limit: what a few bytes would grow to is never in memory. */
+/** Stops at the size limit, so that a decompression bomb never takes more memory. */
 async function unpack(
   compression: (typeof COMPRESSIONS)[number],
   bytes: Uint8Array,
@@ -95,7 +91,7 @@ async function unpack(
   }
 }
 
-/** A body that is one message. */
+/** For a body that is a single message. */
 async function* inspectWhole(
   source: AsyncIterable<Uint8Array>,
   { readMaxBytes }: MessageLimits,
@@ -115,13 +111,12 @@ async function* inspectWhole(
 const ENVELOPE_HEAD_BYTES = 5;
 const COMPRESSED = 0b1;
 
-/** How the messages of a stream are compressed, and the header that says so. */
 interface StreamEncoding {
   readonly encodingHeader: string;
   readonly encoding: string | undefined;
 }
 
-/** A body of messages, each with its flags and length before it. */
+/** For a body of enveloped messages: flags, length, data. */
 async function* inspectEnvelopes(
   source: AsyncIterable<Uint8Array>,
   streamEncoding: StreamEncoding,
@@ -152,8 +147,7 @@ async function* inspectEnvelopes(
 }
 
 /**
- * Checks the flags of a message. Requests have one flag in all protocols; others occur only in
- * answers.
+ * Requests have only the flag "compressed" in all protocols.
  * @throws ConnectError INVALID_ARGUMENT. Connect ignores unknown flags, and reports a compressed
  *   message without an encoding as an internal error.
  */
@@ -161,7 +155,7 @@ function checkFlags(flags: number, { encodingHeader, encoding }: StreamEncoding)
   if ((flags & ~COMPRESSED) !== 0) {
     const bits = flags.toString(2).padStart(8, '0');
     throw new ConnectError(
-      `a message has the flags ${bits}; only the last bit (compressed) is known`,
+      `a message has the flags ${bits}; only the last bit (compressed) is allowed`,
       Code.InvalidArgument,
     );
   }
@@ -173,9 +167,7 @@ function checkFlags(flags: number, { encodingHeader, encoding }: StreamEncoding)
   }
 }
 
-/**
- * Chunks that are taken out in other sizes than they came in; each byte is copied at most twice.
- */
+/** Cuts a sequence of chunks into pieces of other sizes. Copies each byte at most twice. */
 class PendingBytes {
   private chunks: Uint8Array[] = [];
   length = 0;
@@ -185,7 +177,7 @@ class PendingBytes {
     this.length += chunk.byteLength;
   }
 
-  /** The next bytes, which stay. */
+  /** Returns the next bytes without removing them. */
   peek(count: number): Buffer {
     let first = this.chunks[0] ?? new Uint8Array();
     while (first.byteLength < count) {
@@ -216,7 +208,7 @@ function envelope(flags: number, data: Uint8Array): Uint8Array {
 function tooLarge(readMaxBytes: number, length?: number): ConnectError {
   const size = length === undefined ? 'message' : `message of ${length} bytes`;
   return new ConnectError(
-    `the ${size} is larger than ${readMaxBytes} bytes, the most that is read`,
+    `the ${size} is larger than ${readMaxBytes} bytes, the largest that this server accepts`,
     Code.ResourceExhausted,
   );
 }

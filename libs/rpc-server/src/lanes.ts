@@ -1,43 +1,44 @@
 import type { DescMethod } from '@bufbuild/protobuf';
 
 /**
- * How important a call is when there is more to do than time: the first lane goes first, the last
- * one is shed first.
- * - `control`: what keeps the cluster's own loops alive: sessions, tunnels, heartbeats, health.
- *   Never shed for lack of time.
- * - `stop`: what takes load away or keeps it off a node. Refused only when its queue is full.
+ * Importance of a call. When the server has more work than time, calls of the first priority run
+ * first, and calls of the last priority are refused first.
+ * - `control`: keeps the cluster alive: sessions, tunnels, heartbeats, health. Never refused
+ *   because of overload.
+ * - `stop`: reduces load or keeps load off a node. Refused only when its queue is full.
  * - `write`: every other change.
  * - `read`: everything that changes nothing.
  */
 export type Lane = 'control' | 'stop' | 'write' | 'read';
 
-/** All lanes, the most important first. */
+/** All priorities, the most important first. */
 export const LANES: readonly Lane[] = ['control', 'stop', 'write', 'read'];
 
-/** What a server must know of an RPC to admit calls of it. */
 export interface CallClass {
   readonly lane: Lane;
   /**
-   * A unary call that mostly waits for something outside, as a command that runs: it counts as a
-   * stream does.
+   * A unary call that mostly waits for something outside of the process, such as a command that
+   * runs. Counts as a stream does. Default false.
    */
   readonly long?: boolean;
   /**
-   * A stream that produces a snapshot from memory, as fast as the client reads. Such streams
-   * produce their messages in turns, so that many of them do not delay other calls.
+   * A stream that sends a snapshot from memory as fast as the client reads. Such streams share a
+   * quota of messages for each event loop iteration, so that many of them do not delay other calls.
+   * Default false.
    */
   readonly inTurns?: boolean;
 }
 
-/** Says to which lane an RPC belongs. Undefined is a mistake: the server does not start. */
+/**
+ * Returns the class of an RPC. Undefined is a programming error: the server then does not start.
+ */
 export type ClassOf = (method: DescMethod) => CallClass | undefined;
 
-/** What one lane may hold. */
 export interface LaneLimits {
-  /** Calls whose handler works. Streams leave this count once they have begun. */
+  /** Calls whose handler runs. A stream counts only until it has started. */
   readonly running: number;
-  /** Calls that wait for their turn. */
+  /** Calls that wait in the queue. */
   readonly waiting: number;
-  /** Longest wait of one call, in milliseconds. */
+  /** Longest time that a call waits, in milliseconds. */
   readonly waitMs: number;
 }

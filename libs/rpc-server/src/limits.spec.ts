@@ -12,7 +12,7 @@ import { http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
 
 const open = serversOfTest(afterEach);
 
-/** A promise and its resolver. */
+/** A promise and the function that resolves it. */
 function aGate() {
   let pass: () => void = () => undefined;
   const passed = new Promise<void>((resolve) => (pass = resolve));
@@ -26,8 +26,8 @@ function nextConnection() {
   return { connected, onConnection: (connection: Connection) => resolve(connection) };
 }
 
-describe('time limits', () => {
-  it('a unary call without a deadline ends after 30 s, whether its handler heeds the signal or not', async () => {
+describe('startRpcServer, time limits', () => {
+  it('ends a unary call without a deadline after 30 s, also when its handler ignores the signal', async () => {
     const [called, aborted] = [aGate(), aGate()];
     const { url, clock } = await open({
       routes: (router) =>
@@ -50,7 +50,7 @@ describe('time limits', () => {
     await aborted.passed;
   });
 
-  it('streams have no deadline of ours', async () => {
+  it('sets no deadline for streams', async () => {
     const [called, more] = [aGate(), aGate()];
     const { url, clock } = await open({
       routes: (router) =>
@@ -78,19 +78,19 @@ describe('time limits', () => {
       headers: { ...JSON_TYPE, 'connect-timeout-ms': String(25 * 3_600_000) },
     },
     {
-      name: 'a timeout that is no number',
+      name: 'a timeout that is not a number',
       headers: { ...JSON_TYPE, 'connect-timeout-ms': 'soon' },
     },
-  ])('refuses $name beyond what is allowed', async ({ headers }) => {
+  ])('refuses $name', async ({ headers }) => {
     const { url } = await open();
     expect(await http1(url, { headers, body: '{}' })).toMatchObject({ status: 400 });
   });
 
   it.each([
-    { name: 'says nothing', first: undefined },
+    { name: 'sends nothing', first: undefined },
     { name: 'sends half a preface', first: 'PRI * HT' },
     { name: 'sends half a head', first: 'POST / HTTP/1.1\r\nHost: loc' },
-  ])('a client that $name is cut after 10 s', async ({ first }) => {
+  ])('closes the connection of a client that $name after 10 s', async ({ first }) => {
     const server = await open();
     const { address, clock } = server;
     const socket = net.connect(address.port, address.host).on('error', () => undefined);
@@ -106,7 +106,7 @@ describe('time limits', () => {
     await closed;
   });
 
-  it('a body that comes too slowly costs the call, in both versions of HTTP', async () => {
+  it('ends a call whose body does not arrive in time, over HTTP/1.1 and HTTP/2', async () => {
     const { connected, onConnection } = nextConnection();
     const { url, address, clock } = await open({ onConnection });
     const socket = net.connect(address.port, address.host).on('error', () => undefined);
@@ -115,7 +115,7 @@ describe('time limits', () => {
     );
     const connection = await connected;
     const closed = new Promise<void>((resolve) => connection.onClose(resolve));
-    await roundTrip(url); // the head has been read by now
+    await roundTrip(url); // the server has read the head by now
     await clock.advance(30_000);
     await closed;
     socket.destroy();
@@ -134,7 +134,7 @@ describe('time limits', () => {
     session.destroy();
   });
 
-  it('a session without a stream is ended after 60 s, one with a stream is not', async () => {
+  it('closes an HTTP/2 session without streams after 60 s, but keeps a session with a stream', async () => {
     const called = aGate();
     const { url, clock } = await open({
       routes: (router) =>
@@ -158,7 +158,7 @@ describe('time limits', () => {
     stream.resume().end(Buffer.from([0, 0, 0, 0, 2, 0x7b, 0x7d]));
     await called.passed;
     await clock.advance(600_000);
-    await ping(session); // it lives
+    await ping(session); // still open
     const closed = new Promise((resolve) => session.once('close', resolve));
     stream.close();
     await once(stream, 'close');
@@ -168,15 +168,15 @@ describe('time limits', () => {
   });
 });
 
-describe('size limits', () => {
-  it('a head beyond 16 KiB is 431 in both versions of HTTP', async () => {
+describe('startRpcServer, size limits', () => {
+  it('answers 431 to a head of more than 16 KiB, over HTTP/1.1 and HTTP/2', async () => {
     const { url } = await open();
     const headers = { ...JSON_TYPE, 'x-large': 'a'.repeat(17 * 1024) };
     expect(await http1(url, { headers, body: '{}' })).toMatchObject({ status: 431 });
     expect(await http2Request(url, { headers, body: '{}' })).toMatchObject({ status: 431 });
   });
 
-  it('tells HTTP/2 clients its limits', async () => {
+  it('announces its limits in the HTTP/2 settings', async () => {
     const { url } = await open();
     const session = http2.connect(url);
     const [settings] = (await once(session, 'remoteSettings')) as [http2.Settings];
@@ -184,7 +184,7 @@ describe('size limits', () => {
     session.destroy();
   });
 
-  it('beyond the limit a new connection takes the place of one that never called, then of one at rest, and the log says so once', async () => {
+  it('closes first unused, then idle connections for new ones beyond maxConnections, and logs it once', async () => {
     const log = aLog();
     const server = await open({ limits: { maxConnections: 2 }, log });
     const { url, address } = server;
@@ -195,7 +195,7 @@ describe('size limits', () => {
     await once(silent, 'connect');
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
     await cut;
-    // it was at rest, and stayed
+    // the idle connection was kept
     expect(await http1(url, { body: '{}' }, agent)).toMatchObject({ status: 200 });
     const others = [1, 2].map(() => net.connect(address.port, address.host).resume());
     await Promise.all(others.map((socket) => once(socket, 'connect')));
@@ -207,7 +207,7 @@ describe('size limits', () => {
     agent.destroy();
   });
 
-  it('beyond the limit a new connection is closed when calls are open on all others', async () => {
+  it('closes a new connection beyond maxConnections when all others have open calls', async () => {
     const called = aGate();
     const { url, address } = await open({
       limits: { maxConnections: 1 },
@@ -231,8 +231,8 @@ describe('size limits', () => {
   });
 });
 
-describe('close', () => {
-  it('ends streams with UNAVAILABLE, lets unary calls end, then leaves nothing open', async () => {
+describe('RpcServer.close', () => {
+  it('ends streams with UNAVAILABLE, lets unary calls finish, and leaves no socket or timer', async () => {
     const [called, answer] = [aGate(), aGate()];
     let calls = 0;
     const server = await aServer({
@@ -245,7 +245,7 @@ describe('close', () => {
           },
           watchWorkloads: async function* () {
             yield {};
-            await new Promise<never>(() => undefined); // heeds no signal
+            await new Promise<never>(() => undefined); // ignores the signal
           },
         }),
     });
@@ -281,7 +281,7 @@ describe('close', () => {
     });
   });
 
-  it('destroys what has not ended when the grace is over', async () => {
+  it('destroys connections with open calls when the grace period is over', async () => {
     const called = aGate();
     const server = await aServer({
       routes: (router) =>
@@ -308,24 +308,24 @@ describe('close', () => {
     });
   });
 
-  it('may be called twice', async () => {
+  it('can be called twice', async () => {
     const server = await aServer();
     await Promise.all([server.close(1_000), server.close()]);
   });
 });
 
-describe('listening', () => {
-  it('says whose port it is when it is taken', async () => {
+describe('startRpcServer, listening', () => {
+  it('names the port and the option when the port is in use', async () => {
     const { address } = await open();
     await expect(aServer({ port: address.port })).rejects.toMatchObject({
       kind: 'unavailable',
-      message: `port ${address.port} on 127.0.0.1 is in use; stop what listens there or choose another with --port`,
+      message: `port ${address.port} on 127.0.0.1 is in use; stop the program that uses it or choose another port with --port`,
     });
   });
 
   it.each([
     { name: 'every address', options: { host: '0.0.0.0' }, kind: 'precondition' },
-    { name: 'a port that is none', options: { port: 65_536 }, kind: 'invalid' },
+    { name: 'a port out of range', options: { port: 65_536 }, kind: 'invalid' },
     { name: 'a port with a fraction', options: { port: 1.5 }, kind: 'invalid' },
   ])('refuses $name', async ({ options, kind }) => {
     await expect(aServer(options)).rejects.toMatchObject({ kind });
@@ -344,7 +344,7 @@ describe('listening', () => {
       frame: Buffer.from('\r\n'),
       answer: /^HTTP\/1\.1 404/,
     },
-  ])('tells $name when its first bytes come one by one', async ({ bytes, frame, answer }) => {
+  ])('detects $name when the first bytes arrive one by one', async ({ bytes, frame, answer }) => {
     const { address } = await open();
     const socket = net.connect({ port: address.port, host: address.host, noDelay: true });
     await once(socket, 'connect');
@@ -359,14 +359,14 @@ describe('listening', () => {
 });
 
 async function ping(session: http2.ClientHttp2Session): Promise<void> {
-  session.on('error', () => undefined); // the server may cut it
-  if (session.connecting) await once(session, 'connect'); // before that Node cancels a ping
+  session.on('error', () => undefined); // the server may close the session
+  if (session.connecting) await once(session, 'connect'); // Node cancels pings before that
   await new Promise<void>((resolve, reject) =>
     session.ping((reason) => (reason === null ? resolve() : reject(reason))),
   );
 }
 
-/** When it resolves the server has run its event loop: what was sent before has been read. */
+/** Resolves when the server has read everything that was sent before. */
 async function roundTrip(url: string): Promise<void> {
   await http1(url, { path: '/nothing' });
   await settle();

@@ -2,7 +2,6 @@ import type { Server } from 'node:net';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { requireLoopback } from '@cloudless/identity';
 
-/** Where a server accepts connections. */
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
@@ -12,9 +11,9 @@ export interface ListenAddress {
 
 /**
  * Starts to accept connections on a loopback address.
- * @param portOption - The option that the message about a taken port names, as in `--port`.
+ * @param portOption - The command-line option that error messages name, such as `--port`.
  * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is
- *   no port, `unavailable` when it is in use, `denied` when the system refuses it.
+ *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port.
  */
 export async function listenOnLoopback(
   server: Server,
@@ -27,7 +26,7 @@ export async function listenOnLoopback(
     throw new InvalidInputError([
       {
         field: 'port',
-        message: `${port} is not a port; use 0 to 65535, where 0 lets the system choose`,
+        message: `${port} is not a port number; use 0 to 65535, where 0 lets the system choose`,
       },
     ]);
   }
@@ -58,7 +57,7 @@ function toListenError(
     case 'EADDRINUSE':
       return new CloudlessError(
         'unavailable',
-        `${where} is in use; stop what listens there or choose another with ${portOption}`,
+        `${where} is in use; stop the program that uses it or choose another port with ${portOption}`,
         {
           cause: reason,
         },
@@ -66,7 +65,7 @@ function toListenError(
     case 'EACCES':
       return new CloudlessError(
         'denied',
-        `${where} may not be used by this user; choose one above 1023 with ${portOption}`,
+        `${where} may not be used by this user; choose a port above 1023 with ${portOption}`,
         {
           cause: reason,
         },

@@ -6,7 +6,7 @@ import { envelope, http2Request, type RawAnswer } from './testing/raw-http.js';
 
 const open = serversOfTest(afterEach);
 
-/** An envelope with flags and a length of the test's choice. */
+/** An envelope with any flags and any length. */
 function rawEnvelope(flags: number, data: Uint8Array, length = data.length): Buffer {
   const head = Buffer.alloc(5);
   head.writeUInt8(flags, 0);
@@ -14,7 +14,7 @@ function rawEnvelope(flags: number, data: Uint8Array, length = data.length): Buf
   return Buffer.concat([head, data]);
 }
 
-/** Field 1, length 127, and then too little. */
+/** Field 1 with length 127, but only one byte of data. */
 const CUT = Buffer.from([0x0a, 0x7f, 0x01]);
 
 const nothing = Buffer.alloc(0);
@@ -23,24 +23,24 @@ const whole = envelope(nothing);
 interface Malformed {
   readonly name: string;
   readonly body: Buffer;
-  /** Of compressed messages, as the head of the request names it. */
+  /** Compression of the messages, as the request head names it. */
   readonly encoding?: string;
   readonly json?: true;
 }
 
 const malformed: readonly Malformed[] = [
-  { name: 'a message that is no protobuf', body: envelope(CUT) },
+  { name: 'a message that is not protobuf', body: envelope(CUT) },
   { name: 'a message of one byte that never ends', body: envelope(Buffer.alloc(12, 0xff)) },
-  { name: 'half of the head of an envelope', body: whole.subarray(0, 3) },
+  { name: 'half an envelope head', body: whole.subarray(0, 3) },
   {
-    name: 'an envelope that is longer than what comes',
+    name: 'an envelope that announces more bytes than follow',
     body: rawEnvelope(0, Buffer.from([1, 2]), 100),
   },
   { name: 'bytes after the last envelope', body: Buffer.concat([whole, Buffer.from([0, 0])]) },
-  { name: 'flags that no protocol has', body: rawEnvelope(0b0111_1100, nothing) },
-  { name: 'the flag of an end of stream', body: rawEnvelope(0b10, Buffer.from('{}')) },
+  { name: 'unknown flags', body: rawEnvelope(0b0111_1100, nothing) },
+  { name: 'the end-of-stream flag', body: rawEnvelope(0b10, Buffer.from('{}')) },
   {
-    name: 'the flag of trailers',
+    name: 'the trailers flag',
     body: rawEnvelope(0b1000_0000, Buffer.from('grpc-status: 0\r\n')),
   },
   { name: 'all flags', body: rawEnvelope(0xff, nothing) },
@@ -51,29 +51,29 @@ const malformed: readonly Malformed[] = [
     encoding: 'identity',
   },
   {
-    name: 'a compressed message that is no gzip',
+    name: 'a compressed message that is not gzip',
     body: rawEnvelope(1, Buffer.from('no gzip')),
     encoding: 'gzip',
   },
   {
-    name: 'a compressed message that is no protobuf',
+    name: 'a compressed message that is not protobuf',
     body: rawEnvelope(1, gzipSync(CUT)),
     encoding: 'gzip',
   },
   {
-    name: 'a compressed message that is cut',
+    name: 'a truncated compressed message',
     body: rawEnvelope(1, gzipSync(CUT).subarray(0, 8)),
     encoding: 'gzip',
   },
-  { name: 'a message that is no JSON', body: envelope('{"name":'), json: true },
-  { name: 'a message with a JSON key that is unknown', body: envelope('{"nom":"a"}'), json: true },
+  { name: 'a message that is not JSON', body: envelope('{"name":'), json: true },
+  { name: 'a message with an unknown JSON key', body: envelope('{"nom":"a"}'), json: true },
 ];
 
 interface Protocol {
   readonly name: string;
   readonly type: string;
   readonly encodingHeader: string;
-  /** The gRPC code of an answer. */
+  /** Reads the gRPC code of a response. */
   codeOf(answer: RawAnswer): number;
 }
 
@@ -106,61 +106,60 @@ const cases = protocols.flatMap((protocol) =>
   calls.flatMap((rpc) => malformed.map((input) => ({ protocol, rpc, input }))),
 );
 
-describe('a malformed stream', () => {
+describe('createDispatch: a malformed stream', () => {
   it.each(
     cases.map((each) => ({
       ...each,
       title: `${each.rpc} in ${each.protocol.name}: ${each.input.name}`,
     })),
-  )(
-    'is refused with INVALID_ARGUMENT and without a line in the log: $title',
-    async ({ protocol, rpc, input }) => {
-      const faults: unknown[] = [];
-      const log = aLog();
-      const { url } = await open({
-        log,
-        interceptors: [createErrorInterceptor((_rpc, reason) => void faults.push(reason))],
-        routes: (router) =>
-          router.service(CoordinatorService, {
-            watchWorkloads: async function* () {
-              yield {};
-            },
-            exec: async function* (requests) {
-              for await (const { request } of requests) if (request.case === 'start') yield {};
-            },
-          }),
-      });
-      const headers = {
-        'content-type': protocol.type + (input.json === undefined ? 'proto' : 'json'),
-        ...(input.encoding === undefined ? {} : { [protocol.encodingHeader]: input.encoding }),
-      };
-      const path = `/cloudless.api.CoordinatorService/${rpc}`;
-      const answer = await http2Request(url, { path, headers, body: input.body });
-      expect(protocol.codeOf(answer)).toBe(Code.InvalidArgument);
-      expect(faults).toEqual([]);
-      expect(log.lines.filter(({ level }) => level === 'error' || level === 'warn')).toEqual([]);
-    },
-  );
+  )('gets INVALID_ARGUMENT without a log line: $title', async ({ protocol, rpc, input }) => {
+    const faults: unknown[] = [];
+    const log = aLog();
+    const { url } = await open({
+      log,
+      interceptors: [createErrorInterceptor((_rpc, reason) => void faults.push(reason))],
+      routes: (router) =>
+        router.service(CoordinatorService, {
+          watchWorkloads: async function* () {
+            yield {};
+          },
+          exec: async function* (requests) {
+            for await (const { request } of requests) if (request.case === 'start') yield {};
+          },
+        }),
+    });
+    const headers = {
+      'content-type': protocol.type + (input.json === undefined ? 'proto' : 'json'),
+      ...(input.encoding === undefined ? {} : { [protocol.encodingHeader]: input.encoding }),
+    };
+    const path = `/cloudless.api.CoordinatorService/${rpc}`;
+    const answer = await http2Request(url, { path, headers, body: input.body });
+    expect(protocol.codeOf(answer)).toBe(Code.InvalidArgument);
+    expect(faults).toEqual([]);
+    expect(log.lines.filter(({ level }) => level === 'error' || level === 'warn')).toEqual([]);
+  });
 });
 
-it('reports INTERNAL and logs the cause when the handler of a stream fails', async () => {
-  const faults: unknown[] = [];
-  const { url } = await open({
-    interceptors: [createErrorInterceptor((_rpc, reason) => void faults.push(String(reason)))],
-    routes: (router) =>
-      router.service(CoordinatorService, {
-        exec: async function* (requests) {
-          for await (const { request } of requests) if (request.case === 'start') yield {};
-          throw new Error('parse binary: of something else');
-        },
-      }),
+describe('createDispatch: a failing stream handler', () => {
+  it('reports INTERNAL and logs the cause when the handler of a stream fails', async () => {
+    const faults: unknown[] = [];
+    const { url } = await open({
+      interceptors: [createErrorInterceptor((_rpc, reason) => void faults.push(String(reason)))],
+      routes: (router) =>
+        router.service(CoordinatorService, {
+          exec: async function* (requests) {
+            for await (const { request } of requests) if (request.case === 'start') yield {};
+            throw new Error('parse binary: of something else');
+          },
+        }),
+    });
+    const path = '/cloudless.api.CoordinatorService/Exec';
+    const { trailers } = await http2Request(url, {
+      path,
+      headers: { 'content-type': 'application/grpc' },
+      body: whole,
+    });
+    expect(trailers['grpc-status']).toBe(String(Code.Internal));
+    expect(faults).toEqual(['Error: parse binary: of something else']);
   });
-  const path = '/cloudless.api.CoordinatorService/Exec';
-  const { trailers } = await http2Request(url, {
-    path,
-    headers: { 'content-type': 'application/grpc' },
-    body: whole,
-  });
-  expect(trailers['grpc-status']).toBe(String(Code.Internal));
-  expect(faults).toEqual(['Error: parse binary: of something else']);
 });

@@ -7,11 +7,11 @@ const LIMIT = 20_000;
 const schema = CreateWorkloadRequestSchema;
 const repeat = (unit: readonly number[], count: number): Buffer =>
   Buffer.alloc(unit.length * count, Buffer.from(unit));
-/** Field 3 of the request, with a length of two bytes. */
+/** Field 3 of the request, with a two-byte length. */
 const specOf = (body: Buffer): Buffer =>
   Buffer.concat([Buffer.from([0x1a, (body.length & 127) | 128, body.length >> 7]), body]);
 
-describe('in binary', () => {
+describe('countBinaryParts', () => {
   it.each([
     { name: 'nothing', bytes: Buffer.alloc(0), parts: 0 },
     { name: 'unknown fields', bytes: repeat([0x78, 1], 10), parts: 10 },
@@ -33,7 +33,7 @@ describe('in binary', () => {
     expect(countBinaryParts(schema, bytes, LIMIT)).toBe(parts);
   });
 
-  it('counts no bytes: they are data, whatever is in them', () => {
+  it('does not count the content of bytes fields', () => {
     const bytes = toBinary(
       TunnelFrameSchema,
       create(TunnelFrameSchema, {
@@ -43,13 +43,13 @@ describe('in binary', () => {
     expect(countBinaryParts(TunnelFrameSchema, bytes, LIMIT)).toBeLessThan(5_000);
   });
 
-  it('stops at the limit, and at what is malformed', () => {
+  it('stops at the limit and at malformed bytes', () => {
     expect(countBinaryParts(schema, repeat([0x78, 1], 1_000_000), 100)).toBe(101);
     expect(countBinaryParts(schema, Buffer.from([0x1a, 0x7f, 0x61]), LIMIT)).toBeLessThan(4);
     expect(countBinaryParts(schema, Buffer.alloc(1_000_000, 0x7b), LIMIT)).toBeLessThan(200);
   });
 
-  it('takes any bytes, and never counts less than what a parser makes of valid ones', () => {
+  it('accepts any bytes and counts at least the fields that a parser finds in valid ones', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {
         const parts = countBinaryParts(schema, bytes, LIMIT);
@@ -62,7 +62,7 @@ describe('in binary', () => {
   });
 });
 
-describe('in JSON', () => {
+describe('countJsonParts', () => {
   it.each([
     { text: '{}', parts: 1 },
     { text: '{"spec":{"ports":[{},{}]}}', parts: 9 },
@@ -70,34 +70,36 @@ describe('in JSON', () => {
     { text: `{"updateMask":"${'a,'.repeat(40)}a"}`, parts: 14 },
     { text: '[[[[', parts: 4 },
     { text: '{"a', parts: 2 },
-  ])('$text: $parts', ({ text, parts }) => {
+  ])('counts $parts parts in $text', ({ text, parts }) => {
     expect(countJsonParts(Buffer.from(text), LIMIT)).toBe(parts);
   });
 
-  it('takes any bytes', () => {
+  it('accepts any bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => countJsonParts(bytes, 50) <= 51),
     );
   });
 });
 
-it('a workload as large as the rules let it be is far below the limit, in both formats', () => {
-  const map = (count: number, size: number): Record<string, string> =>
-    Object.fromEntries(
-      Array.from({ length: count }, (_, index) => [`key-${index}`, 'x'.repeat(size)]),
-    );
-  const message = create(schema, {
-    name: 'large',
-    spec: {
-      command: Array.from({ length: 256 }, () => 'word'),
-      env: map(256, 1_000),
-      labels: map(64, 63),
-      annotations: map(64, 2_000),
-    },
+describe('countBinaryParts and countJsonParts', () => {
+  it('stays far below the limit for the largest valid workload, in both formats', () => {
+    const map = (count: number, size: number): Record<string, string> =>
+      Object.fromEntries(
+        Array.from({ length: count }, (_, index) => [`key-${index}`, 'x'.repeat(size)]),
+      );
+    const message = create(schema, {
+      name: 'large',
+      spec: {
+        command: Array.from({ length: 256 }, () => 'word'),
+        env: map(256, 1_000),
+        labels: map(64, 63),
+        annotations: map(64, 2_000),
+      },
+    });
+    expect(countBinaryParts(schema, toBinary(schema, message), LIMIT)).toBeLessThan(LIMIT);
+    expect(countJsonParts(Buffer.from(toJsonString(schema, message)), LIMIT)).toBeLessThan(LIMIT);
+    expect(fromJsonString(schema, toJsonString(schema, message))).toEqual(message);
   });
-  expect(countBinaryParts(schema, toBinary(schema, message), LIMIT)).toBeLessThan(LIMIT);
-  expect(countJsonParts(Buffer.from(toJsonString(schema, message)), LIMIT)).toBeLessThan(LIMIT);
-  expect(fromJsonString(schema, toJsonString(schema, message))).toEqual(message);
 });
 
 function parsedOr(parse: () => number): number {

@@ -2,12 +2,12 @@ import { ScalarType, type DescField, type DescMessage } from '@bufbuild/protobuf
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 
 /**
- * Counts what a parser would make of a message: each field, element and map entry, also unknown
- * ones, and text by its length. Two bytes make an object of a hundred, so 4 MiB of them take
- * seconds to parse and 60 times their size; counting them first takes no memory and stops at
+ * Estimates the parse cost of a binary message: counts fields, list elements and map entries, also
+ * unknown ones, and text by its length. Two bytes can become an object of a hundred bytes, so
+ * parsing 4 MiB can take seconds and 60 times the memory. Counting takes no memory and stops at
  * `limit`.
- * @param bytes - In the binary format. Where they are malformed the count ends: the parser will say
- *   so, at the same place.
+ * @param bytes - A message in the binary format. At malformed bytes the count ends; the parser
+ *   reports the error.
  * @returns At most `limit + 1`.
  */
 export function countBinaryParts(type: DescMessage, bytes: Uint8Array, limit: number): number {
@@ -15,7 +15,7 @@ export function countBinaryParts(type: DescMessage, bytes: Uint8Array, limit: nu
   try {
     counter.message(type, bytes.byteLength, 1);
   } catch {
-    // Malformed: `parts` says how far it is worth a parser's time.
+    // Malformed: `parts` counts everything up to the error.
   }
   return Math.min(Math.ceil(counter.parts), limit + 1);
 }
@@ -41,12 +41,12 @@ class PartCounter {
     });
   }
 
-  /** What follows the tag of a field that has a length. */
+  /** Counts the value of a length-delimited field. */
   private content(field: DescField, outerEnd: number, depth: number): void {
     const length = this.reader.uint32();
     const end = Math.min(this.reader.pos + length, outerEnd);
     if (field.fieldKind === 'map') {
-      this.parts += length / CHARACTERS_PER_PART; // keys, mostly, and values that are text
+      this.parts += length / CHARACTERS_PER_PART; // mostly keys, and values that are text
       this.each(end, depth + 1, (number, wireType) => {
         if (
           number !== ENTRY_VALUE ||
@@ -70,7 +70,7 @@ class PartCounter {
     this.reader.pos = end;
   }
 
-  /** Counts field after field; skips those that `take` does not read. */
+  /** Counts each field, and skips the fields that `take` does not read. */
   private each(
     end: number,
     depth: number,
@@ -89,8 +89,8 @@ class PartCounter {
 }
 
 /**
- * The same for JSON: counts members and elements, at any depth, of valid or invalid text. A comma
- * within a string counts a quarter: a field mask is one string, of which a parser makes many.
+ * Counts members and elements of a JSON text at any depth, valid or not. A comma within a string
+ * counts a quarter, because a field mask is one string that becomes many elements.
  * @returns At most `limit + 1`.
  */
 export function countJsonParts(bytes: Uint8Array, limit: number): number {
@@ -116,16 +116,13 @@ const OPEN_LIST = 0x5b;
 const OPEN_OBJECT = 0x7b;
 const COMMA_IN_TEXT_PART = 0.25;
 
-/** As deep as `@bufbuild/protobuf` parses; below that it refuses the message. */
+/** Depth limit of `@bufbuild/protobuf`, which refuses deeper messages. */
 const MAX_DEPTH = 100;
-/**
- * Text is parsed quickly, but then validated: its characters are counted, and matched with
- * patterns.
- */
+/** Parsing text is fast, but validation counts its characters and matches patterns. */
 const CHARACTERS_PER_PART = 32;
-/** Numbers and enum values in a row cost little next to objects. */
+/** Packed numbers and enum values cost little compared with objects. */
 const PACKED_ELEMENTS_PER_PART = 16;
-/** A map field's entry: key 1, value 2. Only values that are messages have parts. */
+/** Field number of the value in a map entry (the key is 1). Only message values have parts. */
 const ENTRY_VALUE = 2;
 
 function isPacked(field: DescField): boolean {

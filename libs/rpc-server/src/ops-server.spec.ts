@@ -26,7 +26,7 @@ async function open(options: Partial<OpsServerOptions> = {}) {
 }
 
 describe('startOpsServer', () => {
-  it('answers the probes and shows the metrics', async () => {
+  it('serves /health, /ready and /metrics', async () => {
     const { get } = await open();
     for (const path of ['/health', '/ready', '/health?verbose']) {
       const { status, headers, body } = await get(path);
@@ -51,7 +51,7 @@ describe('startOpsServer', () => {
     expect((await get('/health', 'HEAD')).body).toHaveLength(0);
   });
 
-  it('answers 503 with the reasons', async () => {
+  it('answers 503 with the reasons when a check is not ok', async () => {
     const { get } = await open({
       ready: () => ({ ok: false, reasons: ['no leader', 'store is read-only'] }),
     });
@@ -63,7 +63,7 @@ describe('startOpsServer', () => {
     expect(await get('/health')).toMatchObject({ status: 200 });
   });
 
-  it('answers 503 for a probe that fails or hangs', async () => {
+  it('answers 503 when a check throws or times out', async () => {
     let called: () => void = () => undefined;
     const asked = new Promise<void>((resolve) => (called = resolve));
     const { get, clock } = await open({
@@ -97,11 +97,11 @@ describe('startOpsServer', () => {
     expect(await get(path, method, headers)).toMatchObject({ status });
   });
 
-  it('refuses to listen elsewhere, and names its own option when the port is taken', async () => {
+  it('refuses other addresses than loopback, and names its own option when the port is in use', async () => {
     await expect(open({ host: '0.0.0.0' })).rejects.toMatchObject({ kind: 'precondition' });
     const { server } = await open();
     await expect(open({ port: server.address.port })).rejects.toThrow(
-      'choose another with --ops-port',
+      'choose another port with --ops-port',
     );
   });
 });

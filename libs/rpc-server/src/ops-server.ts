@@ -3,52 +3,48 @@ import { errorFields, errorMessageOf, silentLog, type Clock, type Log } from '@c
 import { guardRequest } from './guard.js';
 import { listenOnLoopback } from './listen.js';
 
-/**
- * What a probe finds. `degraded` says what does not work although the process is to be left
- * running.
- */
+/** Result of a health check. `degraded` lists problems that need no restart of the process. */
 export type HealthReport =
   | { readonly ok: true; readonly degraded?: readonly string[] }
   | { readonly ok: false; readonly reasons: readonly string[] };
 
-/** What {@link startOpsServer} needs. */
 export interface OpsServerOptions {
-  /** A loopback address or `localhost`; anything else is refused. */
+  /** A loopback address or `localhost`; any other address is refused. */
   readonly host: string;
   /** 0 to 65535; 0 lets the system choose. */
   readonly port: number;
-  /** Whether the process works; if not, restarting it may help. */
+  /** Liveness: `ok: false` means that a restart may help. */
   readonly health: () => HealthReport | Promise<HealthReport>;
-  /** Whether it can serve calls now. */
+  /** Readiness: `ok: false` means that the process cannot serve calls now. */
   readonly ready: () => HealthReport | Promise<HealthReport>;
   /** All metrics in the Prometheus text format, version 0.0.4. */
   readonly metrics: () => string | Promise<string>;
   readonly clock: Clock;
   /** Default: silent. */
   readonly log?: Log;
-  /** The option that a message about a taken port names; default `--ops-port`. */
+  /** The command-line option that errors about the port name; default `--ops-port`. */
   readonly portOption?: string;
 }
 
 /** A server for probes and metrics. */
 export interface OpsServer {
   readonly address: { readonly host: string; readonly port: number };
-  /** Base address, without a slash at the end. */
+  /** Base URL without a trailing slash. */
   readonly url: string;
-  /** Stops at once; resolves when the last socket is closed. */
+  /** Stops at once. Resolves when the last socket is closed. */
   close(): Promise<void>;
 }
 
-/** A probe that takes longer has failed: who asks would give up. */
+/** Timeout of one check. Probes and scrapers give up after a similar time. */
 const ANSWER_WITHIN_MS = 5_000;
-/** Probes and one or two scrapers; more are a mistake. */
+/** Far more than probes and scrapers need. */
 const MAX_CONNECTIONS = 256;
 
 /**
- * Starts the server for `/health`, `/ready` and `/metrics`. The first two answer 200
- * `{"status":"ok"}`, or `degraded` with `reasons`, or 503 with `reasons`.
- * @throws CloudlessError `precondition` when the host is not loopback, `invalid`, `unavailable` or
- *   `denied` about the port.
+ * Starts the server for `/health`, `/ready` and `/metrics`. `/health` and `/ready` answer 200
+ * `{"status":"ok"}`, 200 `{"status":"degraded","reasons":[…]}` or 503 with `reasons`.
+ * @throws CloudlessError `precondition` when the host is not loopback; `invalid`, `unavailable` or
+ *   `denied` for the port.
  */
 export async function startOpsServer(options: OpsServerOptions): Promise<OpsServer> {
   const { clock, log = silentLog, portOption = '--ops-port' } = options;
@@ -67,7 +63,9 @@ export async function startOpsServer(options: OpsServerOptions): Promise<OpsServ
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
     if (page === undefined)
-      return refusal(404, 'notFound', [`nothing here; try ${Object.keys(pages).join(', ')}`]);
+      return refusal(404, 'notFound', [
+        `no page at this path; try ${Object.keys(pages).join(', ')}`,
+      ]);
     if (request.method !== 'GET' && request.method !== 'HEAD')
       return { ...refusal(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
     try {
@@ -80,7 +78,7 @@ export async function startOpsServer(options: OpsServerOptions): Promise<OpsServ
   const server = http.createServer(
     { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16 * 1024 },
     (request, response) => {
-      response.on('error', () => undefined); // its reader has gone
+      response.on('error', () => undefined); // the client has gone
       void answer(request).then((page) => send(response, page));
     },
   );
@@ -124,7 +122,7 @@ function jsonPage(status: number, content: object): Page {
   return { status, type: 'application/json', body: `${JSON.stringify(content)}\n` };
 }
 
-/** Node leaves out the body of a response to HEAD by itself. */
+/** Node itself omits the body of a response to HEAD. */
 function send(response: http.ServerResponse, { status, type, body, allow }: Page): void {
   response.writeHead(status, {
     'Content-Type': type,

@@ -7,88 +7,87 @@ import type { HealthState } from './health.js';
 import type { ClassOf, Lane, LaneLimits } from './lanes.js';
 import type { OverloadLevel } from './overload.js';
 
-/** What one server grants its clients. Sizes in bytes, times in milliseconds. */
+/** Limits of a server. Sizes in bytes, times in milliseconds. */
 export interface RpcLimits {
   /**
-   * Open sockets of the server. One more takes the place of the oldest on which no call is open; if
-   * there is none, it is closed at once.
+   * Open sockets of the server. A new connection beyond the limit closes the oldest idle one; if no
+   * connection is idle, the new one is closed.
    */
   readonly maxConnections: number;
-  /** Streams one HTTP/2 session may have open. */
+  /** Open streams of one HTTP/2 session. */
   readonly maxConcurrentStreams: number;
-  /** Head of one request, HTTP/1.1 and HTTP/2 alike. */
+  /** Head of one request. */
   readonly maxHeaderBytes: number;
-  /** Memory of one HTTP/2 session, in MB (10^6), as Node counts it. */
+  /** Memory of one HTTP/2 session in MB (10^6 bytes), as Node counts it. */
   readonly maxSessionMemoryMb: number;
-  /** Invalid frames before an HTTP/2 session is destroyed. */
+  /** Invalid frames before the server destroys an HTTP/2 session. */
   readonly maxSessionInvalidFrames: number;
-  /** Refused streams before an HTTP/2 session is destroyed. */
+  /** Refused streams before the server destroys an HTTP/2 session. */
   readonly maxSessionRejectedStreams: number;
   /**
-   * Streams that a client may reset in a burst, and then each second, before its HTTP/2 session is
-   * destroyed (CVE-2023-44487).
+   * Streams that a client may reset in a burst, and then each second, before the server destroys
+   * its HTTP/2 session (CVE-2023-44487).
    */
   readonly resetBurst: number;
   readonly resetsPerSecond: number;
   /**
-   * One request message, before and after decompression. A service may set its own in
+   * One request message, before and after decompression. A service may set its own limit in
    * `router.service`.
    */
   readonly readMaxBytes: number;
   /**
-   * Fields, elements and map entries of one request message, 32 characters of text counted as one:
-   * what bounds the time and memory its parser takes.
+   * Fields, list elements and map entries of one request message; 32 characters of text count as
+   * one. Limits the time and memory of parsing.
    */
   readonly maxMessageParts: number;
-  /** What each lane may hold. */
+  /** Running and waiting calls of each priority. */
   readonly lanes: Readonly<Record<Lane, LaneLimits>>;
   /**
-   * Calls of one principal whose handlers work at the same time, in each lane; others of it wait.
-   * Control calls are exempt.
+   * Running calls of one principal in each priority; further calls wait. Control calls are exempt.
    */
   readonly runningPerPrincipal: number;
-  /** Calls of users that begin in one turn of the event loop; one, while it is overloaded. */
-  readonly callsPerTurn: number;
   /**
-   * Messages of snapshots that are produced in one turn of the event loop, for all users together.
+   * User calls that start in one iteration of the event loop; one, while the process is overloaded.
    */
+  readonly callsPerTurn: number;
+  /** Snapshot messages that all streams together send in one iteration of the event loop. */
   readonly snapshotMessagesPerTurn: number;
   /**
-   * Streams and long calls that are open: of all users together, of one address, and of one
-   * principal.
+   * Open streams and long-running calls: of all clients together, of one address, and of one
+   * principal. Control calls are exempt.
    */
   readonly streams: number;
   readonly streamsPerPeer: number;
   readonly streamsPerPrincipal: number;
-  /** The same for streams of the control lane: an agent has a session and at most 32 tunnels. */
+  /**
+   * Open streams of control priority of one principal. An agent has one session and at most 32
+   * tunnels.
+   */
   readonly controlStreamsPerPrincipal: number;
   /**
-   * Bytes of requests that come in or wait for their turn, heads included, and of answers that wait
-   * to be read. Beyond it who holds the most is cut.
+   * Bytes of requests (heads included) that are incoming or waiting, and bytes of responses that
+   * wait for their reader. Beyond the limit, the largest call of the principal that holds the most
+   * is aborted.
    */
   readonly waitingRequestBytes: number;
   readonly unreadAnswerBytes: number;
-  /**
-   * With more answers unread than this, in bytes, a principal's next calls wait until it has read.
-   */
+  /** Unread response bytes of one principal beyond which its next calls wait. */
   readonly unreadAnswerBytesPerPrincipal: number;
-  /** A call whose answer is not read for so long is ended. */
+  /** A call whose client reads no response data for this time is ended. */
   readonly readerStallMs: number;
-  /** Deadline of a unary call whose client states none. */
+  /** Deadline of a unary call whose client sets none. */
   readonly unaryDeadlineMs: number;
-  /** Longest deadline a client may state; at most 2^31-1, the longest timer there is. */
+  /** Longest deadline that a client may set; at most 2^31-1, the longest timer of Node. */
   readonly maxTimeoutMs: number;
-  /**
-   * From the start of a connection to its first complete request head, or to the preface of HTTP/2.
-   */
+  /** From the start of a connection to its first complete request head or HTTP/2 preface. */
   readonly headTimeoutMs: number;
-  /** From a request's head to the end of its body; calls whose client streams are exempt. */
+  /** From a request's head to the end of its body. Client streams are exempt. */
   readonly bodyTimeoutMs: number;
-  /** How long a connection without a call stays open. */
+  /** Time after which a connection without calls is closed. */
   readonly idleTimeoutMs: number;
 }
 
-/** The limits of RELIABILITY, "Security baseline", for servers that users call. */
+/** Limits for servers that users call. */
 export const defaultRpcLimits: RpcLimits = {
   maxConnections: 10_000,
   maxConcurrentStreams: 128,
@@ -96,17 +95,18 @@ export const defaultRpcLimits: RpcLimits = {
   maxSessionMemoryMb: 10,
   maxSessionInvalidFrames: 100,
   maxSessionRejectedStreams: 100,
-  // A client that ends all its streams at once resets 128. nghttp2 has a limit too, 1 000 and 33:
-  // it then says GOAWAY but goes on reading.
+  // A client that ends all its streams at once resets 128. nghttp2 has a limit as well (1 000 and
+  // 33 a second), but only sends GOAWAY and goes on reading.
   resetBurst: 500,
   resetsPerSecond: 33,
   readMaxBytes: 4 * 1024 * 1024,
-  // Parsed and validated, a part takes up to 4 µs and 250 bytes on a small machine: 80 ms and 5 MB
+  // Parsing and validating a part takes up to 4 µs and 250 bytes on a small machine: 80 ms and 5 MB
   // for the worst message.
   maxMessageParts: 20_000,
-  // Handlers of reads do not wait, those of writes wait for the flush they share: many may run,
-  // what counts is how many begin in a turn. Waiting is for bursts: what waits longer than its
-  // client cares for is wasted. Five thousand agents that join wait all at once.
+  // Handlers of reads do not wait, and handlers of writes wait for a shared flush. So many may run;
+  // the limit that matters is how many start in one iteration. Queues are for bursts: a call that
+  // waits longer than its client is wasted. The control queue holds five thousand agents that join
+  // at once.
   lanes: {
     control: { running: 512, waiting: 10_000, waitMs: 30_000 },
     stop: { running: 256, waiting: 1_024, waitMs: 20_000 },
@@ -115,12 +115,12 @@ export const defaultRpcLimits: RpcLimits = {
   },
   runningPerPrincipal: 16,
   callsPerTurn: 8,
-  // A large workload takes about 1 ms, so other calls wait for 8 ms at most.
+  // A large workload takes about 1 ms, so other calls wait for at most 8 ms.
   snapshotMessagesPerTurn: 8,
   streams: 2_048,
-  // A stream that is not read holds about 100 KB, so one address holds 50 MB. An address may be an
-  // office or a whole development machine: room for a hundred people with five watches each. Only
-  // four such addresses fill the server.
+  // An unread stream holds about 100 KB, so one address holds 50 MB. One address may be an office
+  // or a shared development machine: a hundred people with five watches each. Four such addresses
+  // fill the server.
   streamsPerPeer: 512,
   streamsPerPrincipal: 64,
   controlStreamsPerPrincipal: 40,
@@ -135,80 +135,77 @@ export const defaultRpcLimits: RpcLimits = {
   idleTimeoutMs: 60_000,
 };
 
-/** What {@link startRpcServer} needs. */
 export interface RpcServerOptions {
-  /** A loopback address or `localhost`; anything else is refused. */
+  /** A loopback address or `localhost`; any other address is refused. */
   readonly host: string;
   /** 0 to 65535; 0 lets the system choose. */
   readonly port: number;
-  /** Registers the services. Health and reflection are added by the server. */
+  /** Registers the services. The server adds health and reflection. */
   readonly routes: (router: ConnectRouter) => void;
-  /** Steers every limit but the deadlines that clients state, which run on the machine's clock. */
+  /** Runs every limit except deadlines of clients, which run on the machine's clock. */
   readonly clock: Clock;
   /** Default: silent. */
   readonly log?: Log;
-  /** First is outermost; they run inside the server's own deadline. */
+  /** The first is the outermost. All run inside the server's own deadline. */
   readonly interceptors?: readonly Interceptor[];
-  /** Services that reflection shows, beside health and reflection; default none. */
+  /** Services that reflection shows in addition to health and reflection; default none. */
   readonly reflectedServices?: readonly DescService[];
   /**
-   * What the health service answers; default: a new one in which everything serves. Services
-   * without a status get `serving`.
+   * Statuses of the health service; default: everything serves. Services without a status get
+   * `serving`.
    */
   readonly health?: HealthState;
-  /** Web origins that may call, beside those on loopback. */
+  /** Web origins that may call, in addition to loopback origins. */
   readonly allowedOrigins?: readonly string[];
-  /** Replaces single values of {@link defaultRpcLimits}. */
+  /** Overrides single values of {@link defaultRpcLimits}. */
   readonly limits?: Partial<RpcLimits>;
-  /** The lane of each RPC that `routes` registers; default: every one writes. */
+  /** Priority of each RPC that `routes` registers; default: every RPC is a write. */
   readonly classOf?: ClassOf;
   /**
-   * Whose share a call counts against; default: its connection.
+   * Name of the client whose limits a call counts against; default: the connection.
    * @param connection - Undefined when it closed while the call came in.
    */
   readonly principalOf?: (connection: Connection | undefined, header: Headers) => string;
   /**
-   * The longest delay of the event loop since the last call, in milliseconds; default: no delay is
-   * seen, and nothing is shed for it.
+   * The longest delay of the event loop since the last call, in milliseconds; default: no delay, so
+   * no call is refused because of overload.
    */
   readonly loopLagMs?: () => number;
-  /** The option that a message about a taken port names; default `--port`. */
+  /** The command-line option that errors about the port name; default `--port`. */
   readonly portOption?: string;
-  /** Called once for each connection as soon as its protocol is known. */
+  /** Runs once for each connection, as soon as its protocol is known. */
   readonly onConnection?: (connection: Connection) => void;
 }
 
-/** What a server holds now, and what it has refused since the start. */
+/** Current load of a server, and refusals since the start. */
 export interface RpcLoad {
   readonly overload: OverloadLevel;
   readonly lanes: Readonly<Record<Lane, LaneLoad>>;
   readonly connections: number;
   /** Connections closed because too many were open. */
   readonly connectionsDropped: number;
-  /** Open streams and long calls, without those of the control lane. */
+  /** Open streams and long-running calls, without those of control priority. */
   readonly streams: number;
   readonly streamsRefused: number;
   readonly waitingRequestBytes: number;
   readonly unreadAnswerBytes: number;
   /**
-   * Calls ended because their answer was not read, or because their client held the most of all
-   * memory for clients.
+   * Calls ended because the client did not read the response, or because its principal held the
+   * most memory when a budget was exceeded.
    */
   readonly readersCut: number;
 }
 
-/** A server that accepts calls. */
 export interface RpcServer {
   readonly address: { readonly host: string; readonly port: number };
-  /** Base address for clients, without a slash at the end. */
+  /** Base URL for clients, without a trailing slash. */
   readonly url: string;
-  /** Sockets open now. */
   readonly openConnections: number;
   load(): RpcLoad;
   /**
-   * Accepts nothing new, ends streams with UNAVAILABLE at once, lets other calls end for `graceMs`,
-   * then destroys what is left. Resolves when the last socket is closed; every later call joins the
-   * first.
+   * Accepts nothing new, ends streams with UNAVAILABLE at once, lets other calls run for `graceMs`,
+   * then destroys the rest. Resolves when the last socket is closed. Later calls return the same
+   * promise.
    * @param graceMs - 0 or more; default 0.
    */
   close(graceMs?: number): Promise<void>;

@@ -1,7 +1,7 @@
 import { ManualClock } from '@cloudless/base/testing';
 import { OverloadMeter } from './overload.js';
 
-/** The level after each look, one every 100 ms. */
+/** The level after each sample, one every 100 ms. */
 async function levelsOf(lags: readonly number[]): Promise<readonly number[]> {
   const clock = new ManualClock();
   const left = [...lags];
@@ -14,46 +14,48 @@ async function levelsOf(lags: readonly number[]): Promise<readonly number[]> {
   return levels;
 }
 
-it.each([
-  { name: 'a single stall is none', lags: [0, 0, 2_000, 0, 0, 0], levels: [0, 0, 0, 0, 0, 0] },
-  {
-    name: 'a delay that stands is one',
-    lags: [150, 150, 150, 150, 150, 150],
-    levels: [0, 0, 0, 0, 1, 1],
-  },
-  {
-    name: 'the smallest delay counts',
-    lags: [5_000, 5_000, 400, 5_000, 5_000, 5_000],
-    levels: [0, 0, 0, 0, 2, 2],
-  },
-  {
-    name: 'a third of a lease sheds writes',
-    lags: [1_000, 1_200, 1_500, 1_000, 1_000],
-    levels: [0, 0, 0, 0, 3],
-  },
-  {
-    name: 'one good look ends it',
-    lags: [400, 400, 400, 400, 400, 10, 400],
-    levels: [0, 0, 0, 0, 2, 0, 0],
-  },
-])('$name', async ({ lags, levels }) => {
-  expect(await levelsOf(lags)).toEqual(levels);
-});
-
-it('looks at most every 100 ms, and forgets what was long ago', async () => {
-  const clock = new ManualClock();
-  let looks = 0;
-  const meter = new OverloadMeter(clock, () => {
-    looks += 1;
-    return 500;
+describe('OverloadDetector', () => {
+  it.each([
+    { name: 'a single stall', lags: [0, 0, 2_000, 0, 0, 0], levels: [0, 0, 0, 0, 0, 0] },
+    {
+      name: 'a standing delay',
+      lags: [150, 150, 150, 150, 150, 150],
+      levels: [0, 0, 0, 0, 1, 1],
+    },
+    {
+      name: 'long delays with a short one among them',
+      lags: [5_000, 5_000, 400, 5_000, 5_000, 5_000],
+      levels: [0, 0, 0, 0, 2, 2],
+    },
+    {
+      name: 'delays of a third of a lease',
+      lags: [1_000, 1_200, 1_500, 1_000, 1_000],
+      levels: [0, 0, 0, 0, 3],
+    },
+    {
+      name: 'one good sample after a standing delay',
+      lags: [400, 400, 400, 400, 400, 10, 400],
+      levels: [0, 0, 0, 0, 2, 0, 0],
+    },
+  ])('reports levels $levels for $name', async ({ lags, levels }) => {
+    expect(await levelsOf(lags)).toEqual(levels);
   });
-  for (let round = 0; round < 5; round += 1) {
-    meter.level();
-    await clock.advance(100);
-  }
-  expect(meter.level()).toBe(2);
-  expect(meter.level()).toBe(2);
-  expect(looks).toBe(6);
-  await clock.advance(10_000);
-  expect(meter.level()).toBe(0);
+
+  it('samples at most every 100 ms and drops old samples', async () => {
+    const clock = new ManualClock();
+    let looks = 0;
+    const meter = new OverloadMeter(clock, () => {
+      looks += 1;
+      return 500;
+    });
+    for (let round = 0; round < 5; round += 1) {
+      meter.level();
+      await clock.advance(100);
+    }
+    expect(meter.level()).toBe(2);
+    expect(meter.level()).toBe(2);
+    expect(looks).toBe(6);
+    await clock.advance(10_000);
+    expect(meter.level()).toBe(0);
+  });
 });

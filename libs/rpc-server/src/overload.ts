@@ -1,37 +1,33 @@
 import type { Clock } from '@cloudless/base';
 
 /**
- * How far behind the process is.
- * - 0: it keeps up.
- * - 1: who asks for more than one read at a time is refused the rest.
- * - 2: reads are refused.
+ * Degree of overload.
+ * - 0: none.
+ * - 1: a client that has a read running or waiting gets further reads refused.
+ * - 2: all reads are refused.
  * - 3: reads and writes are refused.
  */
 export type OverloadLevel = 0 | 1 | 2 | 3;
 
 /**
- * The delay of the event loop at which each level begins, in milliseconds. A person notices the
- * first; the second is where a list takes longer to wait for than to make; at the third a third of
- * a node's lease of 3 s has passed before its heartbeat is read.
+ * Event loop delay at which each level starts, in milliseconds. At the first, people notice it; at
+ * the second, waiting for a list takes longer than making it; at the third, a third of a node's
+ * lease of 3 s has passed before the server reads its heartbeat.
  */
 const LEVELS_MS = [100, 300, 1_000] as const;
-/** Between two looks. */
+/** Time between two samples. */
 const SAMPLE_MS = 100;
 /**
- * A level needs this many looks in a row: a burst that is worked off, or one garbage collection, is
- * no overload.
+ * A level needs this many samples in a row: a short burst or one garbage collection is no overload.
  */
 const STANDING = 5;
-/**
- * After this long without a call what was seen before it says nothing, unless the loop stood still
- * all the while.
- */
+/** Samples older than this are dropped, unless the event loop was blocked for the whole time. */
 const FORGET_MS = 1_000;
 
 /**
- * Tells a standing delay from a passing one, as CoDel does for routers (RFC 8289): what counts is
- * the smallest delay of the last looks, and a single good one ends the overload. It looks when it
- * is asked, so a server at rest sets no timers.
+ * Detects a standing delay of the event loop, as CoDel detects a standing queue (RFC 8289): the
+ * smallest delay of the recent samples counts, and one good sample ends the overload. Samples only
+ * when called, so an idle server sets no timers.
  */
 export class OverloadMeter {
   private readonly recent: number[] = [];

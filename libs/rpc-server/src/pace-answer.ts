@@ -5,21 +5,19 @@ import type { HeldBytes } from './byte-budget.js';
 import type { CallControl } from './call-limiter.js';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 
-/** What {@link AnswerPacer} needs. */
 export interface AnswerPacerSettings {
   readonly clock: Clock;
   readonly log: Log;
-  /** How long a client may take for one piece. */
+  /** Longest time for which a client may read nothing. */
   readonly readerStallMs: number;
 }
 
 /**
- * Progress is seen in steps of this size; so a client that reads 64 KiB in the time it has is slow,
- * but not cut.
+ * Step in which progress is measured. A client that reads 64 KiB in each timeout is slow, but is
+ * not aborted.
  */
 const PIECE_BYTES = 64 * 1024;
 
-/** The call whose answer is paced. */
 export interface PacedCall {
   readonly rpc: string;
   readonly connectionId: string | undefined;
@@ -30,21 +28,21 @@ export interface PacedCall {
 }
 
 /**
- * Watches that answers are read. Node holds a message at a time for each stream that is not read,
- * and for ever: so a client that takes nothing for `readerStallMs` has its call ended, with an
- * error it sees when it reads on; after the same time again it is cut.
+ * Applies the slow-reader timeout to responses. Node holds one message in memory for each unread
+ * stream, without a time limit. A client that reads nothing for `slowReaderTimeoutMs` has its call
+ * ended, with an error that it sees when it reads on. After the same time again the call is reset.
  */
 export class AnswerPacer {
   private cutCount = 0;
 
   constructor(private readonly settings: AnswerPacerSettings) {}
 
-  /** Calls ended since the start because their answer was not read. */
+  /** Calls ended since the start because the client did not read. */
   get stalled(): number {
     return this.cutCount;
   }
 
-  /** Hands on a body in pieces, as fast as they are read. */
+  /** Passes a response body on in pieces, at the speed of its reader. */
   async *pace(body: AsyncIterable<Uint8Array>, call: PacedCall): AsyncIterable<Uint8Array> {
     const { unread } = call;
     let watch: Timer | undefined;
@@ -58,7 +56,7 @@ export class AnswerPacer {
     };
     let held = 0;
     for await (const chunk of body) {
-      unread.add(chunk.byteLength - held); // what came before has been taken
+      unread.add(chunk.byteLength - held); // the previous chunk has been read
       held = chunk.byteLength;
       for (let from = 0; from < chunk.byteLength; from += PIECE_BYTES) {
         expectProgress();
@@ -66,7 +64,7 @@ export class AnswerPacer {
         watch?.cancel();
       }
     }
-    // The last bytes, which Node holds until they are read.
+    // Node holds the last bytes until the client reads them.
     expectProgress();
   }
 
@@ -75,13 +73,13 @@ export class AnswerPacer {
     const seconds = readerStallMs / 1_000;
     return clock.setTimer(readerStallMs, () => {
       this.cutCount += 1;
-      log.warn('call ended because its answer was not read', {
+      log.warn('call ended: its client did not read the response', {
         rpc: call.rpc,
         connectionId: call.connectionId,
       });
       call.control.end(
         new ConnectError(
-          `the answer was not read for ${seconds} s; read as it comes, or ask for less`,
+          `the response was not read for ${seconds} s; read it while it arrives, or ask for less`,
           Code.ResourceExhausted,
         ),
       );
@@ -90,7 +88,10 @@ export class AnswerPacer {
   }
 }
 
-/** Ends a call without another word: in HTTP/2 the client reads RESOURCE_EXHAUSTED from it. */
+/**
+ * Ends a call at once, without an error message: in HTTP/2 with the reset code ENHANCE_YOUR_CALM,
+ * which clients report as RESOURCE_EXHAUSTED.
+ */
 export function cut({ request, response }: Pick<PacedCall, 'request' | 'response'>): void {
   if ('stream' in request) request.stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   else request.socket.destroy();

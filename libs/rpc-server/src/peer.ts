@@ -1,18 +1,16 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { isLoopbackAddress } from '@cloudless/identity';
 
-/** All loopback addresses together, because a client can choose any of them. */
+/** One key for all loopback addresses, because a client can choose any of them. */
 const LOOPBACK = 'loopback';
-/**
- * Groups of an IPv6 address that name a network (/64), all addresses of which one machine may use.
- */
+/** Groups of the /64 prefix of an IPv6 address. One machine may use all addresses of its /64. */
 const NETWORK_GROUPS = 4;
 const GROUPS = 8;
 
 /**
- * The key of the limit that an address counts against: an IPv4 address, the /64 of an IPv6 address,
- * or `loopback`.
- * @param address - As a socket reports it. Other text is its own key.
+ * Returns the key under which the limit for one address counts: an IPv4 address, the /64 of an IPv6
+ * address, or `loopback`.
+ * @param address - As a socket reports it. Other text is returned as it is.
  */
 export function peerOf(address: string): string {
   const plain = withoutMapping(address);
@@ -21,13 +19,13 @@ export function peerOf(address: string): string {
   return `${expanded(plain).slice(0, NETWORK_GROUPS).join(':')}::/64`;
 }
 
-/** The IPv4 address in an IPv6 one that maps it, as a socket for both has it. */
+/** Returns the IPv4 address of an IPv4-mapped IPv6 address (a dual-stack socket reports those). */
 function withoutMapping(address: string): string {
   const [, mapped = ''] = /^::ffff:([0-9.]+)$/i.exec(address) ?? [];
   return isIPv4(mapped) ? mapped : address;
 }
 
-/** The groups of an IPv6 address without zone, with those that `::` stands for. */
+/** All eight groups of an IPv6 address, without zone, with the groups that `::` abbreviates. */
 function expanded(address: string): readonly string[] {
   const [head = '', tail] = (address.split('%', 1)[0] ?? '').split('::');
   const before = groupsOf(head);

@@ -1,6 +1,6 @@
 /**
- * Says whether the `count`-th of many equal events is worth a line in the log: who floods the
- * server shall not flood its log.
+ * Says whether the `count`-th repetition of an event is logged: the 1st, 10th, 100th and so on. A
+ * client that floods the server must not flood its log.
  */
 export function isPowerOfTen(count: number): boolean {
   return /^10*$/.test(String(count));

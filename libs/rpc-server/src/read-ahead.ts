@@ -1,11 +1,10 @@
 import type { HeldBytes } from './byte-budget.js';
 
 /**
- * Reads a body before its call is admitted: a client that sends slowly then holds some bytes, but
- * no turn.
- * @param maxBytes - What is read ahead at most. Of a larger body the rest stays where it is, for
- *   who refuses the call.
- * @returns The whole body, what was read ahead first.
+ * Reads a body before its call is admitted, so that a slow sender holds memory but no running call.
+ * @param maxBytes - Limit of the bytes read ahead. The rest of a larger body stays unread; the
+ *   message size check refuses it later.
+ * @returns The whole body: the bytes read ahead, then the rest.
  */
 export async function readAhead(
   source: AsyncIterable<Uint8Array>,

@@ -11,8 +11,8 @@ import {
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 
 /**
- * Finds descriptor files by what they hold. Built once, from the services that a server shows and
- * everything their files import.
+ * Finds the descriptor file that declares a symbol. Built once from the reflected services and all
+ * files that they import.
  */
 export class ReflectionIndex {
   /** Full names, sorted. */
@@ -54,9 +54,7 @@ export class ReflectionIndex {
     return [...(this.extensions.get(messageName)?.keys() ?? [])].sort((a, b) => a - b);
   }
 
-  /**
-   * A file and everything it imports, directly or not; the file itself comes first, each one once.
-   */
+  /** A file and all files it imports, directly or not, each once. The file itself comes first. */
   withImports(file: DescFile): readonly DescFile[] {
     const found = new Set([file]);
     for (const each of found) for (const imported of each.dependencies) found.add(imported);
@@ -97,7 +95,7 @@ export class ReflectionIndex {
     for (const each of message.nestedMessages) this.addMessage(each);
   }
 
-  /** The values of an enum are siblings of it, not members (as in C++). */
+  /** Enum values are siblings of their enum, not members of it (as in C++). */
   private addEnum(desc: DescEnum): void {
     this.symbols.set(desc.typeName, desc.file);
     const scope = desc.typeName.slice(0, desc.typeName.lastIndexOf('.') + 1);

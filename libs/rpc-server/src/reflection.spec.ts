@@ -24,8 +24,8 @@ function filesOf(answer: ReflectionAnswer): string[] {
   );
 }
 
-describe('ReflectionConversation', () => {
-  it('lists the services it was given', () => {
+describe('ReflectionStream', () => {
+  it('lists its services', () => {
     expect(ask({ case: 'listServices', value: '' })).toMatchObject({
       value: {
         service: [
@@ -36,7 +36,7 @@ describe('ReflectionConversation', () => {
     });
   });
 
-  it('sends a file with everything it imports, so that all imports resolve', () => {
+  it('sends a file with all its imports, directly or not', () => {
     const answer = ask({ case: 'fileByFilename', value: 'cloudless/api/workload.proto' });
     expect(filesOf(answer)[0]).toBe('cloudless/api/workload.proto');
     if (answer.case !== 'fileDescriptorResponse') throw new Error('no files');
@@ -48,7 +48,7 @@ describe('ReflectionConversation', () => {
     expect(new Set(names).size).toBe(names.length);
   });
 
-  it('does not repeat in a conversation what it has sent, except what is asked for', () => {
+  it('sends each file once per stream, unless a request names it', () => {
     const conversation = new ReflectionConversation(index);
     const question = { case: 'fileByFilename', value: 'cloudless/api/workload.proto' } as const;
     expect(filesOf(ask(question, conversation)).length).toBeGreaterThan(1);
@@ -73,14 +73,14 @@ describe('ReflectionConversation', () => {
     expect(filesOf(ask({ case: 'fileContainingSymbol', value: symbol }))[0]).toBe(file);
   });
 
-  it('finds every message of every file that it shows', () => {
+  it('finds every message of every reflected file', () => {
     const files: readonly DescFile[] = index.withImports(CoordinatorService.file);
     for (const file of files) {
       for (const { typeName } of file.messages) expect(index.fileBySymbol(typeName)).toBe(file);
     }
   });
 
-  it('knows extensions', () => {
+  it('finds extensions by type and by number', () => {
     expect(
       ask({ case: 'allExtensionNumbersOfType', value: 'google.protobuf.FieldOptions' }),
     ).toMatchObject({
@@ -124,11 +124,11 @@ describe('ReflectionConversation', () => {
   });
 });
 
-describe('server reflection', () => {
+describe('reflection service', () => {
   it.each([
     { name: 'v1', service: ServerReflectionV1 },
     { name: 'v1alpha', service: ServerReflectionV1Alpha },
-  ])('speaks $name', async ({ service }) => {
+  ])('serves $name', async ({ service }) => {
     const { url } = await open();
     const transport = createGrpcTransport({ baseUrl: url });
     async function* questions() {
@@ -153,7 +153,7 @@ describe('server reflection', () => {
   });
 
   it.each(['connect', 'grpc', 'grpcweb'])(
-    'lets buf curl call without a schema, by %s',
+    'lets buf curl call an RPC without a schema over %s',
     async (protocol) => {
       const { url } = await open();
       const { stdout } = await bufCurl(
@@ -169,7 +169,7 @@ describe('server reflection', () => {
     60_000,
   );
 
-  it('lets buf curl list the calls', async () => {
+  it('lets buf curl list the methods', async () => {
     const { url } = await open();
     const { stdout } = await bufCurl('--list-methods', '--http2-prior-knowledge', url);
     expect(stdout).toContain('cloudless.api.CoordinatorService/GetWorkload');

@@ -3,7 +3,7 @@ import { ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc
 import { Code, type ConnectRouter } from '@connectrpc/connect';
 import { ReflectionIndex } from './reflection-index.js';
 
-/** What is asked; the messages of v1 and v1alpha both have this shape. */
+/** The request; the messages of v1 and v1alpha both have this shape. */
 export type ReflectionQuestion =
   | {
       readonly case:
@@ -16,7 +16,7 @@ export type ReflectionQuestion =
     }
   | { readonly case: undefined; readonly value?: undefined };
 
-/** What is answered, as both versions take it to build their message. */
+/** The response, in the shape from which both versions build their message. */
 export type ReflectionAnswer =
   | { readonly case: 'listServicesResponse'; readonly value: { service: { name: string }[] } }
   | {
@@ -30,9 +30,8 @@ export type ReflectionAnswer =
   | { readonly case: 'errorResponse'; readonly value: { errorCode: number; errorMessage: string } };
 
 /**
- * The questions of one reflection stream.
- * A file comes with everything it imports, but what the stream has already sent is not sent again
- * unless it is asked for by itself.
+ * The requests of one reflection stream. A file comes with all its imports, except those that the
+ * stream has sent already; a file that the request names is always sent.
  */
 export class ReflectionConversation {
   private readonly sent = new Set<DescFile>();
@@ -58,7 +57,7 @@ export class ReflectionConversation {
       case 'allExtensionNumbersOfType': {
         const numbers = this.index.extensionNumbers(question.value);
         if (numbers === undefined)
-          return failure(Code.NotFound, `message ${question.value} is not known here`);
+          return failure(Code.NotFound, `this server has no message ${question.value}`);
         return {
           case: 'allExtensionNumbersResponse',
           value: { baseTypeName: question.value, extensionNumber: [...numbers] },
@@ -67,13 +66,13 @@ export class ReflectionConversation {
       case undefined:
         return failure(
           Code.InvalidArgument,
-          'the request asks nothing; set list_services, a file name or a symbol',
+          'the request is empty; set list_services, a file name or a symbol',
         );
     }
   }
 
   private files(file: DescFile | undefined, what: string): ReflectionAnswer {
-    if (file === undefined) return failure(Code.NotFound, `${what} is not known here`);
+    if (file === undefined) return failure(Code.NotFound, `this server has no ${what}`);
     const files = this.index
       .withImports(file)
       .filter((each) => each === file || !this.sent.has(each));

@@ -1,13 +1,13 @@
 import { ConnectError, type Code } from '@connectrpc/connect';
 
-/** Says in milliseconds when to try again; with errors that a later try may not meet. */
+/** Delay in milliseconds after which a client should retry. */
 export const RETRY_AFTER_HEADER = 'retry-after-ms';
 
 /**
- * An error that says when to try again, in three ways: `retry-after-ms` (a header or trailer that
- * every Connect client reads from the error's metadata), `retry-after` in whole seconds for plain
- * HTTP (RFC 9110, section 10.2.3), and `grpc-retry-pushback-ms` for gRPC clients with a retry
- * policy (gRFC A6).
+ * Creates an error that tells the client when to retry, in three ways: `retry-after-ms` (a header
+ * or trailer that every Connect client reads from the error's metadata), `retry-after` in whole
+ * seconds for plain HTTP (RFC 9110, section 10.2.3), and `grpc-retry-pushback-ms` for gRPC clients
+ * with a retry policy (gRFC A6).
  */
 export function refusal(code: Code, message: string, retryAfterMs: number): ConnectError {
   return new ConnectError(message, code, {

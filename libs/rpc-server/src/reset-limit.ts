@@ -1,7 +1,7 @@
 import type { Clock } from '@cloudless/base';
 import type { RpcLimits } from './options.js';
 
-/** Counts the streams that one client resets: a bucket that holds a burst, and refills. */
+/** Token bucket for the streams that one client resets. */
 export class ResetLimit {
   private tokens: number;
   private filledAt: number;
@@ -14,7 +14,7 @@ export class ResetLimit {
     this.filledAt = clock.now();
   }
 
-  /** Counts one. @returns false when that was one too many. */
+  /** Takes one token. @returns false when the bucket is empty. */
   allows(): boolean {
     const { resetBurst, resetsPerSecond } = this.limits;
     const now = this.clock.now();

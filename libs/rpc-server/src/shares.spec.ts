@@ -5,7 +5,7 @@ import { ResetLimit } from './reset-limit.js';
 import { peerOf } from './peer.js';
 import { StreamShares } from './stream-shares.js';
 
-describe('streams', () => {
+describe('StreamLimiter', () => {
   const limits = {
     streams: 3,
     streamsPerPeer: 3,
@@ -13,7 +13,7 @@ describe('streams', () => {
     controlStreamsPerPrincipal: 1,
   };
 
-  it('are counted by principal and in total, and given back once', () => {
+  it('counts streams by principal and in total, and releases each once', () => {
     const shares = new StreamShares(limits);
     const end = shares.begin('read', 'a', '192.0.2.1');
     shares.begin('write', 'a', '192.0.2.1');
@@ -33,7 +33,7 @@ describe('streams', () => {
     shares.begin('read', 'c', '192.0.2.3');
   });
 
-  it('are counted by address, over all clients at the address', () => {
+  it('counts streams by address, over all clients of the address', () => {
     const shares = new StreamShares({ ...limits, streams: 9 });
     const ends = ['a', 'b', 'c'].map((principal) => shares.begin('read', principal, '192.0.2.1'));
     expect(() => shares.begin('read', 'd', '192.0.2.1')).toThrow(
@@ -61,18 +61,18 @@ describe('streams', () => {
       name: 'a /64 of IPv6',
       addresses: ['2001:db8:0:1::1', '2001:db8:0:1:ffff:0:0:9', '2001:db8::1:a:b:c:d'],
     },
-  ])('of $name share one limit', ({ addresses }) => {
+  ])('uses one limit for $name', ({ addresses }) => {
     expect(new Set(addresses.map(peerOf)).size).toBe(1);
   });
 
   it.each([
     { name: 'IPv4', addresses: ['192.0.2.1', '192.0.2.2'] },
     { name: 'IPv6', addresses: ['2001:db8:0:1::1', '2001:db8:0:2::1'] },
-  ])('of different addresses of $name have limits of their own', ({ addresses }) => {
+  ])('uses separate limits for different $name addresses', ({ addresses }) => {
     expect(new Set(addresses.map(peerOf)).size).toBe(2);
   });
 
-  it('of the control lane have a share of their own', () => {
+  it('limits control streams of a principal separately, and not by address', () => {
     const shares = new StreamShares({ ...limits, streams: 0 });
     const end = shares.begin('control', 'a', '192.0.2.1');
     expect(() => shares.begin('control', 'a', '192.0.2.1')).toThrow('1 streams open');
@@ -82,8 +82,8 @@ describe('streams', () => {
   });
 });
 
-describe('bytes', () => {
-  it('beyond the budget cost who holds the most its largest call', () => {
+describe('ByteBudget', () => {
+  it('aborts the largest call of the principal that holds the most when the budget is exceeded', () => {
     const cut: string[] = [];
     const budget = new ByteBudget(100);
     const hold = (principal: string, name: string, bytes: number) => {
@@ -97,12 +97,12 @@ describe('bytes', () => {
     expect([cut, budget.bytes, budget.bytesOf('a')]).toEqual([[], 90, 50]);
     hold('c', 'c1', 15);
     expect([cut, budget.bytes, budget.cuts]).toEqual([['a2'], 75, 1]);
-    largest.add(1_000); // of a call that was cut nothing counts
+    largest.add(1_000); // an aborted call counts no more bytes
     largest.release();
     expect(budget.bytes).toBe(75);
   });
 
-  it('are given back for each call of a client separately', () => {
+  it('releases the bytes of each call of a principal separately', () => {
     const budget = new ByteBudget(100);
     const [first, second] = [budget.hold('a', () => undefined), budget.hold('a', () => undefined)];
     first.add(30);
@@ -113,7 +113,7 @@ describe('bytes', () => {
     expect([budget.bytesOf('a'), budget.bytes]).toEqual([0, 0]);
   });
 
-  it('are given back once, and that is told', () => {
+  it('releases bytes once and runs onRelease', () => {
     let told = 0;
     const budget = new ByteBudget(100, () => (told += 1));
     const held = budget.hold('a', () => undefined);
@@ -126,12 +126,14 @@ describe('bytes', () => {
   });
 });
 
-it('resets are allowed in a burst, then as many as refill', async () => {
-  const clock = new ManualClock();
-  const limit = new ResetLimit(clock, { resetBurst: 3, resetsPerSecond: 2 });
-  expect([1, 2, 3, 4].map(() => limit.allows())).toEqual([true, true, true, false]);
-  await clock.advance(1_000);
-  expect([1, 2].map(() => limit.allows())).toEqual([true, false]);
-  await clock.advance(60_000);
-  expect([1, 2, 3, 4].map(() => limit.allows())).toEqual([true, true, true, false]);
+describe('StreamResetLimiter', () => {
+  it('allows a burst of resets, then as many as the bucket refills', async () => {
+    const clock = new ManualClock();
+    const limit = new ResetLimit(clock, { resetBurst: 3, resetsPerSecond: 2 });
+    expect([1, 2, 3, 4].map(() => limit.allows())).toEqual([true, true, true, false]);
+    await clock.advance(1_000);
+    expect([1, 2].map(() => limit.allows())).toEqual([true, false]);
+    await clock.advance(60_000);
+    expect([1, 2, 3, 4].map(() => limit.allows())).toEqual([true, true, true, false]);
+  });
 });

@@ -1,15 +1,15 @@
 import type { Socket } from 'node:net';
 
 /**
- * What every HTTP/2 connection begins with (RFC 9113, section 3.4); no request of HTTP/1.1 does.
+ * First bytes of every HTTP/2 connection (RFC 9113, section 3.4). No HTTP/1.1 request starts with
+ * them.
  */
 const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
 
 /**
- * Decides from the first bytes of a plaintext connection which protocol its client speaks. The
- * bytes are put back, and the socket is paused: who takes it over sees it as if nothing had been
- * read.
- * @param decided - Called once; never when the socket ends before its first bytes tell.
+ * Detects from the first bytes of a plaintext connection whether the client speaks HTTP/1.1 or
+ * HTTP/2. Puts the bytes back and pauses the socket, so that the next reader sees all of them.
+ * @param decided - Runs once; never when the socket ends before the protocol is known.
  */
 export function sniffProtocol(
   socket: Socket,

@@ -49,7 +49,7 @@ describe('startRpcServer', () => {
     });
   });
 
-  it('shows a handler the PINGs and the end of its connection', async () => {
+  it('notifies a handler of PINGs and of the end of its connection', async () => {
     const connections: Connection[] = [];
     const { address, url } = await open({
       routes: (router) =>
@@ -90,6 +90,7 @@ describe('startRpcServer', () => {
     const closed = new Promise<void>((resolve) => connection.onClose(resolve));
     session.destroy();
     await closed;
-    await new Promise<void>((resolve) => connection.onClose(resolve)); // also when it comes late
+    // also when the subscription comes after the end
+    await new Promise<void>((resolve) => connection.onClose(resolve));
   });
 });

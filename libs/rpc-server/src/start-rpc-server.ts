@@ -29,8 +29,12 @@ import { sniffProtocol } from './sniff-protocol.js';
 /**
  * Starts a server that speaks Connect, gRPC and gRPC-Web on one plaintext port, over HTTP/1.1 and
  * HTTP/2 with prior knowledge.
- * @throws CloudlessError As {@link RpcServerOptions} says of host and port: `precondition`,
- *   `invalid`, `unavailable` or `denied`.
+ * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is
+ *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port.
+ * @example
+ * const server = await startRpcServer({ host: 'localhost', port: 0, clock, routes });
+ * const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+ * await server.close(5_000);
  */
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
   const server = new PlaintextServer(options);
@@ -104,7 +108,8 @@ class PlaintextServer implements RpcServer {
   }
 
   get address(): ListenAddress {
-    if (this.bound === undefined) throw new Error('the server does not listen yet');
+    if (this.bound === undefined)
+      throw new Error('the server is not listening yet; call listen() first');
     return this.bound;
   }
 
@@ -140,7 +145,7 @@ class PlaintextServer implements RpcServer {
     if (graceMs <= 0) destroyAll();
     const timer = this.options.clock.setTimer(Math.max(0, graceMs), destroyAll);
     await closed;
-    // The listener is closed a moment before its last sockets say that they are.
+    // The listener closes slightly before its last sockets emit `close`.
     await Promise.all(
       this.connections.sockets.map(
         (socket) => new Promise((resolve) => socket.once('close', resolve)),
@@ -179,7 +184,7 @@ class PlaintextServer implements RpcServer {
     const { clock, onConnection } = this.options;
     const { headTimeoutMs, idleTimeoutMs } = this.limits;
     const room = this.connections.makeRoom();
-    if (room !== 'room') this.onDrop();
+    if (room !== 'available') this.onDrop();
     if (room === 'full') {
       socket.destroy();
       return;
@@ -218,7 +223,7 @@ class PlaintextServer implements RpcServer {
         stream.once('close', () => {
           connection.callEnded();
           if (stream.rstCode === http2.constants.NGHTTP2_NO_ERROR || resets.allows()) return;
-          this.log.warn('session destroyed, its client resets too many streams', {
+          this.log.warn('http2 session destroyed: its client resets too many streams', {
             connectionId: connection.id,
           });
           connection.destroy();
@@ -226,7 +231,7 @@ class PlaintextServer implements RpcServer {
       });
     };
     socket.allowHalfOpen = false;
-    this.http2.once('session', adopt); // emitted before the next line returns
+    this.http2.once('session', adopt); // emitted while the next line runs
     this.http2.emit('connection', socket);
     this.http2.off('session', adopt);
   }
@@ -258,7 +263,7 @@ class PlaintextServer implements RpcServer {
   private onDrop(): void {
     this.dropped += 1;
     if (!isPowerOfTen(this.dropped)) return;
-    this.log.warn('connections closed, too many are open', {
+    this.log.warn('connections closed: too many are open', {
       open: this.connections.size,
       closed: this.dropped,
     });

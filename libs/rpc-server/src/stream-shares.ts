@@ -1,7 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { Lane } from './lanes.js';
 
-/** What {@link StreamShares} grants. */
 export interface StreamShareLimits {
   readonly streams: number;
   readonly streamsPerPeer: number;
@@ -10,8 +9,8 @@ export interface StreamShareLimits {
 }
 
 /**
- * Counts open streams and long calls. They cost memory rather than time, so they are refused
- * instead of waiting.
+ * Limits open streams and long-running calls. They cost memory rather than time, so further streams
+ * are refused instead of queued.
  */
 export class StreamShares {
   private readonly byPrincipal = new Tally();
@@ -21,22 +20,24 @@ export class StreamShares {
 
   constructor(private readonly limits: StreamShareLimits) {}
 
-  /** Open now, without those of the control lane. */
+  /** Streams open now, without control priority. */
   get open(): number {
     return this.total;
   }
 
-  /** Refused since the start. */
+  /** Streams refused since the start. */
   get refused(): number {
     return this.refusedCount;
   }
 
   /**
-   * @param peer - Where the principal is, as `peerOf` has it. Streams of the control lane do not
-   *   count there: agents of many nodes may be behind one address.
-   * @returns What to call, once, when the stream has ended.
+   * Counts a new stream.
+   * @param peer - Address of the client, from `toPeerKey`. Streams of control priority do not count
+   *   against the address: agents of many nodes may share one.
+   * @returns The function that gives the stream's share back. Call it when the stream has ended;
+   *   later calls have no effect.
    * @throws ConnectError RESOURCE_EXHAUSTED, naming the limit, when the principal, its address or
-   *   the server has too many.
+   *   the server has too many streams.
    */
   begin(lane: Lane, principal: string, peer: string): () => void {
     const control = lane === 'control';
@@ -80,7 +81,7 @@ export class StreamShares {
   }
 }
 
-/** Counts by key; keys with nothing are not kept. */
+/** Counts by key. Keeps no key whose count is 0. */
 class Tally {
   private readonly counts = new Map<string, number>();
 

@@ -37,8 +37,8 @@ function aLoop(perTurn: number) {
   };
 }
 
-describe('StreamTurns', () => {
-  it('gives turns at once up to the limit of one turn of the event loop', async () => {
+describe('EventLoopQuota', () => {
+  it('grants at once up to the limit of one event loop iteration', async () => {
     const loop = aLoop(3);
     void loop.stream('a', 5);
     await loop.settle();
@@ -46,7 +46,7 @@ describe('StreamTurns', () => {
     expect(await loop.next()).toEqual(['a', 'a']);
   });
 
-  it('alternates between clients, however many streams one of them has', async () => {
+  it('alternates between clients, regardless of their number of streams', async () => {
     const loop = aLoop(2);
     for (let count = 0; count < 3; count += 1) void loop.stream('greedy', 10);
     await loop.settle();
@@ -57,7 +57,7 @@ describe('StreamTurns', () => {
     ]);
   });
 
-  it('does not keep a stream waiting whose call has ended', async () => {
+  it('stops the wait of a stream whose call has ended', async () => {
     const loop = aLoop(1);
     const ending = new AbortController();
     void loop.stream('a', 2, ending.signal);
@@ -70,7 +70,7 @@ describe('StreamTurns', () => {
     expect(await loop.next()).toEqual(['b']);
   });
 
-  it('keeps no timer when no stream waits', async () => {
+  it('schedules no iteration when no stream waits', async () => {
     const loop = aLoop(2);
     void loop.stream('a', 2);
     await loop.next();

@@ -5,9 +5,9 @@ interface Waiting {
 }
 
 /**
- * Limits the messages that streams produce in each turn of the event loop. Without the limit,
- * hundreds of watches that open together would block the event loop until all their snapshots are
- * produced.
+ * Limits the messages that all streams together produce in each iteration of the event loop.
+ * Without the limit, hundreds of watches that open together would block the event loop until all
+ * their snapshots are produced.
  */
 export class StreamTurns {
   private readonly queue = new FairQueue<Waiting>();
@@ -15,8 +15,8 @@ export class StreamTurns {
   private turnAwaited = false;
 
   /**
-   * @param perTurn - Messages of all streams together in one turn of the event loop; 1 or more.
-   * @param nextTurn - Runs `action` in the next turn of the event loop.
+   * @param perIteration - Messages of all streams together in one iteration; 1 or more.
+   * @param nextIteration - Runs `action` in the next iteration of the event loop.
    */
   constructor(
     private readonly perTurn: number,
@@ -25,9 +25,9 @@ export class StreamTurns {
 
   /**
    * Resolves when the stream may produce its next message. Principals take turns, however many
-   * streams each of them has.
-   * @param signal - Of the call: a call that has ended does not wait, so that its handler can end
-   *   as well.
+   * streams each has.
+   * @param signal - Signal of the call. A call that has ended does not wait, so that its handler
+   *   can end as well.
    */
   take(principal: string, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();

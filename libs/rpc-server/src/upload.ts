@@ -3,7 +3,6 @@ import type { Clock, Log } from '@cloudless/base';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 
-/** What {@link limitUpload} needs. */
 export interface UploadLimit {
   readonly clock: Clock;
   readonly log: Log;
@@ -11,17 +10,17 @@ export interface UploadLimit {
 }
 
 /**
- * The body of a request. Connect stops reading it when it refuses a message; that must not destroy
- * the request, as Node does by default: in HTTP/1.1 it would wedge the connection.
+ * The body of a request. Connect stops reading when it refuses a message. By default Node would
+ * then destroy the request, which blocks an HTTP/1.1 connection for later requests.
  */
 export function bodyOf(request: AnyRequest): AsyncIterable<Uint8Array> {
   return { [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }) };
 }
 
 /**
- * Cuts a request whose body is not complete in time: from its head where the client sends one
- * message, else from the end of the answer. What comes after the answer is dropped: a client that
- * is cut while it sends may never read its answer.
+ * Closes a request whose body is not complete in time. The time runs from the head of the request
+ * when the client sends one message, or else from the end of the response. Body bytes after the
+ * response are discarded: a client that is cut off while it sends may never read its response.
  */
 export function limitUpload(
   limit: UploadLimit,
@@ -31,7 +30,7 @@ export function limitUpload(
 ): void {
   const startTimer = (): void => {
     const timer = limit.clock.setTimer(limit.bodyTimeoutMs, () => {
-      limit.log.debug('request body came too slowly', { rpc: method.name });
+      limit.log.debug('request body timed out', { rpc: method.name });
       if ('stream' in request) request.stream.close(constants.NGHTTP2_CANCEL);
       else request.socket.destroy();
     });
@@ -49,9 +48,8 @@ export function limitUpload(
 }
 
 /**
- * Delays the end of an answer in HTTP/1.1 until its request is complete: Node closes a connection
- * that is not kept alive right after the answer, while a client that was refused may still be
- * sending.
+ * Delays the end of an HTTP/1.1 response until its request is complete. Node closes a connection
+ * without keep-alive right after the response, while a refused client may still be sending.
  */
 export async function* endAfterUpload(
   body: AsyncIterable<Uint8Array>,

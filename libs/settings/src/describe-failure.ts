@@ -1,13 +1,13 @@
 import { InvalidInputError, errorKindOf, errorMessageOf } from '@cloudless/base';
 
-/** Something went wrong. */
+/** Exit code of any failure but bad usage. */
 export const EXIT_FAILURE = 1;
-/** Bad usage or settings. */
+/** Exit code of bad usage or settings. */
 export const EXIT_USAGE = 2;
 
 /**
- * What a program says on standard error when it cannot start, a line for each problem, and its exit
- * code.
+ * Returns the text for standard error and the exit code when a program cannot start. The text has
+ * one line for each problem.
  */
 export function describeFailure(
   program: string,

@@ -3,24 +3,24 @@ import { CloudlessError, errorMessageOf, type ConfigLayer } from '@cloudless/bas
 import { parse } from 'yaml';
 
 /**
- * What a program's settings are called outside: by key, the flag as commander writes it
- * (`--data-dir <path>`) and its help.
+ * External names of a program's settings, by key: the flag in the form of commander (`--data-dir
+ * <path>`) and its help text.
  */
 export interface SettingNames {
   readonly flags: Readonly<Record<string, readonly [flag: string, help: string]>>;
-  /** `--data-dir` is read from this and `DATA_DIR`. */
+  /** Prefix of environment variables: `--data-dir` is read from this prefix and `DATA_DIR`. */
   readonly envPrefix: string;
 }
 
-/** What flags are added to: a command of commander. */
+/** Receives the flags: a command of commander. */
 export interface FlagTarget {
   option(flag: string, help: string): unknown;
 }
 
-/** A settings file has no use for more aliases; an attack has. */
+/** Limit of YAML aliases: settings need few, an attack (billion laughs) needs many. */
 const MAX_ALIASES = 100;
 
-/** Adds `--config` and every flag. */
+/** Adds `--config` and a flag for each setting. */
 export function addSettingFlags(command: FlagTarget, { flags }: SettingNames): void {
   command.option(
     '--config <file>',
@@ -29,12 +29,17 @@ export function addSettingFlags(command: FlagTarget, { flags }: SettingNames): v
   for (const [flag, help] of Object.values(flags)) command.option(flag, help);
 }
 
-/** `--data-dir` for `dataDir`; the key itself when there is no such flag. */
+/**
+ * Returns the flag of a setting, such as `--data-dir` for `dataDir`; the key itself when there is
+ * no such flag.
+ */
 export function flagNameOf({ flags }: SettingNames, key: string): string {
   return flags[key]?.[0].split(' ')[0] ?? key;
 }
 
-/** `CLOUDLESS_AGENT_DATA_DIR` for `dataDir`. */
+/**
+ * Returns the environment variable of a setting, such as `CLOUDLESS_AGENT_DATA_DIR` for `dataDir`.
+ */
 export function envNameOf(names: SettingNames, key: string): string {
   return (
     names.envPrefix + flagNameOf(names, key).slice('--'.length).replaceAll('-', '_').toUpperCase()
@@ -42,11 +47,10 @@ export function envNameOf(names: SettingNames, key: string): string {
 }
 
 /**
- * The layers of a program's settings: file, environment, command line; later ones win.
- * @param options - What the command line gave, by the names commander makes of the flags; `config`
- *   names the file.
- * @param env - A variable with our prefix that names no setting is reported as unknown.
- * @throws kind `invalid` when the file cannot be read or is no map.
+ * Reads the settings of a program from file, environment and command line. Later layers win.
+ * @param options - Values from the command line under commander's names; `config` names the file.
+ * @param env - Variables with the program's prefix that match no setting are reported as unknown.
+ * @throws kind `invalid` when the file cannot be read or is not a map.
  */
 export async function readSettingLayers(
   names: SettingNames,
@@ -82,7 +86,7 @@ export async function readSettingLayers(
   ];
 }
 
-/** What commander calls the option of a flag: `dataDir` for `--data-dir`. */
+/** Commander's name for the option of a flag: `dataDir` for `--data-dir`. */
 function optionNameOf(names: SettingNames, key: string): string {
   return flagNameOf(names, key)
     .slice('--'.length)

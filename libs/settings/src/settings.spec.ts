@@ -45,7 +45,7 @@ async function read(
   return parseConfig(fields, layers);
 }
 
-describe('settings of a program', () => {
+describe('readSettingLayers and parseConfig', () => {
   it.each([
     { name: 'defaults', file: undefined, env: {}, options: {}, port: 80 },
     { name: 'a file over defaults', file: 'port: 1', env: {}, options: {}, port: 1 },
@@ -116,19 +116,19 @@ describe('settings of a program', () => {
     await expect(read(file, env, options)).rejects.toThrow(says);
   });
 
-  it('finds the setting of a flag that is called otherwise', async () => {
+  it('finds the setting of a flag with another name', async () => {
     expect((await read(undefined, {}, { lease: '7' })).leaseMs).toBe(7);
     await expect(read(undefined, {}, { lease: 'x' })).rejects.toThrow('command line: --lease: "x"');
   });
 
-  it('says which file is missing', async () => {
+  it('names a missing settings file', async () => {
     const path = join(directory, 'none.yaml');
     await expect(readSettingLayers(names, { config: path }, {})).rejects.toThrow(
       `cannot read the settings at ${path}`,
     );
   });
 
-  it('offers every flag', () => {
+  it('addSettingFlags adds every flag', () => {
     const offered: string[] = [];
     addSettingFlags({ option: (flag) => offered.push(flag) }, names);
     expect(offered).toEqual([
@@ -139,7 +139,7 @@ describe('settings of a program', () => {
     ]);
   });
 
-  it('describes a failure line by line', () => {
+  it('describeFailure returns one line for each problem', () => {
     const invalid = new InvalidInputError([
       { field: 'a', message: 'is wrong' },
       { field: 'b', message: 'too' },

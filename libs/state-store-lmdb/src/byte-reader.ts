@@ -1,10 +1,9 @@
-/** Reads what a `ByteWriter` wrote. Throws a RangeError past the end. */
+/** Reads the values of a `ByteWriter` in the same order. Throws a RangeError past the end. */
 export class ByteReader {
   private offset = 0;
 
   constructor(private readonly buffer: Buffer) {}
 
-  /** Whether everything was read. */
   get atEnd(): boolean {
     return this.offset >= this.buffer.length;
   }
@@ -35,13 +34,13 @@ export class ByteReader {
     return this.buffer.toString('utf8', start, start + length);
   }
 
-  /** A copy of the next `length` bytes. */
+  /** Copies the next `length` bytes. */
   bytes(length: number): Uint8Array {
     const start = this.skip(length);
     return new Uint8Array(this.buffer.subarray(start, start + length));
   }
 
-  /** A copy of all that is left. */
+  /** Copies all remaining bytes. */
   rest(): Uint8Array {
     return this.bytes(this.buffer.length - this.offset);
   }

@@ -3,7 +3,7 @@ import { ByteReader } from './byte-reader.js';
 import { ByteWriter } from './byte-writer.js';
 
 describe('ByteWriter', () => {
-  it('writes what ByteReader reads, whatever it began with', () => {
+  it('round-trips all types through ByteReader with any initial capacity', () => {
     const arbFields = fc.record({
       number: fc.nat(0xffff),
       big: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),

@@ -1,12 +1,12 @@
 /**
- * Appends numbers, text and bytes to a buffer that grows. Numbers are big-endian, so that bytes
- * sort as numbers do.
+ * Appends numbers, text and bytes to a growing buffer. Numbers are big-endian, so that their bytes
+ * sort like the numbers.
  */
 export class ByteWriter {
   private buffer: Buffer;
   private length = 0;
 
-  /** @param capacity - Bytes to begin with, 1 or more. */
+  /** @param capacity - Initial bytes, 1 or more. */
   constructor(capacity: number) {
     this.buffer = Buffer.allocUnsafeSlow(capacity);
   }
@@ -53,7 +53,7 @@ export class ByteWriter {
     return this;
   }
 
-  /** UTF-8, after its length in two bytes. */
+  /** Writes UTF-8 text after its length in two bytes. */
   text(value: string): this {
     this.reserve(2 + 3 * value.length);
     const written = this.buffer.write(value, this.length + 2, 'utf8');
@@ -62,12 +62,12 @@ export class ByteWriter {
     return this;
   }
 
-  /** What was written; valid until the next write. */
+  /** The written bytes; valid until the next write. */
   view(): Buffer {
     return this.buffer.subarray(0, this.length);
   }
 
-  /** Starts over with the same memory. */
+  /** Removes all bytes and keeps the memory. */
   clear(): this {
     this.length = 0;
     return this;

@@ -11,30 +11,29 @@ const META_TRANSACTION = META_LAST_PAGE + 8;
 const META_BYTES = META_TRANSACTION + 8;
 const DATA_VERSION = 2;
 
-/** How much of a data file is in use. */
 export interface FileUse {
   /** Size of the file. */
   readonly bytes: number;
-  /** Bytes that no record takes. LMDB uses them again, and never gives them back. */
+  /** Bytes without records. LMDB reuses them but never shrinks the file. */
   readonly freeBytes: number;
 }
 
 interface Meta {
   readonly pageBytes: number;
-  /** The lists of free pages, and the table of tables. */
+  /** The database of free pages, and the table of tables. */
   readonly databases: readonly [Buffer, Buffer];
   readonly lastPage: bigint;
   readonly transaction: bigint;
 }
 
 /**
- * Walks all pages in use before LMDB maps the file, because LMDB takes what it finds for granted:
- * it may crash on a truncated or garbled file, writes over pages that a garbled list calls free,
- * and takes an empty file for new. Each page must be in its place, used or free once, not newer
- * than what points to it, with its keys in order and as many as its table says. What is in the
- * records is checked by `checkRecords`. Reads each page once: about a second per GiB when it is
- * cached.
- * @returns How much of the file is in use.
+ * Checks all used pages of a data file before LMDB maps the file. LMDB does not validate its file:
+ * it may crash on a truncated or corrupt file, overwrites pages that a corrupt free list calls
+ * free, and takes an empty file for a new one. Each page must be in its place, used or free exactly
+ * once, and not newer than the page that refers to it; its keys must be in order; and each table
+ * must have the stated number of pages. `checkRecords` checks the content of records. Reads each
+ * page once: about a second per GiB when the file is cached.
+ * @returns Used and free space of the file.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
 export function checkDataFile(file: string): FileUse {
@@ -47,7 +46,7 @@ export function checkDataFile(file: string): FileUse {
     const lists = TreeCheck.run(pages, free, newest.transaction, true);
     if (tables.join() !== TABLE_NAMES.toSorted().join())
       pages.damaged(`its tables are ${tables.join(', ') || 'none'}`);
-    // Every transaction writes a root anew: else this is not the page of its meta data.
+    // Every transaction rewrites a root; otherwise the meta page belongs to another state.
     if (written !== newest.transaction && lists.written !== newest.transaction)
       pages.damaged(`transaction ${newest.transaction} has written nothing`);
     return { bytes: pages.bytes, freeBytes: Math.max(0, pages.bytes - usedBytes) };
@@ -55,8 +54,8 @@ export function checkDataFile(file: string): FileUse {
 }
 
 /**
- * Each transaction writes its meta data over that of the one before the last, so that the two are
- * of neighbours.
+ * Each transaction overwrites the meta page of the transaction before the last, so the two meta
+ * pages belong to consecutive transactions.
  */
 function newestMeta(pages: PageFile): Meta {
   const first = readMeta(pages, 0, 'first');
@@ -78,7 +77,7 @@ function newestMeta(pages: PageFile): Meta {
   return newer;
 }
 
-/** Page size and flags of the environment; they never change. */
+/** Page size and flags of the environment, which never change. */
 function flagsOf({ databases: [free] }: Meta): string {
   return free.toString('hex', 0, 6);
 }

@@ -14,18 +14,18 @@ import { readHead } from './table-reads.js';
 import type { Tables } from './tables.js';
 
 /**
- * Reads every record once, so that what was altered, is missing, of an older state or twice there
- * is found at the start and not when it is needed. A few seconds per GiB.
+ * Reads every record once, to find altered, missing, outdated and duplicate records at the start
+ * instead of at their first use. Takes a few seconds per GiB.
  * @throws kind `precondition` with the message that the data file is damaged.
  */
 export function checkRecords(tables: Tables, file: string): void {
   try {
     const head = readHead(tables);
     const proof = addProofs(proveLeases(tables), proveEntries(tables, head.revision));
-    if (proof !== head.proof) throw new Error('the entries are not those that were written last');
+    if (proof !== head.proof) throw new Error('its entries are not those of the last commit');
     checkHistory(tables, head.compactedRevision, head.revision);
   } catch (cause) {
-    throw damagedFile(file, `its records do not fit together (${errorMessageOf(cause)})`, cause);
+    throw damagedFile(file, `its records are inconsistent (${errorMessageOf(cause)})`, cause);
   }
 }
 
@@ -38,7 +38,7 @@ function proveLeases({ leases }: Tables): number {
   return proof;
 }
 
-/** Also that the keys of leases are those of the entries on them. */
+/** Also checks that the keys in `leasedKeys` match the entries on leases. */
 function proveEntries({ entries, leases, leasedKeys }: Tables, newest: Revision): number {
   let proof = 0;
   let onLeases = 0;
@@ -53,29 +53,28 @@ function proveEntries({ entries, leases, leasedKeys }: Tables, newest: Revision)
       !leases.doesExist(Buffer.from(lease)) ||
       !leasedKeys.doesExist(leasedKey(lease, key.toString('utf8')))
     )
-      throw new Error('an entry is on a lease that does not know it');
+      throw new Error('an entry is on a lease that does not have its key');
   }
-  if (leasedKeys.getKeysCount() !== onLeases)
-    throw new Error('a lease has a key that is not there');
+  if (leasedKeys.getKeysCount() !== onLeases) throw new Error('a lease has a key without an entry');
   return proof;
 }
 
-/** Every revision since the compacted one is in the history once. */
+/** Checks that the history has every revision after the compacted one exactly once. */
 function checkHistory({ history }: Tables, compacted: Revision, newest: Revision): void {
   let expected = compacted + 1n;
   for (const { key, value } of history.getRange()) {
     const segment = decodeSegmentKey(key);
     let changes = 0;
     if (segment.first !== expected)
-      throw new Error(`revision ${expected} is missing in the history`);
+      throw new Error(`revision ${expected} is missing from the history`);
     for (const transaction of decodeSegment(value, 0n)) {
       if (transaction.revision !== expected)
-        throw new Error(`revision ${expected} is missing in the history`);
+        throw new Error(`revision ${expected} is missing from the history`);
       changes += transaction.changes.length;
       expected += 1n;
     }
     if (segment.last !== expected - 1n || segment.changes !== changes)
-      throw new Error('a part of the history is not what its key says');
+      throw new Error('a segment of the history does not match its key');
   }
   if (expected !== newest + 1n) throw new Error(`the history ends before revision ${newest}`);
 }

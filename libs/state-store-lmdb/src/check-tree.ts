@@ -15,10 +15,10 @@ const NODE_DATABASE = 0x02;
 /** Page number, transaction and page count. */
 const OVERFLOW_REFERENCE_BYTES = 24;
 const NUMBER_BYTES = 8;
-/** Deeper trees do not fit on a disk. */
+/** Deeper trees exceed the size of any disk. */
 const MAX_DEPTH = 32;
 
-/** What a database says of its pages and records, or what was found of them. */
+/** Page and record counts: as stated by a database, or as found in it. */
 interface Totals {
   branch: bigint;
   leaf: bigint;
@@ -26,21 +26,20 @@ interface Totals {
   records: bigint;
 }
 
-/** What {@link TreeCheck} learns. */
 export interface TreeFound {
   readonly written: bigint;
   readonly tables: readonly string[];
 }
 
 /**
- * Walks the tree of one database, and of those inside it: every page, every record, the order of
- * all keys.
+ * Checks the tree of one database and of its nested databases: every page, every record, and the
+ * order of all keys.
  */
 export class TreeCheck {
   private readonly found: Totals = { branch: 0n, leaf: 0n, overflow: 0n, records: 0n };
   private readonly tables: string[] = [];
   private previous: Buffer | undefined;
-  /** The key that the branch above promised as the lower bound. */
+  /** Lower bound of the next key, from the branch page above. */
   private atLeast: Buffer | undefined;
 
   private constructor(
@@ -49,11 +48,12 @@ export class TreeCheck {
   ) {}
 
   /**
-   * @param database - The database's own record.
-   * @param transaction - Nothing in it may be newer.
-   * @param listsFreePages - Its records are lists of free pages, by the number of a transaction.
-   * @returns The transaction that wrote its root, 0 for an empty one; and the names of the
-   *   databases inside it.
+   * @param database - Record of the database.
+   * @param transaction - No page may be newer than this transaction.
+   * @param listsFreePages - True for the database of free pages: its records are lists of free
+   *   pages, keyed by transaction number.
+   * @returns The transaction that wrote the root (0 for an empty tree), and the names of nested
+   *   databases.
    */
   static run(
     pages: PageFile,
@@ -72,15 +72,17 @@ export class TreeCheck {
     };
     for (const key of ['branch', 'leaf', 'overflow', 'records'] as const)
       if (said[key] !== check.found[key])
-        pages.damaged(`a table has ${check.found[key]} ${key} for ${said[key]}`);
+        pages.damaged(
+          `a table has ${check.found[key]} ${key} pages or records instead of ${said[key]}`,
+        );
     if (!listsFreePages && database.readUInt16LE(4) !== 0)
-      pages.damaged('a table is of another sort');
+      pages.damaged('a table has unexpected flags');
     return { written: rootTransaction, tables: check.tables };
   }
 
   /** @returns The transaction that wrote the page. */
   private walk(number: bigint, newest: bigint, depth: number): bigint {
-    if (depth > MAX_DEPTH) this.pages.damaged('a tree without end');
+    if (depth > MAX_DEPTH) this.pages.damaged('a tree is too deep');
     this.pages.take(number, 1n);
     const page = this.pages.readPage(number);
     const kind = page.readUInt16LE(18) & PAGE_KINDS;
@@ -102,8 +104,8 @@ export class TreeCheck {
   }
 
   /**
-   * Between two children stands a key that is greater than all of the first, and not greater than
-   * any of the second.
+   * The key between two children is greater than all keys of the first child, and not greater than
+   * any key of the second.
    */
   private descend(
     page: Buffer,
@@ -125,7 +127,7 @@ export class TreeCheck {
   }
 
   private nodesOf(page: Buffer, number: bigint): readonly number[] {
-    // counted from the end of the header, as are the offsets of nodes
+    // relative to the end of the header, like the offsets of nodes
     const lower = page.readUInt16LE(20);
     const upper = page.readUInt16LE(22);
     if (
@@ -134,7 +136,7 @@ export class TreeCheck {
       lower % 2 !== 0 ||
       lower === 0
     )
-      this.pages.damaged(`page ${number} has a garbled header`);
+      this.pages.damaged(`page ${number} has a corrupt header`);
     return Array.from({ length: lower / 2 }, (_, index) => {
       const offset = page.readUInt16LE(PAGE_HEADER_BYTES + 2 * index);
       const node = offset + PAGE_HEADER_BYTES;
@@ -169,7 +171,7 @@ export class TreeCheck {
     if (end > this.pages.pageBytes || (flags & ~(NODE_BIG_DATA | NODE_DATABASE)) !== 0)
       this.pages.damaged(`page ${number} holds a record that is too long`);
     const inline = page.subarray(start, end);
-    if (flags & NODE_DATABASE) this.tables.push(key.toString('latin1').replace(/\0$/, '')); // the binding counts C's end of text in
+    if (flags & NODE_DATABASE) this.tables.push(key.toString('latin1').replace(/\0$/, '')); // the binding includes C's terminating NUL
     if (flags & NODE_DATABASE) this.checkDatabase(inline, flags, transaction, depth, number);
     const data = flags & NODE_BIG_DATA ? this.overflow(inline, bytes, transaction) : inline;
     if (this.listsFreePages) this.takeFree(data);
@@ -183,18 +185,18 @@ export class TreeCheck {
     number: bigint,
   ): void {
     if (flags !== NODE_DATABASE || record.length !== DATABASE_BYTES || depth > MAX_DEPTH)
-      this.pages.damaged(`page ${number} holds a garbled table`);
+      this.pages.damaged(`page ${number} holds a corrupt table`);
     TreeCheck.run(this.pages, record, transaction);
   }
 
-  /** @returns What the pages hold; read only where it is looked into. */
+  /** @returns The data of the overflow pages; empty unless the caller needs it. */
   private overflow(reference: Buffer, bytes: number, newest: bigint): Buffer {
     const first = reference.readBigUInt64LE(0);
     const transaction = reference.readBigUInt64LE(8);
     const count = reference.readBigUInt64LE(16);
     const room = count * BigInt(this.pages.pageBytes) - BigInt(PAGE_HEADER_BYTES);
     if (transaction > newest || BigInt(bytes) > room)
-      this.pages.damaged(`a record on page ${first} is cut off`);
+      this.pages.damaged(`a record on page ${first} is truncated`);
     this.pages.take(first, count);
     this.found.overflow += count;
     const position = Number(first) * this.pages.pageBytes;
@@ -214,13 +216,13 @@ export class TreeCheck {
   private takeFree(list: Buffer): void {
     const count = list.length < NUMBER_BYTES ? -1 : Number(list.readBigUInt64LE(0));
     if (count < 0 || (count + 1) * NUMBER_BYTES > list.length)
-      this.pages.damaged('a list of free pages is cut off');
+      this.pages.damaged('a list of free pages is truncated');
     for (let index = 1; index <= count; index += 1) {
       const number = list.readBigInt64LE(index * NUMBER_BYTES);
       if (number > 0n) this.pages.take(number, 1n);
       if (number >= 0n) continue;
       index += 1;
-      if (index > count) this.pages.damaged('a list of free pages is garbled');
+      if (index > count) this.pages.damaged('a list of free pages is corrupt');
       this.pages.take(list.readBigInt64LE(index * NUMBER_BYTES), -number);
     }
   }
@@ -235,7 +237,7 @@ export class TreeCheck {
     this.atLeast = undefined;
   }
 
-  /** Lists of free pages go by a number in the machine's order, all others by their bytes. */
+  /** The database of free pages is ordered by numbers in machine order, all others by bytes. */
   private compare(a: Buffer, b: Buffer): number {
     if (!this.listsFreePages) return Buffer.compare(a, b);
     if (a.length !== NUMBER_BYTES || b.length !== NUMBER_BYTES)

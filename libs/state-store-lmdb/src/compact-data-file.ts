@@ -6,21 +6,21 @@ import { checkRecords } from './check-records.js';
 import { createDataFile, FORMAT_KEY } from './create-data-file.js';
 import type { Table, Tables } from './tables.js';
 
-/** Smaller files gain nothing from a copy. */
+/** Copying a smaller file saves nothing. */
 const MIN_BYTES = 256 * 1024;
 /** Bytes that one commit of the copy writes and holds in memory. */
 const BATCH_BYTES = 4 * 1024 * 1024;
 
 /**
- * Copies a data file of which half or more is free into a smaller one, which takes its place once
- * it is complete, flushed and read again. LMDB itself never gives room back. When the copy cannot
- * be made, because the disk is full for example, the file stays as it is, with a warning in the
- * log.
- * @param tables - Of the file, whose records were checked; they must not be written meanwhile.
- * @param use - What `checkDataFile` found in the file.
- * @throws when the copy has taken the place of the file, but it is unknown whether that survives a
- *   power loss.
- * @returns True: another file has the name now, and `tables` are those of the old one.
+ * Copies a data file with at least half of its space free into a smaller file. The copy replaces
+ * the file after it is complete, flushed and verified. LMDB itself never shrinks a file. When the
+ * copy fails, for example because the disk is full, the file stays as it is, and the log has a
+ * warning.
+ * @param tables - Tables of the file, whose records have been checked. They must not be written
+ *   meanwhile.
+ * @param use - Result of `checkDataFile`.
+ * @throws When the copy has replaced the file, but may not survive a power loss.
+ * @returns True when the file was replaced; `tables` then belong to the old file.
  */
 export async function compactDataFile(
   tables: Tables,
@@ -37,7 +37,7 @@ export async function compactDataFile(
       checkRecords(copy, draft);
     });
   } catch (reason) {
-    // what is written to the old file would be lost
+    // writes to the replaced file would be lost
     if ((await stat(file)).ino !== ino) throw reason;
     log.warn('data file not compacted', { file, bytes, freeBytes, ...errorFields(reason) });
     return false;
@@ -57,12 +57,12 @@ async function copyTables(source: Tables, copy: Tables): Promise<void> {
   }
 }
 
-/** The new file has its format from the beginning. */
+/** The new file has its format record already. */
 function isFormat(table: keyof Tables, key: Buffer): boolean {
   return table === 'meta' && key.equals(FORMAT_KEY);
 }
 
-/** All records of a table in the order of their keys, in pieces of some megabytes. */
+/** All records of a table in key order, in batches of some megabytes. */
 function* batchesOf(
   table: Table,
 ): Iterable<readonly { readonly key: Buffer; readonly value: Buffer }[]> {

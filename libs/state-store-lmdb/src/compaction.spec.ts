@@ -12,7 +12,7 @@ afterAll(removeTemporaryDirectories);
 const KEYS = 300;
 const value = Buffer.alloc(10_000, 'v');
 
-/** A log that keeps its messages. */
+/** A log that records its messages. */
 function recordingLog(messages: string[]): Log {
   const note = (message: string): void => void messages.push(message);
   return { ...silentLog, info: note, warn: note, error: note, child: () => recordingLog(messages) };
@@ -27,7 +27,7 @@ function open(directory: string, messages: string[] = []): Promise<StateStore> {
   });
 }
 
-/** Writes 3 MB, and deletes all but each `keep`th key. */
+/** Writes 3 MB and deletes all keys except every `keep`th. */
 async function fillAndDelete(directory: string, keep: number): Promise<void> {
   const store = await open(directory);
   for (let key = 0; key < KEYS; key += 1) await store.txn([], [{ put: `key-${key}`, value }]);
@@ -39,7 +39,7 @@ async function fillAndDelete(directory: string, keep: number): Promise<void> {
   await store.close();
 }
 
-/** All that a reader can learn of a store. */
+/** Everything that a reader can see of a store. */
 async function contentOf(store: StateStore) {
   const revision = await store.revision();
   const { entries } = await store.range({ prefix: '' });
@@ -53,8 +53,8 @@ async function contentOf(store: StateStore) {
 
 const fileOf = (directory: string) => stat(join(directory, DATA_FILE));
 
-describe('a store that opens a data file', () => {
-  it('copies a file that is half free into a smaller file with the same entries, history and leases', async () => {
+describe('openLmdbStateStore, compaction', () => {
+  it('copies a half-free file into a smaller file with the same entries, history and leases', async () => {
     const directory = await temporaryDirectory();
     await fillAndDelete(directory, 50);
     const before = await fileOf(directory);
@@ -84,7 +84,7 @@ describe('a store that opens a data file', () => {
     expect((await fileOf(directory)).ino).toBe(after.ino);
   });
 
-  it('does not copy a file that is less than half free', async () => {
+  it('does not copy a file with less than half free', async () => {
     const directory = await temporaryDirectory();
     await fillAndDelete(directory, 1);
     const before = await fileOf(directory);
@@ -93,7 +93,7 @@ describe('a store that opens a data file', () => {
     expect([(await fileOf(directory)).ino, messages]).toEqual([before.ino, []]);
   });
 
-  it('removes the remains of an interrupted copy, and copies again', async () => {
+  it('removes an interrupted copy and copies again', async () => {
     const directory = await temporaryDirectory();
     await fillAndDelete(directory, 50);
     for (const name of DRAFT_FILES) await writeFile(join(directory, name), 'half a copy');
@@ -103,7 +103,7 @@ describe('a store that opens a data file', () => {
     expect(await readdir(directory)).not.toContain(DRAFT_FILES[0]);
   });
 
-  it('goes on with the data file as it is when it cannot be copied', async () => {
+  it('keeps the data file when the copy fails', async () => {
     const directory = await temporaryDirectory();
     await fillAndDelete(directory, 50);
     const before = await fileOf(directory);

@@ -3,17 +3,15 @@ import { join } from 'node:path';
 import { FORMAT_VERSION } from './records.js';
 import { openTables, type Tables } from './tables.js';
 
-/** Name of the data file in its directory. */
 export const DATA_FILE = 'store.mdb';
-/** What a data file is called, with LMDB's lock beside it, until it is complete. */
+/** Names of an incomplete data file and of LMDB's lock file beside it. */
 export const DRAFT_FILES = [`new-${DATA_FILE}`, `new-${DATA_FILE}-lock`] as const;
 export const FORMAT_KEY = Buffer.from('format');
 
 /**
- * Makes a data file under another name first, so that a file under its own name is complete or
- * damaged, never new.
- * @param fill - Puts in what is to be there from the beginning; when it throws, no data file was
- *   made.
+ * Creates a data file under a temporary name and renames it when it is complete, so that a file
+ * under the final name is never incomplete.
+ * @param fill - Writes the initial content. When it throws, no data file is created.
  */
 export async function createDataFile<T>(
   directory: string,
@@ -34,7 +32,7 @@ export async function createDataFile<T>(
   return result;
 }
 
-/** The format a data file says it has. */
+/** The record with the format version. */
 export function formatRecord(): Buffer {
   const record = Buffer.alloc(4);
   record.writeUInt32BE(FORMAT_VERSION);

@@ -11,13 +11,13 @@ import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.
 const PAGE = 4_096;
 const HISTORY = 40;
 
-// Hundreds of files are opened, each read through.
+// The tests open hundreds of files, and each open reads the whole file.
 jest.setTimeout(60_000);
 
 const open = (directory: string): Promise<StateStore> =>
   openLmdbStateStore({ directory, clock: new ManualClock(), historyLimit: HISTORY, sync: false });
 
-/** All that a store knows, as text. */
+/** The whole content of a store as text. */
 async function contentOf(store: StateStore): Promise<string> {
   const { entries, revision } = await store.range({ prefix: '', limit: 10_000 });
   const history: unknown[] = [];
@@ -30,7 +30,7 @@ async function contentOf(store: StateStore): Promise<string> {
   return JSON.stringify([entries.filter(({ key }) => !key.startsWith('later')), history], toText);
 }
 
-/** A file with tables of several pages, values of several pages, leases, and free pages. */
+/** Writes a file with multi-page tables, multi-page values, leases and free pages. */
 async function write(directory: string, rounds: number): Promise<void> {
   const store = await open(directory);
   const lease = await store.grantLease(1_000);
@@ -58,10 +58,7 @@ beforeAll(async () => {
 });
 afterAll(removeTemporaryDirectories);
 
-/**
- * @returns `refused`, or `whole` when the file gives all it should, and still does after some
- * writes.
- */
+/** @returns `refused`, or `whole` when the file has its full content, also after some writes. */
 async function judge(file: Buffer): Promise<string> {
   const directory = join(await temporaryDirectory(), 'data');
   await mkdir(directory, { mode: 0o700 });
@@ -101,12 +98,12 @@ async function judgeAll(
   return verdicts;
 }
 
-/** Only what does not matter may be damaged unnoticed: free pages, and the room between records. */
+/** Only damage of unused bytes may go undetected: free pages, and the space between records. */
 const noHarm = { refused: expect.any(Number) as number, whole: expect.any(Number) as number };
 
-describe('a damaged data file is refused, or gives what it should', () => {
-  it('wherever one bit is another', async () => {
-    const step = 10_007; // no divisor of a page, so that all sorts of bytes are hit
+describe('openLmdbStateStore: a damaged data file is refused or reads correctly', () => {
+  it('with one bit changed anywhere', async () => {
+    const step = 10_007; // coprime with the page size, so that all kinds of bytes are hit
     const places = Math.floor(newer.length / step);
     const verdicts = await judgeAll(places, (file, index) => {
       const place = index * step;
@@ -115,7 +112,7 @@ describe('a damaged data file is refused, or gives what it should', () => {
     expect(verdicts).toEqual(noHarm);
   });
 
-  it('wherever one bit of its meta data is another', async () => {
+  it('with one bit of its meta pages changed', async () => {
     const verdicts = await judgeAll(45, (file, index) => {
       const place = (index % 2) * PAGE + index * 4 - (index % 3) + 2;
       file.writeUInt8(file.readUInt8(place) ^ (1 << (index % 7)), place);
@@ -123,14 +120,14 @@ describe('a damaged data file is refused, or gives what it should', () => {
     expect(verdicts).toEqual(noHarm);
   });
 
-  it('where a page was never written, so that it holds what it held before', async () => {
+  it('with a page in an older state (lost write)', async () => {
     const verdicts = await judgeAll(Math.floor(older.length / PAGE / 2), (file, index) => {
       older.copy(file, 2 * index * PAGE, 2 * index * PAGE, (2 * index + 1) * PAGE);
     });
     expect(verdicts).toEqual(noHarm);
   });
 
-  it('where a page was written in part', async () => {
+  it('with a partly written page (torn write)', async () => {
     const verdicts = await judgeAll(Math.floor(newer.length / PAGE / 3), (file, index) => {
       file.fill(0, 3 * index * PAGE + 512, (3 * index + 1) * PAGE);
     });
@@ -140,27 +137,27 @@ describe('a damaged data file is refused, or gives what it should', () => {
 
 it.each([
   {
-    name: 'an entry is missing',
+    name: 'a missing entry',
     change: 'entries',
-    says: 'the entries are not those that were written last',
+    says: 'its entries are not those of the last commit',
   },
   {
-    name: 'a part of the history is missing',
+    name: 'a missing history segment',
     change: 'history',
-    says: 'is missing in the history',
+    says: 'is missing from the history',
   },
   {
-    name: 'a lease is missing',
+    name: 'a missing lease',
     change: 'leases',
-    says: 'the entries are not those that were written last|an entry is on a lease',
+    says: 'its entries are not those of the last commit|an entry is on a lease',
   },
   {
-    name: "a lease's key is missing",
+    name: 'a missing key of a lease',
     change: 'leasedKeys',
-    says: 'an entry is on a lease that does not know it',
+    says: 'an entry is on a lease that does not have its key',
   },
 ] as const)(
-  'a data file in which $name is refused, although each page is in order',
+  'openLmdbStateStore refuses a data file with intact pages but $name',
   async ({ change, says }) => {
     const directory = await temporaryDirectory();
     await write(directory, 30);
@@ -172,7 +169,7 @@ it.each([
       kind: 'precondition',
       message: expect.stringMatching(
         new RegExp(
-          `^data file is damaged: .*store.mdb: its records do not fit together \\(.*(${says}).*\\); restore a backup`,
+          `^data file is damaged: .*store.mdb: its records are inconsistent \\(.*(${says}).*\\); restore a backup`,
         ),
       ) as string,
     });

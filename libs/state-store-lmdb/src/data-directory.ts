@@ -6,18 +6,19 @@ import { makeDirectory } from '@cloudless/system';
 /** Permission bits of group and others. */
 const OTHERS = 0o077;
 
-/** The data directory after it was found fit. */
+/** A data directory that passed all checks. */
 export interface DataDirectory {
-  /** Without symbolic links. */
+  /** Absolute path without symbolic links. */
   readonly path: string;
-  /** `device:inode`: the same for every path to it. */
+  /** `device:inode`: the same for every path to the directory. */
   readonly identity: string;
 }
 
 /**
- * Creates the directory with mode 0700, or checks the one there is.
- * @throws kind `precondition` when it is no directory, or users other than ours may enter it;
- *   `denied` when we may not read and write it. The message names the path and what to do.
+ * Creates the directory with mode 0700, or checks an existing one.
+ * @throws kind `precondition` when it is not a directory, has another owner, or other users may
+ *   access it; `denied` when this process may not read and write it. The message names the path and
+ *   the remedy.
  */
 export async function prepareDataDirectory(directory: string): Promise<DataDirectory> {
   await create(directory);
@@ -27,14 +28,14 @@ export async function prepareDataDirectory(directory: string): Promise<DataDirec
   if ((permissions & OTHERS) !== 0) {
     throw new CloudlessError(
       'precondition',
-      `data directory ${path} has mode ${permissions.toString(8).padStart(4, '0')}, so that other users can read it; run: chmod 700 '${path}'`,
+      `data directory ${path} has mode ${permissions.toString(8).padStart(4, '0')}, so that other users can access it; run: chmod 700 '${path}'`,
     );
   }
   const us = process.getuid?.();
   if (us !== undefined && Number(uid) !== us) {
     throw new CloudlessError(
       'precondition',
-      `data directory ${path} belongs to user ${uid}, not to ours; run: chown ${us} '${path}'`,
+      `data directory ${path} belongs to user ${uid}, not to user ${us}; run: chown ${us} '${path}'`,
     );
   }
   await access(path, constants.R_OK | constants.W_OK | constants.X_OK).catch((cause: unknown) => {
@@ -55,7 +56,7 @@ async function create(directory: string): Promise<void> {
     if (found !== undefined && !found.isDirectory()) {
       throw new CloudlessError(
         'precondition',
-        `${directory} is not a directory; name one for the data, or move this file away`,
+        `${directory} is not a directory; choose a directory for the data, or move this file away`,
         {
           cause,
         },

@@ -9,12 +9,12 @@ import { acquireFileLock } from './file-lock.js';
 import { heldBy, type DirectoryLock } from './lock-holder.js';
 import { acquireSocketLock } from './socket-lock.js';
 
-/** Tells others who holds a directory. */
+/** Names the process that holds the lock, for error messages of other processes. */
 export const HOLDER_FILE = 'holder';
 
 /**
- * Takes the lock of a data directory; it ends with the process, however that ends.
- * @throws kind `unavailable`, naming the directory and the process that holds it.
+ * Acquires the lock of a data directory. The lock ends with the process, also after kill -9.
+ * @throws kind `unavailable`, naming the directory and the process that holds the lock.
  */
 export async function lockDirectory(directory: DataDirectory): Promise<DirectoryLock> {
   if (process.platform !== 'linux') return acquireFileLock(directory.path);
@@ -38,8 +38,9 @@ export async function lockDirectory(directory: DataDirectory): Promise<Directory
 }
 
 /**
- * The name of an abstract socket exists once per network namespace and cannot be deleted: it keeps
- * out a second process of the same namespace even after the lock in the directory was deleted.
+ * Binds an abstract socket. Its name is unique in a network namespace and cannot be deleted, so it
+ * keeps out a second process of the namespace even after the lock file in the directory was
+ * deleted.
  * @see unix(7), "Abstract sockets"
  */
 async function acquireAbstractSocket({
@@ -64,11 +65,12 @@ async function inUse(path: string): Promise<CloudlessError> {
 }
 
 /**
- * The process id is that of the holder's own PID namespace; the host's name tells containers apart.
+ * Writes the process id in this process's PID namespace, and the host name, which distinguishes
+ * containers.
  */
 async function sayHolder(path: string): Promise<void> {
   const text = `${process.pid}\n${hostname()}\n`;
-  // a full disk must not keep us from starting
+  // a full disk must not prevent the start
   await writeFile(join(path, HOLDER_FILE), text, { mode: 0o600 }).catch(() => undefined);
 }
 

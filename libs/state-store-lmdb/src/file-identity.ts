@@ -1,9 +1,9 @@
 import { statSync } from 'node:fs';
 
 /**
- * Identifies the file at a path.
- * @returns `device:inode`; undefined when there is no file; `unknown` when the file system does not
- *   answer, as on a disk that fails: the next write shows what that means.
+ * Returns the identity of the file at a path: `device:inode`; undefined when there is no file;
+ * `unknown` when the file system does not answer, as on a failing disk. The next write then shows
+ * the state of the disk.
  */
 export function identityOf(path: string): string | undefined {
   try {

@@ -9,16 +9,16 @@ import { heldBy, type DirectoryLock } from './lock-holder.js';
 const run = promisify(execFile);
 
 /**
- * How often a lock of a dead process is cleared away before we give up: each time another process
- * was quicker.
+ * Attempts to remove a dead process's lock. Each failed attempt means that another process was
+ * faster.
  */
 const MAX_ATTEMPTS = 5;
 
 /**
- * A lock file with process id, start time and boot id, for systems without abstract sockets. A lock
- * whose process is gone, or whose process id was taken by a later process, or which is from before
- * a reboot, is taken over.
- * @throws kind `unavailable`, naming the directory and the process that holds it.
+ * Acquires a lock file with process id, start time and boot id, for systems without abstract
+ * sockets. Replaces a lock whose process has ended, whose process id belongs to a later process, or
+ * which is from before a reboot.
+ * @throws kind `unavailable`, naming the directory and the process that holds the lock.
  */
 export async function acquireFileLock(directory: string): Promise<DirectoryLock> {
   const file = join(directory, 'lock');
@@ -39,7 +39,7 @@ export async function acquireFileLock(directory: string): Promise<DirectoryLock>
   }
   throw new CloudlessError(
     'unavailable',
-    `data directory ${directory} could not be locked: others keep taking the lock`,
+    `data directory ${directory} could not be locked: other processes keep taking the lock; try again`,
   );
 }
 
@@ -53,13 +53,13 @@ function holds(file: string, ours: string): boolean {
 
 let asideCount = 0;
 
-/** A name that nobody else uses now. */
+/** A unique file name. */
 function asideOf(file: string): string {
   asideCount += 1;
   return `${file}.${process.pid}.${asideCount}`;
 }
 
-/** Makes the file with all its content at once, unless there is one. */
+/** Creates the file atomically with all its content. @returns False when the file exists. */
 async function createWhole(file: string, content: string): Promise<boolean> {
   const draft = asideOf(file);
   await writeFile(draft, content, { mode: 0o600 });
@@ -74,22 +74,20 @@ async function createWhole(file: string, content: string): Promise<boolean> {
   }
 }
 
-/**
- * Removes a stale lock. If another process replaced it since it was read, the new one is put back.
- */
+/** Removes a stale lock. Puts the file back if another process has replaced it meanwhile. */
 async function clearAway(file: string, stale: string): Promise<void> {
   const aside = asideOf(file);
   try {
     await rename(file, aside);
     if ((await readFile(aside, 'utf8')) !== stale) await link(aside, file);
   } catch {
-    return; // another process was quicker; the next attempt sees what it did
+    return; // another process was faster; the next attempt sees the result
   } finally {
     await rm(aside, { force: true });
   }
 }
 
-/** `pid`, start time and boot id in a line each; undefined when there is no such process. */
+/** `pid`, start time and boot id in one line each; undefined when there is no such process. */
 async function describeProcess(pid: number): Promise<string | undefined> {
   if (!Number.isSafeInteger(pid) || pid < 1) return undefined;
   const started = await run('ps', ['-o', 'lstart=', '-p', String(pid)], {
@@ -100,7 +98,7 @@ async function describeProcess(pid: number): Promise<string | undefined> {
     : `${pid}\n${started.stdout.trim()}\n${await bootId()}\n`;
 }
 
-/** The start time is compared as text. */
+/** The start time is compared as text, so its format must be fixed. */
 const SAME_FORMAT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin:/usr/sbin:/sbin' };
 
 async function bootId(): Promise<string> {

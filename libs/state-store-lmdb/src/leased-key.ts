@@ -1,8 +1,8 @@
 import type { LeaseId } from '@cloudless/state-store';
 
 /**
- * The row for a key on a lease. The ids of leases hold no NUL, so that one lease's keys are
- * neighbours.
+ * Key of the row for an entry on a lease. Lease ids contain no NUL, so the keys of one lease are
+ * adjacent.
  */
 export function leasedKey(lease: LeaseId, key: string): Buffer {
   return Buffer.from(`${lease}\0${key}`);

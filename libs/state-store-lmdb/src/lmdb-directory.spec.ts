@@ -17,8 +17,8 @@ async function modeOf(path: string): Promise<number> {
   return (await stat(path)).mode & 0o777;
 }
 
-describe('data directory', () => {
-  it('is made with mode 0700, and the data file with 0600', async () => {
+describe('prepareDataDirectory', () => {
+  it('creates the directory with mode 0700 and the data file with mode 0600', async () => {
     const directory = join(await temporaryDirectory(), 'a', 'b');
     await (await open(directory)).close();
     expect([await modeOf(directory), await modeOf(join(directory, 'store.mdb'))]).toEqual([
@@ -27,20 +27,20 @@ describe('data directory', () => {
   });
 
   it.each([0o755, 0o750, 0o701, 0o770, 0o704])(
-    'with mode %o is refused, and the message says what to run',
+    'refuses a directory with mode %o and names the command that fixes it',
     async (mode) => {
       const directory = await temporaryDirectory();
       await chmod(directory, mode);
       await expect(open(directory)).rejects.toMatchObject({
         kind: 'precondition',
-        message: `data directory ${directory} has mode 0${mode.toString(8)}, so that other users can read it; run: chmod 700 '${directory}'`,
+        message: `data directory ${directory} has mode 0${mode.toString(8)}, so that other users can access it; run: chmod 700 '${directory}'`,
       });
       await chmod(directory, 0o700);
       await (await open(directory)).close();
     },
   );
 
-  it('is refused when it is a file', async () => {
+  it('refuses a file', async () => {
     const file = join(await temporaryDirectory(), 'file');
     await writeFile(file, '');
     await expect(open(file)).rejects.toMatchObject({
@@ -50,10 +50,10 @@ describe('data directory', () => {
     await expect(open(join(file, 'below'))).rejects.toMatchObject({ kind: 'denied' });
   });
 
-  // Linux: the kernel answers mkdir in /proc with ENOENT although /proc exists, as autofs and some
-  // FUSE file systems do.
+  // Linux answers mkdir in /proc with ENOENT although /proc exists. autofs and some FUSE file
+  // systems do the same.
   it.each(process.platform === 'linux' ? ['/proc/cloudless', '/proc/cloudless/a/b'] : [])(
-    'is refused where the file system makes no directories (%s)',
+    'fails where the file system creates no directories (%s)',
     async (directory) => {
       await expect(open(directory)).rejects.toMatchObject({
         kind: 'denied',
@@ -63,8 +63,8 @@ describe('data directory', () => {
   );
 });
 
-describe('lock of the data directory', () => {
-  it('refuses a second store in the same process, also by another path, and is free after close', async () => {
+describe('lockDirectory', () => {
+  it('refuses a second store in the same process, also through a symbolic link, until close', async () => {
     const directory = await temporaryDirectory();
     const link = join(await temporaryDirectory(), 'link');
     await symlink(directory, link);
@@ -72,7 +72,7 @@ describe('lock of the data directory', () => {
     for (const path of [directory, link]) {
       await expect(open(path)).rejects.toMatchObject({
         kind: 'unavailable',
-        message: `data directory ${directory} is in use by process ${process.pid}; stop it first, or name another directory`,
+        message: `data directory ${directory} is in use by process ${process.pid}; stop it first, or choose another directory`,
       });
     }
     await first.txn([], [{ put: 'a', value: new Uint8Array() }]);
@@ -82,7 +82,7 @@ describe('lock of the data directory', () => {
     await second.close();
   });
 
-  it('refuses another process, naming ours, and is free after kill -9', async () => {
+  it('refuses another process, names the holder, and is free after kill -9', async () => {
     const directory = await temporaryDirectory();
     const holder = StoreChild.start('hold', directory);
     await holder.hears('open');
@@ -96,12 +96,12 @@ describe('lock of the data directory', () => {
     const store = await open(directory);
     const refused = await StoreChild.start('hold', directory).end();
     expect(refused).toEqual([
-      `refused unavailable data directory ${directory} is in use by process ${process.pid}; stop it first, or name another directory`,
+      `refused unavailable data directory ${directory} is in use by process ${process.pid}; stop it first, or choose another directory`,
     ]);
     await store.close();
   });
 
-  it('is given up when the store cannot be opened', async () => {
+  it('is released when the store cannot be opened', async () => {
     const directory = await temporaryDirectory();
     await mkdir(join(directory, 'store.mdb'));
     for (let attempt = 0; attempt < 2; attempt += 1)
@@ -109,8 +109,8 @@ describe('lock of the data directory', () => {
   });
 });
 
-describe('lock file', () => {
-  it('refuses a second holder and is free after release', async () => {
+describe('acquireFileLock', () => {
+  it('refuses a second holder until release', async () => {
     const directory = await temporaryDirectory();
     const lock = await acquireFileLock(directory);
     await expect(acquireFileLock(directory)).rejects.toMatchObject({
@@ -121,7 +121,7 @@ describe('lock file', () => {
     await (await acquireFileLock(directory)).release();
   });
 
-  it('lets exactly one of many take it', async () => {
+  it('gives the lock to exactly one of many callers', async () => {
     const directory = await temporaryDirectory();
     const results = await Promise.allSettled(
       Array.from({ length: 5 }, () => acquireFileLock(directory)),
@@ -134,10 +134,13 @@ describe('lock file', () => {
   });
 
   it.each([
-    { name: 'of a process that is gone', content: '999999999\nlong ago\nsome boot\n' },
-    { name: 'of an earlier process with our id', content: `${process.pid}\nlong ago\nsome boot\n` },
-    { name: 'that is empty', content: '' },
-  ])('$name is taken over', async ({ content }) => {
+    { name: 'of an ended process', content: '999999999\nlong ago\nsome boot\n' },
+    {
+      name: 'of an earlier process with the same id',
+      content: `${process.pid}\nlong ago\nsome boot\n`,
+    },
+    { name: 'without content', content: '' },
+  ])('replaces a lock file $name', async ({ content }) => {
     const directory = await temporaryDirectory();
     await writeFile(join(directory, 'lock'), content);
     const lock = await acquireFileLock(directory);
@@ -146,8 +149,8 @@ describe('lock file', () => {
   });
 });
 
-describe('full disk', () => {
-  it('refuses writes as exhausted, keeps all that was acknowledged readable, and takes writes again when there is room', async () => {
+describe('openLmdbStateStore, full disk', () => {
+  it('refuses writes as exhausted, keeps acknowledged data readable, and accepts writes again when space is free', async () => {
     const directory = await temporaryDirectory();
     const said = await StoreChild.start('fill', directory, 1_024).end();
     const count = said.filter((line) => line.startsWith('ack')).length;

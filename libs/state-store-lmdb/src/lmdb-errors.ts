@@ -9,20 +9,19 @@ const MDB_MAP_FULL = -30_792;
 const { EDQUOT, EFBIG, EIO, ENOSPC } = constants.errno;
 const NO_SPACE: readonly unknown[] = [MDB_MAP_FULL, ENOSPC, EDQUOT, EFBIG];
 
-/** More than any group commit writes, with all its pages. */
+/** More than any group commit writes, including all its pages. */
 const GROUP_ROOM_BYTES = 64 * 1024 * 1024;
 /**
- * A full disk is left alone until so much is free: else each small write that fits would be
- * followed by one that does not.
+ * Free bytes after which writes are tried again on a full disk. With less, small writes would
+ * succeed between large ones that fail.
  */
 const REOPEN_BYTES = 4 * 1024 * 1024;
 const CHUNK_BYTES = 1024 * 1024;
 
 /**
- * Whether LMDB gave up a transaction because there was no room for it, so that nothing of it was
- * committed. LMDB reports a write that the disk took in part as EIO, so the room there is decides
- * what that means.
- * @param reason - What LMDB rejected with.
+ * Says whether LMDB aborted a transaction because the disk is full, so that nothing was committed.
+ * LMDB reports a partial write as EIO; the free space then decides.
+ * @param reason - The rejection of LMDB.
  * @param file - The data file; need not exist.
  * @see mdb.c, mdb_page_flush, "short write, filesystem full?"
  */
@@ -32,32 +31,32 @@ export async function isOutOfSpace(reason: unknown, file: string): Promise<boole
   if (code !== EIO) return false;
   const { bavail, bsize } = await statfs(dirname(file));
   const answer = await tryToWrite(file);
-  // somebody may have made room meanwhile
+  // another process may have freed space meanwhile
   return answer === 'refused' || (answer === 'taken' && bavail * bsize < GROUP_ROOM_BYTES);
 }
 
 /**
- * Whether a disk that was full has room for some commits again. Where statfs does not show why it
- * was full: perhaps.
+ * Says whether a full disk may have space again. When statfs does not show the limit (quotas), the
+ * result is true.
  */
 export async function mayHaveRoom(file: string): Promise<boolean> {
   const { bavail, bsize } = await statfs(dirname(file));
   return bavail * bsize >= REOPEN_BYTES;
 }
 
-/** The error of a write that found no room. */
+/** Creates the error for a write on a full disk. */
 export function noRoomFor(file: string, cause: unknown): CloudlessError {
   return new CloudlessError(
     'exhausted',
-    `disk full: no room left for ${file}, nothing was written; free some space on its file system, writes then go on by themselves`,
+    `disk full: no space left for ${file}, nothing was written; free some space on its file system, and writes continue automatically`,
     { cause },
   );
 }
 
 /**
- * Writes a file beside the data file where the data file ends. Finds quotas and limits that statfs
- * does not show.
- * @returns `refused` for want of room, `failed` when the disk fails for another reason.
+ * Writes a probe file beside the data file, at the offset where the data file ends. Detects quotas
+ * and limits that statfs does not show.
+ * @returns `refused` when there is no space, `failed` when the disk fails for another reason.
  */
 async function tryToWrite(file: string): Promise<'taken' | 'refused' | 'failed'> {
   const probe = join(dirname(file), 'probe');
@@ -77,7 +76,7 @@ async function tryToWrite(file: string): Promise<'taken' | 'refused' | 'failed'>
   }
 }
 
-/** @returns False when it was taken only in part, as it is where the room ends. */
+/** @returns False after a partial write, as at the end of the free space. */
 async function writeWhole(handle: FileHandle, chunk: Buffer, position: number): Promise<boolean> {
   const { bytesWritten } = await handle.write(chunk, 0, chunk.length, position);
   return bytesWritten === chunk.length;
@@ -89,8 +88,8 @@ function numberOf(reason: unknown): number {
 }
 
 /**
- * LMDB's binding hides the error of a commit behind a promise that has rejected, or is about to in
- * the same turn.
+ * LMDB's binding hides the error of a commit in a promise that has rejected, or rejects in the same
+ * event loop iteration.
  */
 async function rootCauseOf(reason: unknown): Promise<unknown> {
   const hidden = propertyOf(reason, 'commitError');

@@ -40,7 +40,7 @@ async function batchesAfter(
   return batches;
 }
 
-describe('LMDB store after a restart', () => {
+describe('openLmdbStateStore after a restart', () => {
   it('has all entries, revisions and history', async () => {
     const directory = await temporaryDirectory();
     const first = await openLmdbStateStore({ directory, clock: new ManualClock() });
@@ -70,7 +70,7 @@ describe('LMDB store after a restart', () => {
     await second.close();
   });
 
-  it('remembers what was compacted, and goes on compacting', async () => {
+  it('keeps the compacted revision and continues compacting', async () => {
     const directory = await temporaryDirectory();
     const write = async (historyLimit: number, rounds: number): Promise<StateStore> => {
       const store = await openLmdbStateStore({ directory, clock: new ManualClock(), historyLimit });
@@ -88,7 +88,7 @@ describe('LMDB store after a restart', () => {
     await narrowed.close();
   });
 
-  it('gives each lease its full time again, and never reuses an id', async () => {
+  it('gives each lease its full time again and never reuses an id', async () => {
     const directory = await temporaryDirectory();
     const before = new ManualClock();
     const first = await openLmdbStateStore({ directory, clock: before });
@@ -119,7 +119,7 @@ describe('LMDB store after a restart', () => {
     await second.close();
   });
 
-  it('has every acknowledged write after kill -9, and none in part', async () => {
+  it('has every acknowledged write after kill -9, and no partial write', async () => {
     const directory = await temporaryDirectory();
     for (let round = 1; round <= 2; round += 1) {
       const child = StoreChild.start('write', directory);
@@ -149,23 +149,23 @@ describe('LMDB store after a restart', () => {
 
   it.each<{ name: string; damage: (file: string) => Promise<void> }>([
     { name: 'empty', damage: (file) => truncate(file, 0) },
-    { name: 'cut within the first page', damage: (file) => truncate(file, 100) },
-    { name: 'cut after the first page', damage: (file) => truncate(file, 4_096) },
+    { name: 'truncated within the first page', damage: (file) => truncate(file, 100) },
+    { name: 'truncated after the first page', damage: (file) => truncate(file, 4_096) },
     {
-      name: 'cut in the middle',
+      name: 'truncated in the middle',
       damage: async (file) => truncate(file, Math.floor((await stat(file)).size / 2)),
     },
     {
       name: 'garbage',
       damage: async (file) => writeFile(file, Buffer.alloc((await stat(file)).size, 0x5a)),
     },
-    { name: 'zeros after the first two pages', damage: (file) => overwrite(file, 2 * 4_096, 0) },
+    { name: 'zero after the first two pages', damage: (file) => overwrite(file, 2 * 4_096, 0) },
     {
       name: 'garbage after the first two pages',
       damage: (file) => overwrite(file, 2 * 4_096, 0xa7),
     },
     { name: 'changed in one byte of each value', damage: changeValues },
-  ])('is refused when its data file is $name, and left as it is', async ({ damage }) => {
+  ])('refuses a data file that is $name and leaves it unchanged', async ({ damage }) => {
     const directory = await temporaryDirectory();
     const file = join(directory, 'store.mdb');
     const store = await openLmdbStateStore({ directory, clock: new ManualClock() });
@@ -182,7 +182,7 @@ describe('LMDB store after a restart', () => {
     expect((await readFile(file)).equals(damaged)).toBe(true);
   });
 
-  it('opens what was interrupted while it was made', async () => {
+  it('opens a directory in which the creation was interrupted', async () => {
     const directory = await temporaryDirectory();
     await writeFile(join(directory, 'new-store.mdb'), 'half a page');
     const store = await openLmdbStateStore({ directory, clock: new ManualClock() });
@@ -191,7 +191,7 @@ describe('LMDB store after a restart', () => {
     await rm(directory, { recursive: true });
   });
 
-  it('is refused when another version wrote it', async () => {
+  it('refuses a data file of another format', async () => {
     const directory = await temporaryDirectory();
     await (await openLmdbStateStore({ directory, clock: new ManualClock() })).close();
     const tables = await openTables(join(directory, 'store.mdb'), true);
@@ -203,7 +203,7 @@ describe('LMDB store after a restart', () => {
       ).rejects.toMatchObject({
         kind: 'precondition',
         message: expect.stringMatching(
-          /has store format 9, this program knows format 2/u,
+          /has store format 9, this program supports format 2/u,
         ) as string,
       });
     }

@@ -24,55 +24,56 @@ import { readSegments } from './table-reads.js';
 import { openTables, type Tables } from './tables.js';
 import { watchFiles } from './watch-files.js';
 
-/** Needs of {@link openLmdbStateStore}. */
 export interface LmdbStateStoreOptions {
-  /** Where the data is. Created with mode 0700 if absent; refused if other users can read it. */
+  /** Data directory. Created with mode 0700 if absent; refused if other users can access it. */
   readonly directory: string;
   /** Measures leases. */
   readonly clock: Clock;
   /**
-   * Changes retained for watches and older revisions, 1 or more: the oldest beyond it are
-   * compacted. Default 100 000.
+   * Changes retained for watches and older revisions, 1 or more. Older changes are compacted.
+   * Default 100 000.
    */
   readonly historyLimit?: number;
   /**
-   * Bytes of the data file that these changes take at most, 1 or more: beyond it fewer are
+   * Limit of the bytes of these changes in the data file, 1 or more; beyond it fewer changes are
    * retained. Default 64 MiB.
    */
   readonly historyBytes?: number;
-  /** Default: none. */
+  /** Default: silent. */
   readonly log?: Log;
   /**
-   * Told when the disk turns out to be full, with false, and some seconds after it takes all writes
-   * again, with true. Meanwhile writes are refused and reads go on.
+   * Runs with false when the disk is full, and with true some seconds after it accepts all writes
+   * again. Meanwhile writes are refused and reads continue.
    */
   readonly onRoom?: (hasRoom: boolean) => void;
   /**
-   * Called once, when the data file was deleted, moved or replaced, or the lock was lost. From then
-   * on writes are refused as `unavailable` and reads go on, until a store is opened again.
+   * Runs once, when the data file was deleted, moved or replaced, or the lock was lost. From then
+   * on writes are refused as `unavailable`, and reads continue, until a store is opened again.
    */
   readonly onFault?: (fault: StorageFault) => void;
-  /**
-   * Interval, in milliseconds, at which data file and lock are also checked without writes.
-   * Default: none.
-   */
+  /** Interval of checks of data file and lock without writes, in milliseconds. Default: none. */
   readonly lookEveryMs?: number;
   /**
-   * Default true. False acknowledges before the flush: what was acknowledged survives the process,
-   * but not a power loss.
+   * False acknowledges before the flush: acknowledged writes survive the end of the process, but
+   * not a power loss. Default true.
    */
   readonly sync?: boolean;
 }
 
 /**
- * Opens the store in a directory, or makes a new one. One process at a time.
+ * Opens the store in a directory, or creates a new one. Only one process at a time can have a
+ * directory open.
  * @throws kind `unavailable` when the directory is in use, naming the process; `precondition` when
- *   other users can read it, it is no directory, the data file is damaged, or was written by
- *   another version; `denied` when we may not use it; `exhausted` when the disk is full. Nothing
+ *   other users can access it, it is not a directory, or the data file is damaged or of another
+ *   format; `denied` when this process may not use it; `exhausted` when the disk is full. Nothing
  *   was changed then.
+ * @example
+ * const store = await openLmdbStateStore({ directory: '/var/lib/cloudless', clock });
+ * await store.txn([], [{ put: 'a', value }]);
+ * await store.close();
  */
 export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promise<StateStore> {
-  const { clock, log, onRoom, onFault, lookEveryMs, sync = true } = options;
+  const { clock, log, onFault, sync = true } = options;
   const { historyLimit = DEFAULT_HISTORY_LIMIT, historyBytes = DEFAULT_HISTORY_BYTES } = options;
   checkHistoryLimit(historyLimit, historyBytes);
   const directory = await prepareDataDirectory(options.directory);
@@ -84,7 +85,7 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
     const use = checkDataFile(file);
     let tables = await openChecked(file, sync);
     if (await compact(tables, file, use, log ?? silentLog)) {
-      look = watchFiles(file, lock); // the copy has an inode of its own
+      look = watchFiles(file, lock); // the copy has another inode
       checkDataFile(file);
       tables = await openChecked(file, sync);
     }
@@ -98,9 +99,9 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
       clock,
       historyLimit,
       ...(log === undefined ? {} : { log }),
-      ...(onRoom === undefined ? {} : { onRoom }),
+      ...(options.onRoom === undefined ? {} : { onRoom: options.onRoom }),
       ...(onFault === undefined ? {} : { onFault }),
-      ...(lookEveryMs === undefined ? {} : { lookEveryMs }),
+      ...(options.lookEveryMs === undefined ? {} : { lookEveryMs: options.lookEveryMs }),
     });
   } catch (reason) {
     await lock.release();
@@ -108,7 +109,7 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
   }
 }
 
-/** As {@link compactDataFile}. `tables` are closed when the file was replaced or that failed. */
+/** Runs {@link compactDataFile}. Closes `tables` when the file was replaced or that is unknown. */
 async function compact(tables: Tables, file: string, use: FileUse, log: Log): Promise<boolean> {
   let isReplaced = true;
   try {
@@ -119,7 +120,7 @@ async function compact(tables: Tables, file: string, use: FileUse, log: Log): Pr
   }
 }
 
-/** Opens a data file whose pages are in order, and checks what is in them. */
+/** Opens a data file with checked pages, and checks its records. */
 async function openChecked(file: string, sync: boolean): Promise<Tables> {
   const tables = await openTables(file, sync);
   try {
@@ -135,10 +136,10 @@ async function openChecked(file: string, sync: boolean): Promise<Tables> {
 function checkFormat(tables: Tables, file: string): void {
   const found = tables.meta.get(FORMAT_KEY);
   if (found !== undefined && formatRecord().equals(found)) return;
-  if (found?.length !== 4) throw damagedFile(file, 'it does not say its format');
+  if (found?.length !== 4) throw damagedFile(file, 'it has no valid format record');
   throw new CloudlessError(
     'precondition',
-    `${file} has store format ${found.readUInt32BE()}, this program knows format ${FORMAT_VERSION}; use the program that wrote it`,
+    `${file} has store format ${found.readUInt32BE()}, this program supports format ${FORMAT_VERSION}; use the version of Cloudless that wrote it`,
   );
 }
 

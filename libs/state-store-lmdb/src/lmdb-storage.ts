@@ -24,22 +24,22 @@ import { endOfPrefix, type Tables } from './tables.js';
 
 /** Hooks of an open data file. */
 export interface StorageLifetime {
-  /** Checks whether the files are still ours. */
+  /** Checks whether the files still belong to this process. */
   readonly look?: () => StorageFault | undefined;
-  /** Called once LMDB is closed, to give up the lock. */
+  /** Runs after LMDB is closed, to release the lock. */
   readonly onClose?: () => Promise<void>;
 }
 
-/** The storage of a store on LMDB. LMDB's readers see durable commits only. */
+/** The storage of a store on LMDB. LMDB's readers see only durable commits. */
 export class LmdbStorage implements Storage, StorageReader {
   /**
-   * Why the last write found no room; every one is refused until there is some, and LMDB is not
-   * asked.
+   * Error of the last write that found the disk full. Until there is space, every write is refused
+   * without calling LMDB.
    */
   private fullBecause: unknown;
   /**
-   * The counters of the last commit, and of an attempt since then whose end is not known: the file
-   * has one of them.
+   * Counters of the last commit, and of a later attempt with unknown outcome: the file has one of
+   * them.
    */
   private expected: readonly HeadRecord[];
   private isWriting = false;
@@ -47,7 +47,7 @@ export class LmdbStorage implements Storage, StorageReader {
 
   /**
    * @param file - The data file of `tables`.
-   * @param window - Knows the history in `tables`.
+   * @param window - Window over the history in `tables`.
    * @param lifetime - Default: no hooks.
    */
   constructor(
@@ -76,7 +76,7 @@ export class LmdbStorage implements Storage, StorageReader {
         return value;
       });
       this.expected = this.expected.slice(-1);
-      this.tables.root.resetReadTxn(); // reads that follow the acknowledgement must see it
+      this.tables.root.resetReadTxn(); // reads after the acknowledgement must see the commit
       writer.committed();
       this.fullBecause = undefined;
       return result;
@@ -98,7 +98,7 @@ export class LmdbStorage implements Storage, StorageReader {
     const fault = this.lifetime.look?.();
     if (fault !== undefined || this.overwritten !== undefined || this.isWriting)
       return fault ?? this.overwritten;
-    this.tables.root.resetReadTxn(); // a snapshot that is kept shows nothing new
+    this.tables.root.resetReadTxn(); // an old snapshot would hide new commits
     return this.faultOf(readHead(this.tables));
   }
 
@@ -144,17 +144,17 @@ export class LmdbStorage implements Storage, StorageReader {
     return found;
   }
 
-  /** A copy that was written over the file has the same inode, but its own counters. */
+  /** An overwritten file keeps its inode, but has other counters. */
   private faultOf(found: HeadRecord): StorageFault | undefined {
     if (this.expected.some((head) => isSameHead(head, found))) return undefined;
     this.overwritten = new StorageFault(
       'content',
-      `${this.file} is no longer as this process has written it: another program has written to it; writes are refused`,
+      `another program has written to ${this.file}: its content is not that of the last commit; writes are refused`,
     );
     return this.overwritten;
   }
 
-  /** A segment that begins at or before `after` may end after it. */
+  /** The segment that begins at or before `after` may end after it. */
   private segmentStart(after: Revision): Buffer {
     const next = Buffer.alloc(8);
     next.writeBigUInt64BE(after + 1n);

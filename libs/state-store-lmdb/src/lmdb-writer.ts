@@ -26,20 +26,20 @@ import { HEAD_KEY, readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Table, type Tables } from './tables.js';
 
 /**
- * Transactions of one group share records of the history up to this size; a larger record is slow
- * to find room for.
+ * Transactions of one group share history records up to this size. LMDB takes long to allocate
+ * space for larger records.
  */
 const SEGMENT_BYTES = 64 * 1024;
 
 const EMPTY = Buffer.alloc(0);
-/** Reused for every segment: LMDB copies it when it is put. */
+/** Reused for every segment: LMDB copies the bytes on put. */
 const segmentWriter = new ByteWriter(2 * SEGMENT_BYTES);
 
-/** Writes of one group commit; lives inside one LMDB transaction. */
+/** Writes of one group commit, within one LMDB transaction. */
 export class LmdbWriter implements StorageWriter {
   private added: HistorySegment[] = [];
   private dropped: readonly HistorySegment[] = [];
-  /** What is added to the proof of all entries and leases. */
+  /** Change of the sum of all record hashes. */
   private proof = 0;
 
   constructor(
@@ -47,7 +47,7 @@ export class LmdbWriter implements StorageWriter {
     private readonly window: HistoryWindow,
   ) {}
 
-  /** To be called once the writes are durable. */
+  /** Must be called once the writes are durable. */
   committed(): void {
     this.window.advance(this.added, this.dropped);
   }

@@ -1,16 +1,17 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { CloudlessError } from '@cloudless/base';
 
-/** Pages at the end that were given out and became free before they were ever written. */
+/** Limit of pages at the end that were allocated and freed before they were ever written. */
 const MAX_UNWRITTEN_PAGES = 1_000_000;
 
 /**
- * The file of an LMDB environment, read in pieces and never mapped, and an account of its pages.
+ * An LMDB data file that is read in pieces and never mapped, and a record of which of its pages are
+ * accounted for.
  */
 export class PageFile {
-  /** Size of a page; known once the first one was read. */
+  /** Size of a page; set after the first page was read. */
   pageBytes = 0;
-  /** Pages that are entered into the account so far, with the two for the meta data. */
+  /** Pages accounted for so far, including the two meta pages. */
   takenPages = 2;
   private readonly size: number;
   private taken = new Uint8Array(0);
@@ -22,7 +23,7 @@ export class PageFile {
     this.size = fstatSync(descriptor).size;
   }
 
-  /** Runs `check` on a file. */
+  /** Opens a file, runs `check`, and closes the file. */
   static check<Result>(file: string, check: (pages: PageFile) => Result): Result {
     const descriptor = openSync(file, 'r');
     try {
@@ -37,7 +38,7 @@ export class PageFile {
     return this.size;
   }
 
-  /** @throws that the file is damaged when it has no such bytes. */
+  /** Reads bytes. @throws The error about a damaged file when it ends before them. */
   read(position: number, length: number, what: string): Buffer {
     if (position + length > this.size) this.damaged(`it ends before ${what}`);
     const buffer = Buffer.allocUnsafe(length);
@@ -50,18 +51,18 @@ export class PageFile {
     return this.read(Number(page) * this.pageBytes, this.pageBytes, `page ${page}`);
   }
 
-  /** Starts the account. @param lastPage - The last page that may hold anything. */
+  /** Starts the page accounting. @param lastPage - The last page that may have content. */
   expectPages(lastPage: bigint): void {
     if (lastPage > BigInt(Math.ceil(this.size / this.pageBytes) + MAX_UNWRITTEN_PAGES))
-      this.damaged(`a last page ${lastPage}`);
-    // the first two are for the meta data
+      this.damaged(`its last page would be ${lastPage}`);
+    // the first two are the meta pages
     this.taken = new Uint8Array(Number(lastPage) + 1).fill(1, 0, 2);
   }
 
-  /** Enters pages into the account: each page is used once, or free once. */
+  /** Accounts for pages: each page must be used once or free once. */
   take(first: bigint, count: bigint): void {
     if (first < 0n || count < 1n || first + count > BigInt(this.taken.length))
-      this.damaged(`page ${first} is none of its pages`);
+      this.damaged(`page ${first} is outside of the file`);
     const [from, to] = [Number(first), Number(first + count)];
     const twice = this.taken.subarray(from, to).indexOf(1);
     if (twice >= 0) this.damaged(`page ${from + twice} is used twice`);
@@ -74,11 +75,11 @@ export class PageFile {
   }
 }
 
-/** The error for a data file that cannot be trusted. */
+/** Creates the error for a data file that cannot be trusted. */
 export function damagedFile(file: string, how: string, cause?: unknown): CloudlessError {
   return new CloudlessError(
     'precondition',
-    `data file is damaged: ${file}: ${how}; restore a backup, or move it away to start empty`,
+    `data file is damaged: ${file}: ${how}; restore a backup, or move the file away to start with an empty store`,
     cause === undefined ? undefined : { cause },
   );
 }

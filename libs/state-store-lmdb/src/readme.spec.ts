@@ -7,7 +7,7 @@ afterAll(removeTemporaryDirectories);
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
-it('does what the README shows', async () => {
+it('README of state-store-lmdb has an example that runs', async () => {
   const directory = await temporaryDirectory();
   const clock = new ManualClock();
   // <example>
@@ -28,7 +28,7 @@ it('does what the README shows', async () => {
   // </example>
 });
 
-it('is what the README shows', async () => {
+it('README of state-store-lmdb contains the example of this spec', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

@@ -11,41 +11,44 @@ import type {
 import { ByteReader } from './byte-reader.js';
 import { ByteWriter } from './byte-writer.js';
 
-/** Version of everything in this file. A store of another version is refused. */
+/** Version of the formats in this file. A store of another version is refused. */
 export const FORMAT_VERSION = 2;
 
 const CHECKSUM_BYTES = 4;
 const HAS_BEFORE = 1;
 const HAS_AFTER = 2;
 
-/** Reused for every record: what it returned is copied by LMDB before the next record is made. */
+/** Reused for every record: LMDB copies a record before the next one is encoded. */
 const scratch = new ByteWriter(64 * 1024);
 
-/** Starts a record, with room for its checksum. */
+/** Clears the writer and leaves space for the checksum. */
 export function startRecord(writer: ByteWriter): ByteWriter {
   return writer.clear().uint32(0);
 }
 
-/** The record with its checksum. Valid until the writer's next use. */
+/** Returns the record with its checksum. Valid until the next use of the writer. */
 export function sealRecord(writer: ByteWriter): Buffer {
   const record = writer.view();
   record.writeUInt32BE(crc32(record.subarray(CHECKSUM_BYTES)), 0);
   return record;
 }
 
-/** Reads a record behind its checksum. @throws kind `internal` when the checksum does not fit. */
+/**
+ * Returns a reader for the content of a record. @throws kind `internal` when the checksum does not
+ * match.
+ */
 export function openRecord(record: Buffer): ByteReader {
   const content = record.subarray(CHECKSUM_BYTES);
   if (record.length < CHECKSUM_BYTES || crc32(content) !== record.readUInt32BE(0)) {
     throw new CloudlessError(
       'internal',
-      'data file is damaged: the checksum of a record does not fit',
+      'data file is damaged: the checksum of a record does not match',
     );
   }
   return new ByteReader(content);
 }
 
-/** `modRevision lease value`; the key is LMDB's. Valid until the next record is made. */
+/** Layout: `modRevision lease value`. Valid until the next record is encoded. */
 export function encodeEntry(entry: StoredEntry): Buffer {
   return sealRecord(
     startRecord(scratch)
@@ -61,15 +64,18 @@ export function decodeEntry(key: string, record: Buffer): StoredEntry {
 }
 
 /**
- * The counters, with the {@link proofOf} all entries and leases together: so one that is missing,
- * old or twice there is noticed.
+ * The counters of the store, with a hash of all entries and leases. A missing, outdated or
+ * duplicate record changes the hash.
  */
 export interface HeadRecord extends StoreHead {
-  /** Sum of the proofs, modulo 2^32. */
+  /** Sum of the record hashes, modulo 2^32. */
   readonly proof: number;
 }
 
-/** `revision compactedRevision leaseCount proof`. Valid until the next record is made. */
+/**
+ * Layout: `revision compactedRevision leaseCount recordHashSum`. Valid until the next record is
+ * encoded.
+ */
 export function encodeHead({ revision, compactedRevision, leaseCount, proof }: HeadRecord): Buffer {
   const writer = startRecord(scratch)
     .uint64(revision)
@@ -88,20 +94,20 @@ export function decodeHead(record: Buffer): HeadRecord {
   };
 }
 
-/** Sums of proofs do not depend on their order. */
+/** Adds hashes modulo 2^32; the order does not matter. */
 export function addProofs(a: number, b: number): number {
   return (a + b) >>> 0;
 }
 
 /**
- * A number for a record under its key; another for every other record, and for the same one under
- * another key.
+ * Hash of a record under its key. Another record, or the same record under another key, has another
+ * hash.
  */
 export function proofOf(key: Buffer, record: Buffer): number {
   return crc32(key, record.readUInt32BE(0));
 }
 
-/** Keys of the history are `first last changes`, so that they sort by revision. */
+/** Layout: `first last changes`. Keys sort by revision. */
 export function encodeSegmentKey({ first, last, changes }: Omit<HistorySegment, 'bytes'>): Buffer {
   return Buffer.from(new ByteWriter(20).uint64(first).uint64(last).uint32(changes).view());
 }
@@ -112,8 +118,8 @@ export function decodeSegmentKey(key: Buffer): Omit<HistorySegment, 'bytes'> {
 }
 
 /**
- * Room that a record of the history takes in the data file: with its key in a page of many, or in
- * pages of its own.
+ * Space of a history record in the data file: part of a shared page with its key, or whole overflow
+ * pages.
  */
 export function roomOf(recordBytes: number): number {
   const withKey = recordBytes + SEGMENT_KEY_BYTES;
@@ -122,12 +128,12 @@ export function roomOf(recordBytes: number): number {
     : Math.ceil((withKey + PAGE_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES;
 }
 
-/** Size of LMDB's pages on common machines. A record above half a page has pages of its own. */
+/** LMDB's page size on common machines. A record of more than half a page has its own pages. */
 const PAGE_BYTES = 4_096;
 const PAGE_HEADER_BYTES = 24;
 const SEGMENT_KEY_BYTES = 28;
 
-/** Adds `revision count (flags key [before] [after])*` to a segment. */
+/** Appends `revision count (flags key [before] [after])*` to a segment. */
 export function encodeTransaction(
   writer: ByteWriter,
   { revision, changes }: LoggedTransaction,
@@ -142,7 +148,7 @@ export function encodeTransaction(
   }
 }
 
-/** The transactions of a segment after `after`. */
+/** The transactions of a segment with a revision above `after`. */
 export function* decodeSegment(record: Buffer, after: bigint): Iterable<LoggedTransaction> {
   const reader = openRecord(record);
   while (!reader.atEnd) {
@@ -179,7 +185,7 @@ function decodeInline(reader: ByteReader, key: string): StoredEntry {
   };
 }
 
-/** The time of a lease. Valid until the next record is made. */
+/** Layout: the TTL in milliseconds. Valid until the next record is encoded. */
 export function encodeLease(ttlMs: number): Buffer {
   return sealRecord(startRecord(scratch).float64(ttlMs));
 }

@@ -24,8 +24,8 @@ async function* whole(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   for (let from = 0; from < bytes.length; from += 65_536) yield bytes.subarray(from, from + 65_536);
 }
 
-describe('a store restored from a snapshot', () => {
-  it('has a data directory and file that only we may read, and is locked and found whole like any other', async () => {
+describe('restoreLmdbStateStore', () => {
+  it('creates a private data directory and a store that passes all checks', async () => {
     const directory = join(await temporaryDirectory(), 'a', 'b');
     const summary = await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
     expect(summary).toMatchObject({
@@ -50,17 +50,17 @@ describe('a store restored from a snapshot', () => {
 
   it.each([
     {
-      name: 'cut off',
+      name: 'truncated',
       damage: (bytes: Buffer) => bytes.subarray(0, bytes.length - 1),
-      says: 'it is cut off after',
+      says: 'it is truncated after',
     },
     {
       name: 'altered',
       damage: (bytes: Buffer) => bytes.fill('X', 1_000_000, 1_000_001),
-      says: 'its SHA-256 does not fit',
+      says: 'its SHA-256 does not match',
     },
   ])(
-    'is not there when the snapshot is $name, and a good one still can be',
+    'creates no store from a snapshot that is $name, and accepts a good one afterwards',
     async ({ damage, says }) => {
       const directory = await temporaryDirectory();
       await expect(
@@ -75,7 +75,7 @@ describe('a store restored from a snapshot', () => {
     },
   );
 
-  it('takes the place of a restore that was killed', async () => {
+  it('replaces the files of a killed restore', async () => {
     const directory = await temporaryDirectory();
     for (const name of ['new-store.mdb', 'new-store.mdb-lock', 'holder'])
       await writeFile(join(directory, name), 'half');
@@ -83,7 +83,7 @@ describe('a store restored from a snapshot', () => {
     expect((await readdir(directory)).sort()).toEqual(['holder', 'lock-1', 'store.mdb']);
   });
 
-  it('never takes the place of anything else', async () => {
+  it('refuses a directory with other files', async () => {
     const directory = await temporaryDirectory();
     const store = await open(directory);
     await store.close();
@@ -91,15 +91,15 @@ describe('a store restored from a snapshot', () => {
     await expect(attempt).rejects.toMatchObject({
       kind: 'precondition',
       message:
-        `data directory ${directory} is not empty, it holds store.mdb, store.mdb-lock: a restore makes a new one; ` +
-        'name another directory, or move what is there away',
+        `data directory ${directory} is not empty, it holds store.mdb, store.mdb-lock: a restore needs an empty directory; ` +
+        'choose another directory, or move the files away',
     });
     const again = await open(directory);
     expect(await again.revision()).toBe(0n);
     await again.close();
   });
 
-  it('is refused where others can read it, where a file is, and where a coordinator is about to start', async () => {
+  it('refuses a directory that others can access, a file, and a directory in use', async () => {
     const chunks = async function* (): AsyncGenerator<Uint8Array> {
       expect('the snapshot').toBe('not read');
       yield new Uint8Array();

@@ -9,23 +9,22 @@ import { isOutOfSpace, noRoomFor } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
 import { isLockFile } from './socket-lock.js';
 
-/** Needs of {@link restoreLmdbStateStore}. */
 export interface LmdbRestoreOptions {
-  /** Where the new store is to be: a directory that does not exist or is empty. */
+  /** Directory for the new store; must be empty or absent. */
   readonly directory: string;
-  /** A snapshot, as `exportSnapshot` made it. */
+  /** A snapshot from `exportSnapshot`. */
   readonly chunks: AsyncIterable<Uint8Array>;
 }
 
-/** What a restore that was interrupted leaves behind. */
+/** Files of an interrupted restore. */
 const LEFTOVERS: ReadonlySet<string> = new Set([...DRAFT_FILES, HOLDER_FILE]);
 
 /**
- * Makes a new data directory of a snapshot; `openLmdbStateStore` then opens it. The store is there
- * under its name only once all of the snapshot was read, compared and flushed.
- * @throws kind `precondition` when the directory holds anything, others can read it, or the
- *   snapshot is no good; `unavailable` when it is in use; `exhausted` when the disk is full. There
- *   is no store in it then.
+ * Creates a data directory from a snapshot, for `openLmdbStateStore`. The data file gets its final
+ * name only after the whole snapshot was read, verified and flushed.
+ * @throws kind `precondition` when the directory is not empty, others can access it, or the
+ *   snapshot is damaged; `unavailable` when it is in use; `exhausted` when the disk is full. The
+ *   directory has no store then.
  */
 export async function restoreLmdbStateStore({
   directory,
@@ -35,7 +34,8 @@ export async function restoreLmdbStateStore({
   const prepared = await prepareDataDirectory(directory);
   const lock = await lockDirectory(prepared);
   try {
-    await checkEmpty(prepared.path); // another restore may have ended just before we had the lock
+    // another restore may have finished just before the lock was acquired
+    await checkEmpty(prepared.path);
     return await createDataFile(prepared.path, (draft, tables) =>
       importSnapshot(
         new LmdbStorage(draft, tables, new HistoryWindow({ changes: 1, bytes: 1 })),
@@ -53,14 +53,15 @@ export async function restoreLmdbStateStore({
 async function checkEmpty(directory: string): Promise<void> {
   const names = await readdir(directory).catch((reason: unknown) => {
     const { code } = reason as { readonly code?: unknown };
-    if (code === 'ENOENT' || code === 'ENOTDIR') return []; // is made, or refused as no directory
+    // created later, or refused as not a directory
+    if (code === 'ENOENT' || code === 'ENOTDIR') return [];
     throw reason;
   });
   const found = names.filter((name) => !LEFTOVERS.has(name) && !isLockFile(name));
   if (found.length === 0) return;
   throw new CloudlessError(
     'precondition',
-    `data directory ${directory} is not empty, it holds ${found.slice(0, 3).join(', ')}: a restore makes a new one; ` +
-      'name another directory, or move what is there away',
+    `data directory ${directory} is not empty, it holds ${found.slice(0, 3).join(', ')}: a restore needs an empty directory; ` +
+      'choose another directory, or move the files away',
   );
 }

@@ -7,8 +7,8 @@ afterAll(removeTemporaryDirectories);
 
 const describeOnLinux = process.platform === 'linux' ? describe : describe.skip;
 
-describeOnLinux('lock socket in a directory', () => {
-  it('refuses a second holder and is free after release', async () => {
+describeOnLinux('acquireSocketLock', () => {
+  it('refuses a second holder until release', async () => {
     const directory = await temporaryDirectory();
     const lock = await acquireSocketLock(directory);
     expect(lock?.isHeld()).toBe(true);
@@ -20,7 +20,7 @@ describeOnLinux('lock socket in a directory', () => {
     await next?.release();
   });
 
-  it('is taken by exactly one of many processes, also after a release', async () => {
+  it('gives the lock to exactly one of many callers, also after a release', async () => {
     const directory = await temporaryDirectory();
     for (let round = 0; round < 5; round += 1) {
       const locks = await Promise.all(
@@ -33,7 +33,7 @@ describeOnLinux('lock socket in a directory', () => {
     }
   });
 
-  it('is held by a stopped process, and free after that process was killed', async () => {
+  it('stays held by a stopped process until that process is killed', async () => {
     const directory = await temporaryDirectory();
     const holder = StoreChild.start('hold', directory);
     await holder.hears('open');
@@ -45,7 +45,7 @@ describeOnLinux('lock socket in a directory', () => {
     await lock?.release();
   });
 
-  it('is no longer held after it was deleted or replaced', async () => {
+  it('reports a deleted or replaced lock as not held', async () => {
     const directory = await temporaryDirectory();
     const first = await acquireSocketLock(directory);
     await rm(join(directory, 'lock-1'));
@@ -57,7 +57,7 @@ describeOnLinux('lock socket in a directory', () => {
     await second?.release();
   });
 
-  it('works in a directory whose path is longer than the path of a socket may be', async () => {
+  it('works in a directory with a path beyond the length limit of sockets', async () => {
     const directory = join(await temporaryDirectory(), 'x'.repeat(120));
     await mkdir(directory);
     const lock = await acquireSocketLock(directory);

@@ -12,30 +12,29 @@ const LOCK_NAME = /^lock-([1-9]\d{0,14})$/;
 const DRAFT_NAME = /^draft-[0-9a-f]{16}\.lock$/;
 const DRAFT_BYTES = 8;
 /**
- * Each attempt that fails without a holder was lost to another process that took the lock
- * meanwhile.
+ * Each failed attempt without a holder was lost to another process that took the lock meanwhile.
  */
 const MAX_ATTEMPTS = 10;
 
 /**
- * Takes a lock that is a Unix socket in the directory and listens as long as its process lives.
+ * Acquires a lock: a Unix socket in the directory that listens as long as its process lives.
  *
  * The kernel knows whether a process listens: across network, PID and mount namespaces, while the
- * holder is stopped, and at once after it was killed. Process ids and start times, which mean
- * nothing in another namespace, play no part.
+ * holder is stopped, and at once after it was killed. Process ids and start times play no part,
+ * because they have no meaning in another namespace.
  *
- * The socket with the highest number counts. To take over from a socket without a listener, a
+ * The socket with the highest number is the lock. To take over from a socket without a listener, a
  * process links its own socket, which already listens, under the next number (`link` is atomic and
  * fails when the name exists), and only then removes lower numbers. So no two processes can take
  * over from the same holder, and a slow process finds a higher number and steps back. The highest
- * number is never removed, so that numbers never start again.
+ * number is never removed, so numbers never restart.
  * @returns Undefined when a live process holds the lock.
- * @throws kind `unavailable` when the file system cannot hold such a lock, `exhausted` when it is
- *   full.
+ * @throws kind `unavailable` when the file system does not support such a lock, `exhausted` when it
+ *   is full.
  * @see unix(7), "Pathname sockets"
  */
 export async function acquireSocketLock(directory: string): Promise<DirectoryLock | undefined> {
-  // Through a descriptor, because a socket's path has at most 107 bytes.
+  // Through a descriptor, because a socket path has at most 107 bytes.
   const descriptor = await open(directory, 'r');
   const within = (name: string): string => join(`/proc/self/fd/${descriptor.fd}`, name);
   const draft = `draft-${randomBytes(DRAFT_BYTES).toString('hex')}.lock`;
@@ -64,14 +63,14 @@ export async function acquireSocketLock(directory: string): Promise<DirectoryLoc
   }
 }
 
-/** A lock file, or what an attempt to take the lock left behind. */
+/** Says whether a file is a lock, or was left behind by an attempt to acquire one. */
 export function isLockFile(name: string): boolean {
   return LOCK_NAME.test(name) || DRAFT_NAME.test(name);
 }
 
 type Within = (name: string) => string;
 
-/** @returns The number that is ours now; undefined when a process that lives holds the lock. */
+/** @returns The number of the new lock; undefined when a live process holds the lock. */
 async function takeNumber(within: Within, draft: string): Promise<number | undefined> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
     const highest = (await numbersIn(within)).at(-1);
@@ -85,7 +84,7 @@ async function takeNumber(within: Within, draft: string): Promise<number | undef
     }
     await rm(within(`lock-${number}`), { force: true });
   }
-  throw new CloudlessError('unavailable', 'other processes keep taking the lock');
+  throw new CloudlessError('unavailable', 'other processes keep taking the lock; try again');
 }
 
 async function numbersIn(within: Within): Promise<readonly number[]> {
@@ -94,7 +93,7 @@ async function numbersIn(within: Within): Promise<readonly number[]> {
 }
 
 /**
- * Removes lower numbers and drafts: a process that still uses one of these finds that the lock is
+ * Removes lower numbers and drafts. A process that still uses one of them finds that the lock is
  * held.
  */
 async function removeOthers(within: Within, ours: number): Promise<void> {
@@ -105,7 +104,7 @@ async function removeOthers(within: Within, ours: number): Promise<void> {
   }
 }
 
-/** @returns False when the name exists, or the holder has removed our draft. */
+/** @returns False when the name exists, or the holder has removed the draft. */
 async function linkTo(draft: string, name: string): Promise<boolean> {
   try {
     await link(draft, name);
@@ -129,8 +128,8 @@ function listen(path: string): Promise<Server> {
 }
 
 /**
- * @returns False only when no process listens: a process that cannot be reached for another reason
- * may be alive.
+ * @returns False only when no process listens. A process that is unreachable for another reason may
+ *   be alive.
  */
 function isListening(path: string): Promise<boolean> {
   return new Promise((resolve) => {
@@ -151,7 +150,7 @@ function isFull(reason: unknown): boolean {
 function cannotLock(directory: string, cause: unknown): CloudlessError {
   return new CloudlessError(
     'unavailable',
-    `data directory ${directory} cannot be locked (${errorMessageOf(cause)}): name one on a local file system with ` +
+    `data directory ${directory} cannot be locked (${errorMessageOf(cause)}); choose one on a local file system with ` +
       'sockets and hard links',
     { cause },
   );

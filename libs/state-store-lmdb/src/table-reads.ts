@@ -2,10 +2,10 @@ import type { HistorySegment, StoredEntry } from '@cloudless/state-store';
 import { decodeEntry, decodeHead, decodeSegmentKey, roomOf, type HeadRecord } from './records.js';
 import type { Tables } from './tables.js';
 
-/** Name of the counters in the meta table. */
+/** Key of the counters in the `meta` table. */
 export const HEAD_KEY = Buffer.from('head');
 
-/** The counters as they are in the current view. */
+/** Reads the counters in the current view; all are 0 in a new store. */
 export function readHead({ meta }: Tables): HeadRecord {
   const record = meta.get(HEAD_KEY);
   return record === undefined
@@ -13,13 +13,13 @@ export function readHead({ meta }: Tables): HeadRecord {
     : decodeHead(record);
 }
 
-/** An entry as it is in the current view. */
+/** Reads an entry in the current view. */
 export function readEntry({ entries }: Tables, key: string): StoredEntry | undefined {
   const record = entries.get(Buffer.from(key));
   return record === undefined ? undefined : decodeEntry(key, record);
 }
 
-/** The pieces of the history that are kept, oldest first. */
+/** The retained history segments, oldest first. */
 export function readSegments({ history }: Tables): HistorySegment[] {
   return [
     ...history

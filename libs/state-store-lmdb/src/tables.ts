@@ -1,9 +1,9 @@
 import type { Database, RootDatabase } from 'lmdb';
 
-/** A table of bytes by bytes, ordered by the bytes of its keys. */
+/** A table with binary keys and values, ordered by the bytes of its keys. */
 export type Table = Database<Buffer, Buffer>;
 
-/** What a data file holds. */
+/** The tables of a data file. */
 export interface Tables {
   readonly root: RootDatabase<Buffer, Buffer>;
   /** The format version and the counters. */
@@ -12,25 +12,24 @@ export interface Tables {
   readonly entries: Table;
   /** Segments of the history. */
   readonly history: Table;
-  /** Lease to its time. */
+  /** Lease id to TTL. */
   readonly leases: Table;
   /** `lease NUL key`, without a value. */
   readonly leasedKeys: Table;
 }
 
-/** The tables of a data file. */
 export const TABLE_NAMES = ['meta', 'entries', 'history', 'leases', 'leasedKeys'] as const;
 
 const BINARY = { encoding: 'binary', keyEncoding: 'binary' } as const;
 
 /**
- * Opens or creates the data file. Loads LMDB at the first call only: a program that may never open
- * a store starts without it.
- * @param sync - False only where nothing is to outlive the machine: commits are then not flushed.
+ * Opens or creates the data file. Loads LMDB at the first call, so that a program that never opens
+ * a store starts without LMDB.
+ * @param sync - False: commits are not flushed. Only for data that need not survive the machine.
  */
 export async function openTables(file: string, sync: boolean): Promise<Tables> {
   const { open } = await import('lmdb');
-  // Without overlapping sync the promise of a commit is its durable acknowledgement: pages, flush,
+  // Without overlapping sync, a commit's promise resolves when the commit is durable: pages, flush,
   // then the meta page.
   const root = open<Buffer, Buffer>({
     path: file,
@@ -54,8 +53,8 @@ export async function openTables(file: string, sync: boolean): Promise<Tables> {
 }
 
 /**
- * The first key in byte order after every key that starts with `prefix`; undefined when there is
- * none.
+ * Returns the first key in byte order after all keys that start with `prefix`; undefined when there
+ * is none.
  */
 export function endOfPrefix(prefix: Buffer): Buffer | undefined {
   const end = Buffer.from(prefix);

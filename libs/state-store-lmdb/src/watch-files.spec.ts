@@ -64,8 +64,8 @@ const losses: readonly {
     : []),
 ];
 
-describe('a store in use, once', () => {
-  it.each(losses)('$how, acknowledges no write and reads on', async ({ lost, act }) => {
+describe('openLmdbStateStore, lost files', () => {
+  it.each(losses)('acknowledges no write but serves reads after $how', async ({ lost, act }) => {
     const { directory, file, store, faults } = await aStore();
     await act(directory, file);
     await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({
@@ -77,17 +77,20 @@ describe('a store in use, once', () => {
     await store.close();
   });
 
-  it.each(losses)('$how, says so at the next look without any write', async ({ lost, act }) => {
-    const { directory, file, store, clock, faults } = await aStore();
-    await clock.advance(10_000);
-    expect(faults).toEqual([]);
-    await act(directory, file);
-    await clock.advance(1_000);
-    expect(faults.map((fault) => fault.lost)).toEqual([lost]);
-    await store.close();
-  });
+  it.each(losses)(
+    'reports the loss at the next check without a write after $how',
+    async ({ lost, act }) => {
+      const { directory, file, store, clock, faults } = await aStore();
+      await clock.advance(10_000);
+      expect(faults).toEqual([]);
+      await act(directory, file);
+      await clock.advance(1_000);
+      expect(faults.map((fault) => fault.lost)).toEqual([lost]);
+      await store.close();
+    },
+  );
 
-  describe('its file is overwritten in place by an older copy', () => {
+  describe('after its file is overwritten in place by an older copy', () => {
     async function anOverwrittenStore() {
       const { file, store, ...more } = await aStore();
       const older = await readFile(file);
@@ -98,15 +101,13 @@ describe('a store in use, once', () => {
       return { file, store, ...more };
     }
 
-    it('acknowledges no write, and is opened again as the copy was', async () => {
+    it('acknowledges no write, and a new store has the content of the copy', async () => {
       const { directory, clock, file, store, faults } = await anOverwrittenStore();
       await expect(
         store.txn([], [{ put: 'after', value: new Uint8Array() }]),
       ).rejects.toMatchObject({
         kind: 'unavailable',
-        message: expect.stringContaining(
-          `${file} is no longer as this process has written it`,
-        ) as string,
+        message: expect.stringContaining(`another program has written to ${file}`) as string,
       });
       expect(faults.map((fault) => fault.lost)).toEqual(['content']);
       await store.close();
@@ -115,7 +116,7 @@ describe('a store in use, once', () => {
       await again.close();
     });
 
-    it('says so at the next look without any write', async () => {
+    it('reports the loss at the next check without a write', async () => {
       const { clock, store, faults } = await anOverwrittenStore();
       await clock.advance(1_000);
       expect(faults.map((fault) => fault.lost)).toEqual(['content']);
@@ -123,7 +124,7 @@ describe('a store in use, once', () => {
     });
   });
 
-  it('its directory is moved away and back, is opened again with all that was acknowledged', async () => {
+  it('has all acknowledged writes when opened again after its directory is moved away and back', async () => {
     const { directory, clock, store } = await aStore();
     await rename(directory, `${directory}-moved`);
     await clock.advance(1_000);

@@ -3,11 +3,10 @@ import { identityOf } from './file-identity.js';
 import type { DirectoryLock } from './lock-holder.js';
 
 /**
- * Remembers device and inode of a file. Call this before the file is opened: the inode number of an
- * open file is not given to another file.
- * @returns Checks that the file is still at its path and the lock is held. Takes two calls of
- *   stat(2), some microseconds; synchronous, so that nothing comes between the check and the
- *   acknowledgement.
+ * Creates a check that a file is still at its path and that the lock is held. Call this before the
+ * file is opened: the file system does not reuse the inode number of an open file.
+ * @returns The check. It takes two calls of stat(2), some microseconds, and is synchronous, so that
+ *   nothing happens between the check and an acknowledgement.
  */
 export function watchFiles(
   file: string,
@@ -23,10 +22,11 @@ export function watchFiles(
 }
 
 function dataFileLost(file: string, found: string | undefined): StorageFault {
-  const how = found === undefined ? 'it was deleted or moved' : 'another file is in its place';
+  const how =
+    found === undefined ? 'the file was deleted or moved' : 'another file is in its place';
   return new StorageFault(
     'dataFile',
-    `${file} is no longer the file that this process has open: ${how}; writes are refused, and what is still read here may ` +
+    `${file} is no longer the file that this process has open: ${how}; writes are refused, and the data that this process still reads may ` +
       'exist nowhere else',
   );
 }

@@ -3,11 +3,11 @@ import { Draft } from './draft.js';
 import type { LoggedTransaction, Storage } from './storage.js';
 
 /**
- * Commands in one group. Bounds how long the event loop is held while they are evaluated: about 10
- * µs each.
+ * Limit of commands in one group. Evaluating one takes about 10 µs, and the event loop is blocked
+ * meanwhile.
  */
 const MAX_GROUP_COMMANDS = 4_096;
-/** Bytes of keys and values in one group. Bounds memory, and what one flush has to write. */
+/** Limit of the keys and values in one group. Bounds memory and the size of one flush. */
 const MAX_GROUP_BYTES = 8 * 1024 * 1024;
 
 type Outcome =
@@ -19,25 +19,28 @@ interface Command {
   readonly settle: (outcome: Outcome) => void;
 }
 
-/** Needs of a {@link CommitQueue}. */
 export interface CommitQueueOptions {
   readonly storage: Storage;
-  /** Called with what became durable, before the callers hear of it. */
+  /** Runs with the durable transactions before their callers are notified. */
   readonly onCommitted: (transactions: readonly LoggedTransaction[]) => void;
-  /** Checks the files. @returns Why nothing may be acknowledged; undefined while they are ours. */
+  /**
+   * Checks the files. @returns The reason why nothing may be acknowledged; undefined while the
+   * files belong to this process.
+   */
   readonly look: () => CloudlessError | undefined;
-  /** Called when a write found no room. */
+  /** Runs when a write failed because the disk is full. */
   readonly onExhausted: () => void;
   /**
-   * Called when it is unknown what was committed. Everything queued is rejected with this error.
+   * Runs when it is unknown whether a write was committed. Everything queued is rejected with this
+   * error.
    */
   readonly onFailed: (reason: CloudlessError) => void;
 }
 
 /**
- * Group commit: evaluates, in order and in one storage write, everything that was queued while the
- * last write ran. No timers. Refusals too are told only once all that was evaluated before them is
- * durable.
+ * Group commit: evaluates all commands that were queued during the last write, in order, in one
+ * storage write. Uses no timers. A refused command, too, settles only after all commands before it
+ * are durable.
  */
 export class CommitQueue {
   private waiting: Command[] = [];
@@ -47,8 +50,9 @@ export class CommitQueue {
   constructor(private readonly options: CommitQueueOptions) {}
 
   /**
-   * @param bytes - Roughly what it writes. @returns What `evaluate` returned, once it is durable;
-   * rejects with what it threw.
+   * Queues a command.
+   * @param bytes - Approximate number of bytes that the command writes.
+   * @returns The result of `evaluate`, once it is durable; rejects with the error of `evaluate`.
    */
   submit<T>(bytes: number, evaluate: (draft: Draft) => T): Promise<T> {
     if (this.failure !== undefined) return Promise.reject(this.failure);
@@ -60,13 +64,14 @@ export class CommitQueue {
     });
   }
 
-  /** Resolves when nothing is queued or under way. */
+  /** Resolves when nothing is queued or being written. */
   async idle(): Promise<void> {
     while (this.running !== undefined) await this.running;
   }
 
   private async run(): Promise<void> {
-    await Promise.resolve(); // what is submitted in the same turn shares the first group
+    // commands submitted in the same event loop iteration share the first group
+    await Promise.resolve();
     while (this.waiting.length > 0) await this.commit(this.takeGroup());
     this.running = undefined;
   }
@@ -77,7 +82,7 @@ export class CommitQueue {
       const { outcomes, transactions } = await this.options.storage.write((writer) =>
         evaluateGroup(new Draft(writer), group),
       );
-      if (this.refuse(group)) return; // what was flushed is not where the next start looks for it
+      if (this.refuse(group)) return; // the next start would not find the flushed data
       if (transactions.length > 0) this.options.onCommitted(transactions);
       group.forEach(({ settle }, index) =>
         settle(outcomes[index] ?? { ok: false, reason: this.failure }),
@@ -91,7 +96,7 @@ export class CommitQueue {
     }
   }
 
-  /** Rejects the group when the files were lost. @returns Whether they were. */
+  /** Rejects the group when the files were lost. @returns True when the files were lost. */
   private refuse(group: readonly Command[]): boolean {
     const reason = this.options.look();
     for (const { settle } of reason === undefined ? [] : group) settle({ ok: false, reason });
@@ -101,7 +106,7 @@ export class CommitQueue {
   private fail(cause: unknown): CloudlessError {
     const failure = new CloudlessError(
       'unavailable',
-      'the store is out of service: it is unknown whether the last write was committed',
+      'the store is out of service: it is unknown whether the last write was committed; open the store again',
       { cause },
     );
     this.failure = failure;
@@ -131,14 +136,14 @@ function evaluateGroup(
       return { ok: true, value: evaluate(draft) };
     } catch (reason) {
       if (reason instanceof CloudlessError && isRefusal(reason)) return { ok: false, reason };
-      throw reason; // the storage failed in the middle: nothing of the group may remain
+      throw reason; // the storage failed midway: no write of the group may remain
     }
   });
   draft.finish();
   return { outcomes, transactions: draft.transactions };
 }
 
-/** Errors that a command throws before it has written anything. */
+/** Says whether the command failed before it wrote anything. */
 function isRefusal(reason: CloudlessError): boolean {
   return reason.kind === 'conflict' || reason.kind === 'notFound';
 }

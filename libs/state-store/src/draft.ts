@@ -11,11 +11,11 @@ import type { LoggedChange, LoggedTransaction, StorageWriter, StoredEntry } from
 import { keyOf } from './validate.js';
 
 /**
- * The store as the commands of one group commit see and change it, one after the other. Each
- * command checks before it writes, so that one that is refused leaves no trace.
+ * State of the store as the commands of one group commit see and change it, one after the other.
+ * Each command checks before it writes, so that a refused command leaves no trace.
  */
 export class Draft {
-  /** What was changed so far, oldest first. */
+  /** Transactions so far, oldest first. */
   readonly transactions: LoggedTransaction[] = [];
   private revision: Revision;
   private leaseCount: number;
@@ -27,7 +27,11 @@ export class Draft {
     this.leaseCount = head.leaseCount;
   }
 
-  /** Checks the compares and the leases, then applies the operations. */
+  /**
+   * Checks compares and leases, then applies the operations.
+   * @throws {@link RevisionConflictError} when a compare fails; kind `notFound` for an unknown
+   *   lease.
+   */
   transact(compares: readonly Compare[], operations: readonly Operation[]): Committed {
     const seen = new Map<string, StoredEntry | undefined>();
     for (const { key, is } of compares) {
@@ -41,7 +45,7 @@ export class Draft {
     return this.apply(operations, seen);
   }
 
-  /** Makes a lease with an id that was never used. */
+  /** Creates a lease with an id that was never used before. */
   grantLease(ttlMs: number): LeaseId {
     this.leaseCount += 1;
     this.touched = true;
@@ -50,10 +54,7 @@ export class Draft {
     return lease;
   }
 
-  /**
-   * Deletes the lease and its keys in one transaction, however many. A lease that does not exist is
-   * no error.
-   */
+  /** Deletes the lease and all its keys in one transaction. Has no effect on an unknown lease. */
   endLease(lease: LeaseId): void {
     if (!this.isLease(lease)) return;
     this.apply(
@@ -64,12 +65,12 @@ export class Draft {
     this.touched = true;
   }
 
-  /** Writes the counters as they are: shows whether the storage takes anything at all. */
+  /** Rewrites the counters without a change, to find out whether the storage accepts writes. */
   probe(): void {
     this.touched = true;
   }
 
-  /** To be called once, after the last command. */
+  /** Must be called once, after the last command. */
   finish(): void {
     if (this.touched)
       this.writer.finish(this.transactions, {
@@ -121,11 +122,14 @@ export class Draft {
       throw new CloudlessError('notFound', `lease ${lease} does not exist or has ended`);
   }
 
-  /** Engines are not asked about text that was never an id: it may be longer than their keys. */
+  /**
+   * Rejects text that cannot be a lease id before it reaches the engine, because it may be longer
+   * than the engine's keys.
+   */
   private isLease(lease: LeaseId): boolean {
     return LEASE_ID.test(lease) && this.writer.hasLease(lease);
   }
 }
 
-/** What {@link Draft.grantLease} makes. */
+/** Form of the ids of {@link Draft.grantLease}. */
 const LEASE_ID = /^lease-[1-9]\d{0,15}$/u;

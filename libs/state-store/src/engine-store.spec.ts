@@ -4,7 +4,7 @@ import { createEngineStore, StorageFault, type EngineStoreOptions } from './inde
 import { MemoryStorage } from './memory-storage.js';
 import type { StorageWriter } from './storage.js';
 
-/** A disk that a test can hold up, fill and break. */
+/** A storage that a test can delay, fill and break. */
 class TestStorage extends MemoryStorage {
   writes = 0;
   failure: Error | undefined;
@@ -24,9 +24,7 @@ class TestStorage extends MemoryStorage {
   }
 }
 
-function aStore(
-  options: Pick<EngineStoreOptions, 'log' | 'onRoom' | 'onFault' | 'lookEveryMs'> = {},
-) {
+function aStore(options: Partial<EngineStoreOptions> = {}) {
   const [storage, clock] = [new TestStorage(1_000), new ManualClock()];
   return {
     storage,
@@ -53,8 +51,8 @@ function put(key: string) {
 
 const FULL = new CloudlessError('exhausted', 'disk full');
 
-describe('engine store', () => {
-  it('commits all that queued while a write ran in one write', async () => {
+describe('createEngineStore', () => {
+  it('commits everything queued during a write in one write', async () => {
     const { store, storage } = aStore();
     let flush = (): void => undefined;
     storage.flushed = new Promise((resolve) => (flush = resolve));
@@ -69,7 +67,7 @@ describe('engine store', () => {
     expect(await store.revision()).toBe(101n);
   });
 
-  it('splits a group that is larger than memory should hold', async () => {
+  it('splits groups that exceed the byte limit', async () => {
     const { store, storage } = aStore();
     await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
@@ -79,7 +77,7 @@ describe('engine store', () => {
     expect(storage.writes).toBe(3);
   });
 
-  it('tells nobody before it is durable: not the caller, not one who was refused, not a watch', async () => {
+  it('notifies callers, refused callers and watches only after the write is durable', async () => {
     const { store, storage } = aStore();
     let flush = (): void => undefined;
     storage.flushed = new Promise((resolve) => (flush = resolve));
@@ -100,7 +98,7 @@ describe('engine store', () => {
     });
   });
 
-  it('refuses writes while the disk is full, and goes on when there is room', async () => {
+  it('refuses writes while the disk is full and accepts them again when space is free', async () => {
     const { store, storage } = aStore();
     await store.txn([], [put('a')]);
     storage.failure = FULL;
@@ -110,7 +108,7 @@ describe('engine store', () => {
     expect(await store.txn([], [put('b')])).toEqual({ revision: 2n });
   });
 
-  it('tells once that the disk is full, and once that there is room, which it finds out without a writer', async () => {
+  it('calls onDiskSpaceChange once when the disk is full and once when space is free, also without writes', async () => {
     const told: unknown[] = [];
     const { store, storage, clock } = aStore({
       onRoom: (hasRoom) => told.push(hasRoom),
@@ -122,16 +120,16 @@ describe('engine store', () => {
       await expect(store.txn([], [put('b')])).rejects.toBe(FULL);
     await clock.advance(60_000);
     expect(told).toEqual([
-      'warn disk full: writes are refused until there is room, reads go on',
+      'warn disk full: writes are refused until space is free, reads continue',
       false,
     ]);
     storage.failure = undefined;
     await clock.advance(10_000);
-    expect(told.slice(2)).toEqual(['info there is room again: writes go on', true]);
+    expect(told.slice(2)).toEqual(['info disk has free space again: writes continue', true]);
     expect([await store.revision(), clock.pendingTimers]).toEqual([1n, 0]);
   });
 
-  it('counts a disk as full while some writes go through and others do not', async () => {
+  it('treats the disk as full while some writes succeed and others fail', async () => {
     const told: unknown[] = [];
     const { store, storage, clock } = aStore({ onRoom: (hasRoom) => told.push(hasRoom) });
     for (let round = 0; round < 20; round += 1) {
@@ -146,7 +144,7 @@ describe('engine store', () => {
     expect(told).toEqual([false, true]);
   });
 
-  it('looks for room no more after it was closed', async () => {
+  it('stops probing the disk after close', async () => {
     const { store, storage, clock } = aStore();
     storage.failure = FULL;
     await expect(store.txn([], [put('a')])).rejects.toBe(FULL);
@@ -154,7 +152,7 @@ describe('engine store', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('deletes the keys of an ended lease later when the disk is full, and refuses its renewal at once', async () => {
+  it('deletes the keys of an expired lease later when the disk is full, but refuses renewal at once', async () => {
     const { store, storage, clock } = aStore();
     const lease = await store.grantLease(1_000);
     await store.txn([], [{ ...put('a'), lease }]);
@@ -167,7 +165,7 @@ describe('engine store', () => {
     expect(await store.get('a')).toBeUndefined();
   });
 
-  it('takes itself out of service when it is unknown what was committed', async () => {
+  it('goes out of service when it is unknown whether a write was committed', async () => {
     const { store, storage, clock } = aStore();
     await store.grantLease(1_000);
     const watch = store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]();
@@ -188,7 +186,7 @@ describe('engine store', () => {
     await store.close();
   });
 
-  it('renews a lease only until its time, also when its timer is late', async () => {
+  it('refuses to renew an expired lease whose timer is late', async () => {
     class LateClock extends ManualClock {
       override setTimer() {
         return { cancel: (): void => undefined };
@@ -210,10 +208,10 @@ describe('engine store', () => {
   });
 });
 
-describe('engine store whose files are lost', () => {
+describe('createEngineStore, lost files', () => {
   const LOST = new StorageFault('dataFile', 'it was deleted');
 
-  it('neither acknowledges writes that were flushed after the loss nor shows them to watches', async () => {
+  it('neither acknowledges nor publishes writes that were flushed after the loss', async () => {
     const { store, storage } = aStore();
     await store.txn([], [put('before')]);
     let flush = (): void => undefined;
@@ -241,7 +239,7 @@ describe('engine store whose files are lost', () => {
     await store.close();
   });
 
-  it('notices the loss without a write, and calls onFault once', async () => {
+  it('detects the loss without a write and calls onFault once', async () => {
     const [lines, told]: [unknown[], StorageFault[]] = [[], []];
     const { store, storage, clock } = aStore({
       log: recordingLog(lines),
@@ -260,7 +258,7 @@ describe('engine store whose files are lost', () => {
     await store.close();
   });
 
-  it('no longer tries to delete the keys of leases that end', async () => {
+  it('does not try to delete the keys of expired leases', async () => {
     const lines: unknown[] = [];
     const { store, storage, clock } = aStore({ log: recordingLog(lines), lookEveryMs: 1_000 });
     await store.grantLease(5_000);

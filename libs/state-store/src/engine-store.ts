@@ -36,37 +36,36 @@ import {
 import { WatchHub } from './watch-hub.js';
 import { Watcher, type WatchRequest } from './watcher.js';
 
-/** Wait before the keys of an ended lease are deleted again, after the disk was full. */
+/** Delay before the next attempt to delete the keys of an expired lease after a failure. */
 const EXPIRY_RETRY_MS = 1_000;
-/** Needs of {@link createEngineStore}. */
 export interface EngineStoreOptions {
-  /** Taken over: the store closes it. */
+  /** The store owns this storage and closes it. */
   readonly storage: Storage;
   /** Measures leases. */
   readonly clock: Clock;
-  /** How many changes the storage retains; bounds what is kept in memory for watches. */
+  /**
+   * Number of changes that the storage retains. Also limits the changes kept in memory for watches.
+   */
   readonly historyLimit: number;
-  /** Default: none. */
+  /** Default: silent. */
   readonly log?: Log;
   /**
-   * Told when the disk turns out to be full, with false, and some seconds after it takes all writes
-   * again, with true.
+   * Runs with false when the disk is full, and with true some seconds after it accepts all writes
+   * again.
    */
   readonly onRoom?: (hasRoom: boolean) => void;
-  /**
-   * Interval, in milliseconds, at which the files are also checked without writes. Default: none.
-   */
+  /** Interval of file checks without writes, in milliseconds. Default: none. */
   readonly lookEveryMs?: number;
   /**
-   * Called once, when the files of the storage were lost. From then on writes are refused, and
-   * reads go on.
+   * Runs once, when the files of the storage were lost. From then on writes are refused and reads
+   * continue.
    */
   readonly onFault?: (fault: StorageFault) => void;
 }
 
 /**
- * Makes a store of an engine's storage: validation, group commit, watches and leases are here,
- * alike for all engines.
+ * Creates a store on an engine's storage. Validation, group commit, watches and leases are
+ * implemented here, the same for all engines.
  */
 export function createEngineStore(options: EngineStoreOptions): StateStore {
   checkHistoryLimit(options.historyLimit);
@@ -123,7 +122,7 @@ class EngineStore implements StateStore {
   async txn(compares: readonly Compare[], operations: readonly Operation[]): Promise<Committed> {
     this.checkOpen();
     const bytes = checkTransaction(compares, operations);
-    // the caller may reuse its own
+    // the caller may reuse its arrays and buffers
     const [checks, writes] = [compares.map((compare) => ({ ...compare })), operations.map(copyOf)];
     return this.queue.submit(bytes, (draft) => draft.transact(checks, writes));
   }
@@ -178,7 +177,7 @@ class EngineStore implements StateStore {
       everyMs: this.options.lookEveryMs,
       look,
       onFault: (fault) => {
-        this.leases.stopAll(); // their keys cannot be deleted
+        this.leases.stopAll(); // keys of leases cannot be deleted any more
         this.room.stop();
         this.options.onFault?.(fault);
       },
@@ -199,16 +198,18 @@ class EngineStore implements StateStore {
     return this.queue.submit(LEASE_BYTES, (draft) => draft.endLease(lease));
   }
 
-  /** The lease has ended for its holder already; its keys follow, if need be later. */
+  /**
+   * For its holder the lease has ended already. Its keys are deleted now, or later if that fails.
+   */
   private async expire(lease: LeaseId): Promise<void> {
-    if (this.closed !== undefined) return; // after a restart it has its full time again
+    if (this.closed !== undefined) return; // the lease starts with its full time after a restart
     try {
       await this.endLease(lease);
     } catch (reason) {
       if (this.failure !== undefined || this.faults?.fault !== undefined) return;
-      // A full disk has been told of already.
+      // A full disk has been reported already.
       if (errorKindOf(reason) !== 'exhausted')
-        this.log.warn('keys of an ended lease could not be deleted', {
+        this.log.warn('keys of an expired lease not deleted', {
           lease,
           retryMs: EXPIRY_RETRY_MS,
           ...errorFields(reason),
@@ -232,7 +233,7 @@ class EngineStore implements StateStore {
   }
 }
 
-/** What a lease's record takes, roughly. */
+/** Approximate size of a lease's record. */
 const LEASE_BYTES = 64;
 
 function copyOf(operation: Operation): Operation {

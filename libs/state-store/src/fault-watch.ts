@@ -4,11 +4,11 @@ import type { StorageFault } from './storage-fault.js';
 export interface FaultWatchOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Interval of checks, milliseconds. Undefined: only calls of `look` check. */
+  /** Interval of checks, in milliseconds. Undefined: only calls of `check` check the files. */
   readonly everyMs: number | undefined;
-  /** As {@link Storage.fault}. */
+  /** Same as {@link Storage.fault}. */
   readonly look: () => StorageFault | undefined;
-  /** Called once, with the first fault. */
+  /** Runs once, with the first fault. */
   readonly onFault: (fault: StorageFault) => void;
 }
 
@@ -19,7 +19,7 @@ const LOST = {
 } as const;
 
 /**
- * Checks at intervals, and at each call of `look`, whether a storage still has its files. Keeps the
+ * Checks whether a storage still has its files, at intervals and at each call of `check`. Keeps the
  * first fault.
  */
 export class FaultWatch {
@@ -35,7 +35,7 @@ export class FaultWatch {
     return this.found;
   }
 
-  /** Checks now, unless a fault is known. @returns The first fault. */
+  /** Checks the files, unless a fault is known. @returns The first fault. */
   look(): StorageFault | undefined {
     if (this.found !== undefined) return this.found;
     const fault = this.options.look();

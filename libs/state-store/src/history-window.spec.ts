@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { HistoryWindow, type HistorySegment } from './history-window.js';
 
-/** More than any test adds. */
+/** More bytes than any test adds. */
 const AMPLE_BYTES = 1_000_000;
 
 describe('HistoryWindow', () => {
-  it('exceeds its bytes by the newest segment at most, however few changes remain', () => {
+  it('exceeds the byte limit by at most the newest segment', () => {
     const arbBytes = fc.array(fc.integer({ min: 1, max: 300 }), { maxLength: 200 });
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 1_000 }), arbBytes, (limit, sizes) => {
@@ -22,8 +22,8 @@ describe('HistoryWindow', () => {
           expect(
             kept.slice(0, -1).reduce((sum, segment) => sum + segment.bytes, 0),
           ).toBeLessThanOrEqual(limit);
-          // Nothing goes before the bytes are exceeded, and not more than an eighth below them and
-          // one segment.
+          // Nothing is dropped before the limit is exceeded, and not more than an eighth of the
+          // limit and one segment.
           if (dropped.length > 0) {
             const total = kept.reduce(
               (sum, segment) => sum + segment.bytes,
@@ -36,7 +36,7 @@ describe('HistoryWindow', () => {
     );
   });
 
-  it('keeps at least the limit, and no more than a quarter and one segment beyond it', () => {
+  it('keeps at least the change limit, and at most a quarter and one segment more', () => {
     const arbSizes = fc.array(fc.integer({ min: 1, max: 20 }), { maxLength: 200 });
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 50 }), arbSizes, (limit, sizes) => {
@@ -58,7 +58,7 @@ describe('HistoryWindow', () => {
     );
   });
 
-  it('goes on from what was retained before', () => {
+  it('continues from retained segments', () => {
     const retained = [1, 2, 3].map((revision) => ({
       first: BigInt(revision),
       last: BigInt(revision),

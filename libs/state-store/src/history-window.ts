@@ -1,34 +1,34 @@
 import type { Revision } from './state-store.js';
 
 /**
- * A piece of history that is kept or dropped as a whole: the transactions from `first` to `last`.
+ * A part of the history that is kept or dropped as a whole: the transactions from `first` to
+ * `last`.
  */
 export interface HistorySegment {
   readonly first: Revision;
   readonly last: Revision;
   readonly changes: number;
-  /** Room that the engine needs for it. */
+  /** Space that the engine needs for the segment. */
   readonly bytes: number;
 }
 
-/** How much history an engine keeps. */
 export interface HistoryLimits {
-  /** The newest changes that are kept in any case, as long as their bytes allow. */
+  /** Number of newest changes that are always kept while `bytes` allows. */
   readonly changes: number;
-  /** Bytes that are exceeded by the newest group of transactions at most. */
+  /** Limit of the bytes. Only the newest group of transactions may exceed it. */
   readonly bytes: number;
 }
 
 /**
- * Decides which history to keep: at least the newest `changes`, unless they exceed `bytes`. Older
- * segments go in batches, once there are a quarter more changes than the limit or the bytes are
- * exceeded, so that dropping costs little per transaction.
+ * Decides which part of the history to keep: at least the newest `changes`, unless they exceed
+ * `bytes`. Drops older segments in batches, once the number of changes exceeds the limit by a
+ * quarter or the bytes exceed theirs, so that dropping costs little per transaction.
  */
 export class HistoryWindow {
   private changes: number;
   private bytes: number;
 
-  /** @param segments - What is retained already, oldest first. */
+  /** @param segments - The retained segments, oldest first. */
   constructor(
     private readonly limits: HistoryLimits,
     private segments: HistorySegment[] = [],
@@ -37,7 +37,9 @@ export class HistoryWindow {
     this.bytes = countBytes(segments);
   }
 
-  /** The oldest segments that may go once `added` has joined. Changes nothing. */
+  /**
+   * Returns the oldest segments that can be dropped after `added` has been added. Changes nothing.
+   */
   surplusWith(added: readonly HistorySegment[]): readonly HistorySegment[] {
     const { limits } = this;
     let changes = this.changes + countChanges(added);
@@ -60,7 +62,7 @@ export class HistoryWindow {
     return surplus;
   }
 
-  /** Takes note that `added` joined and the `dropped` oldest segments went. */
+  /** Records that `added` was added and the `dropped` oldest segments were removed. */
   advance(added: readonly HistorySegment[], dropped: readonly HistorySegment[]): void {
     for (const segment of added) this.segments.push(segment);
     if (dropped.length > 0) this.segments = this.segments.slice(dropped.length);

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '@cloudless/base';
 import type { LeaseId } from './state-store.js';
 
-/** Timers of most platforms end at 2^31 ms; a longer wait is made of several. */
+/** Most platforms limit timers to 2^31 ms; a longer wait consists of several timers. */
 const MAX_TIMER_MS = 24 * 60 * 60 * 1_000;
 
 interface Running {
@@ -11,13 +11,13 @@ interface Running {
 }
 
 /**
- * When which lease ends. In memory only: renewals are not written, so after a restart each lease
- * starts with its full time.
+ * Tracks when each lease expires. In memory only: renewals are not written, so each lease starts
+ * with its full time after a restart.
  */
 export class LeaseClock {
   private readonly running = new Map<LeaseId, Running>();
 
-  /** @param onExpired - Called once for each lease that ends by itself. */
+  /** @param onExpired - Runs once for each lease that expires. */
   constructor(
     private readonly clock: Clock,
     private readonly onExpired: (lease: LeaseId) => void,
@@ -34,8 +34,8 @@ export class LeaseClock {
   }
 
   /**
-   * Renews from now. @returns False when the lease does not exist or has ended, be it that its
-   * timer is late.
+   * Renews a lease from now. @returns False when the lease does not exist or has expired, also when
+   * its timer is late.
    */
   renew(lease: LeaseId): boolean {
     const running = this.running.get(lease);
@@ -48,13 +48,13 @@ export class LeaseClock {
     return true;
   }
 
-  /** Forgets a lease. */
+  /** Stops tracking a lease. */
   stop(lease: LeaseId): void {
     this.running.get(lease)?.timer.cancel();
     this.running.delete(lease);
   }
 
-  /** Forgets all. */
+  /** Stops tracking all leases. */
   stopAll(): void {
     for (const lease of [...this.running.keys()]) this.stop(lease);
   }
@@ -63,7 +63,7 @@ export class LeaseClock {
     return this.clock.setTimer(Math.min(delayMs, MAX_TIMER_MS), () => this.onTimer(lease));
   }
 
-  /** A renewal only moves the deadline; the timer finds out here. */
+  /** A renewal only moves the deadline; the timer checks the deadline here. */
   private onTimer(lease: LeaseId): void {
     const running = this.running.get(lease);
     if (running === undefined) return;

@@ -17,7 +17,7 @@ interface Lease {
   readonly keys: Set<string>;
 }
 
-/** The storage of the engine in memory. What a write does is visible at once; it cannot fail. */
+/** The storage of the in-memory engine. Writes are visible at once and cannot fail. */
 export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   private readonly entries = new SortedEntries();
   private readonly leasesById = new Map<LeaseId, Lease>();
@@ -57,9 +57,7 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
     for (const entry of this.entries.scan(prefix, after)) yield copyOf(entry);
   }
 
-  /**
-   * Every revision since the compacted one is in the log, so that positions follow from revisions.
-   */
+  /** The log has every revision since the compacted one, so the index follows from the revision. */
   *history(after: Revision): Iterable<LoggedTransaction> {
     const from = Math.max(0, Number(after - this.counters.compactedRevision));
     for (let index = from; index < this.log.length; index += 1) {

@@ -4,7 +4,10 @@ import type { StorageReader, StoredEntry, StoreHead } from './storage.js';
 import { compareKeys } from './utf8.js';
 import { DEFAULT_RANGE_LIMIT } from './validate.js';
 
-/** One page of entries as of one revision, from what is stored now and the history since. */
+/**
+ * Reads one page of entries at one revision, from the stored entries and the history after that
+ * revision.
+ */
 export function readRange(reader: StorageReader, request: RangeRequest): RangePage {
   const head = reader.head();
   const { prefix, after, limit = DEFAULT_RANGE_LIMIT, revision = head.revision } = request;
@@ -23,7 +26,10 @@ export function readRange(reader: StorageReader, request: RangeRequest): RangePa
   return { entries, revision };
 }
 
-/** @throws kind `compacted` or `invalid` when the history does not reach `revision`. */
+/**
+ * Checks that the history reaches back to `revision`.
+ * @throws kind `compacted` when it does not, `invalid` for a revision that does not exist.
+ */
 export function checkRetained(head: StoreHead, revision: Revision): void {
   if (revision < 0n || revision > head.revision) {
     throw new CloudlessError(
@@ -39,14 +45,14 @@ export function checkRetained(head: StoreHead, revision: Revision): void {
   }
 }
 
-/** What callers of the store see of an entry. */
+/** Converts to the form that callers of the store receive. */
 export function toStoreEntry({ key, value, modRevision, lease }: StoredEntry): StoreEntry {
   return lease === undefined ? { key, value, modRevision } : { key, value, modRevision, lease };
 }
 
 /**
- * The entries as of an older revision: each key's first change since then tells what was there
- * before it.
+ * Entries at an older revision: the first change of each key after the revision has the entry from
+ * before.
  */
 function* scanAt(
   reader: StorageReader,

@@ -4,12 +4,12 @@ import { createMemoryStateStore } from './index.js';
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
-it('does what the README shows', async () => {
+it('README of state-store has an example that runs', async () => {
   // <example>
   const clock = new ManualClock();
   const store = createMemoryStateStore({ clock, historyLimit: 1_000 });
 
-  // A leader is whoever creates the key; it goes with the lease.
+  // Leader election: whoever creates the key leads. The key is deleted when the lease ends.
   const lease = await store.grantLease(2_000);
   const { revision } = await store.txn(
     [{ key: '/leader', is: 'absent' }],
@@ -19,7 +19,7 @@ it('does what the README shows', async () => {
     kind: 'conflict',
   });
 
-  // Whoever wants to follow reads a snapshot and watches from there.
+  // A follower reads a snapshot and watches from its revision.
   const snapshot = await store.range({ prefix: '/leader' });
   await clock.advance(2_000);
   for await (const batch of store.watch({ prefix: '/leader', after: snapshot.revision })) {
@@ -33,7 +33,7 @@ it('does what the README shows', async () => {
   // </example>
 });
 
-it('is what the README shows', async () => {
+it('README of state-store contains the example of this spec', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

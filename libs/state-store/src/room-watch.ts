@@ -1,22 +1,19 @@
 import type { Clock, Log, Timer } from '@cloudless/base';
 
-/** For so long no write may have been refused, before a disk counts as no longer full. */
+/** A disk counts as full until no write was refused for this time. */
 const QUIET_MS = 5_000;
 
-/** Needs of {@link RoomWatch}. */
 export interface RoomWatchOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /**
-   * Writes a little. When nobody else writes, nothing else would find out that there is room again.
-   */
+  /** Writes a small record, to find out without other writes whether the disk has space again. */
   readonly probe: () => Promise<unknown>;
   readonly onRoom: (hasRoom: boolean) => void;
 }
 
 /**
- * Knows whether the disk is full, and tells at each change, once. On a disk that is almost full a
- * small write goes through between two large ones that do not: so it is full until nothing was
+ * Monitors whether the disk is full and reports each change once. On an almost full disk a small
+ * write can succeed between two large ones that fail, so the disk counts as full until no write was
  * refused for a while.
  */
 export class RoomWatch {
@@ -27,12 +24,12 @@ export class RoomWatch {
 
   constructor(private readonly options: RoomWatchOptions) {}
 
-  /** A write was refused because there was no room for it. */
+  /** Records that a write failed because the disk is full. */
   refused(): void {
     this.refusedLately = true;
     if (this.isFull || this.stopped) return;
     this.isFull = true;
-    this.options.log.warn('disk full: writes are refused until there is room, reads go on');
+    this.options.log.warn('disk full: writes are refused until space is free, reads continue');
     this.options.onRoom(false);
     this.lookLater();
   }
@@ -48,12 +45,12 @@ export class RoomWatch {
   }
 
   private async look(): Promise<void> {
-    // a refusal is told to us like any other
+    // a refused probe also calls recordRefusal
     if (!this.refusedLately) await this.options.probe().catch(() => undefined);
     if (this.stopped) return;
     if (this.refusedLately) return this.lookLater();
     this.isFull = false;
-    this.options.log.info('there is room again: writes go on');
+    this.options.log.info('disk has free space again: writes continue');
     this.options.onRoom(true);
   }
 }

@@ -1,7 +1,7 @@
 import type { StoredEntry } from './storage.js';
 import { compareKeys } from './utf8.js';
 
-/** Entries by key, and in byte order of their keys. */
+/** Entries indexed by key and sorted by the bytes of their keys. */
 export class SortedEntries {
   private readonly byKey = new Map<string, StoredEntry>();
   private readonly keys: string[] = [];
@@ -19,7 +19,9 @@ export class SortedEntries {
     if (this.byKey.delete(key)) this.keys.splice(this.firstNotBefore(key), 1);
   }
 
-  /** Keys with `prefix` are neighbours in byte order. Not to be changed while it is read. */
+  /**
+   * Keys with a common prefix are adjacent in byte order. Do not change the entries during a scan.
+   */
   *scan(prefix: string, after: string | undefined): Iterable<StoredEntry> {
     const from = after !== undefined && compareKeys(after, prefix) >= 0 ? after : prefix;
     for (let index = this.firstNotBefore(from); index < this.keys.length; index += 1) {

@@ -1,16 +1,15 @@
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * The files of a storage are no longer its own: what is written now would not be there at the next
- * start, or would be written into the store of another process. Every write is refused with this
- * error; reads go on.
+ * The files of a storage were lost: the next start would not find new writes, or new writes would
+ * go into the store of another process. Every write is refused with this error; reads continue.
  */
 export class StorageFault extends CloudlessError {
   /**
-   * @param lost - `dataFile`: it was deleted, moved or replaced, and what this process still reads
-   *   may exist nowhere else. `lock`: the data is in its place, but another process may have opened
-   *   it. `content`: another program has written to the data file, and what is read here may be a
-   *   mixture.
+   * @param lost - `dataFile`: the file was deleted, moved or replaced; the data that this process
+   *   still reads may exist nowhere else. `lock`: the data is in place, but another process may
+   *   have opened it. `content`: another program has written to the data file, so reads may return
+   *   a mixture.
    */
   constructor(
     readonly lost: 'dataFile' | 'lock' | 'content',

@@ -4,10 +4,11 @@ import { compareKeys, utf8ByteLength } from './utf8.js';
 const encoder = new TextEncoder();
 /** Any code points, and the neighbours of the surrogates more often. */
 // prettier-ignore
+/** Arbitrary code points, with the neighbours of the surrogates more often. */
 const arbText = fc.string({ unit: fc.oneof(fc.string({ unit: 'binary', minLength: 1, maxLength: 1 }), fc.constantFrom('a', '\ud7ff', '\ue000', '\uffff', '😀', '\u{10ffff}')), maxLength: 8 });
 
 describe('compareKeys', () => {
-  it('orders as the bytes of UTF-8 do', () => {
+  it('orders keys like their UTF-8 bytes', () => {
     fc.assert(
       fc.property(arbText, arbText, (a, b) => {
         expect(Math.sign(compareKeys(a, b))).toBe(
@@ -19,7 +20,7 @@ describe('compareKeys', () => {
 });
 
 describe('utf8ByteLength', () => {
-  it('counts what the platform encodes', () => {
+  it('counts the bytes that TextEncoder encodes', () => {
     fc.assert(
       fc.property(arbText, (text) =>
         expect(utf8ByteLength(text)).toBe(encoder.encode(text).length),
@@ -28,7 +29,7 @@ describe('utf8ByteLength', () => {
   });
 
   it.each(['\ud800', 'a\udc00', '\udc00\ud800', '😀\ud83d', '\ud83da'])(
-    'finds the lone surrogate in case %#',
+    'returns undefined for a lone surrogate (case %#)',
     (text) => {
       expect(utf8ByteLength(text)).toBeUndefined();
     },

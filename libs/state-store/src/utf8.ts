@@ -1,6 +1,6 @@
 /**
- * Compares two keys by the bytes of their UTF-8 form, which is the order of code points; the order
- * of JavaScript's `<` (UTF-16 code units) differs where a surrogate pair meets U+E000..U+FFFF.
+ * Compares two keys by their UTF-8 bytes, which is the order of code points. JavaScript's `<`
+ * compares UTF-16 code units and differs where a surrogate pair meets U+E000..U+FFFF.
  * @returns Negative when `a` comes first, 0 when equal, positive when `b` comes first.
  * @see RFC 3629, section 1: "byte-value lexicographic sorting order of UTF-8 strings is the same as
  *   if ordered by character numbers"
@@ -16,14 +16,14 @@ export function compareKeys(a: string, b: string): number {
   return a.length - b.length;
 }
 
-/** Surrogates stand for code points above U+FFFF, so they come after every other unit. */
+/** Surrogates encode code points above U+FFFF, so they sort after every other unit. */
 function rank(unit: number): number {
   return unit >= 0xd800 && unit <= 0xdfff ? unit + 0x1_0000 : unit;
 }
 
 /**
- * Length of `text` in UTF-8, in bytes; undefined when it holds a lone surrogate and so has no UTF-8
- * form.
+ * Returns the length of `text` in UTF-8, in bytes; undefined for text with a lone surrogate, which
+ * has no UTF-8 form.
  */
 export function utf8ByteLength(text: string): number | undefined {
   let bytes = text.length;
@@ -35,7 +35,7 @@ export function utf8ByteLength(text: string): number | undefined {
     else {
       const next = text.charCodeAt(index + 1); // NaN past the end
       if (unit > 0xdbff || !(next >= 0xdc00 && next <= 0xdfff)) return undefined;
-      bytes += 2; // two units became four bytes
+      bytes += 2; // two units are four bytes
       index += 1;
     }
   }

@@ -9,7 +9,7 @@ import {
 } from './state-store.js';
 import { utf8ByteLength } from './utf8.js';
 
-/** Entries of a page when the request does not say. */
+/** Default number of entries of a page. */
 export const DEFAULT_RANGE_LIMIT = 1_000;
 
 /** Changes that an engine retains by default. */
@@ -17,14 +17,14 @@ export const DEFAULT_HISTORY_LIMIT = 100_000;
 /** Bytes of changes that an engine retains by default. */
 export const DEFAULT_HISTORY_BYTES = 64 * 1024 * 1024;
 
-/** The key an operation writes. */
+/** Returns the key that an operation writes. */
 export function keyOf(operation: Operation): string {
   return 'put' in operation ? operation.put : operation.delete;
 }
 
 /**
  * Checks the limits of a transaction.
- * @returns Bytes of all its keys and values.
+ * @returns The bytes of all its keys and values.
  * @throws kind `invalid`, naming the limit and the key.
  */
 export function checkTransaction(
@@ -32,9 +32,9 @@ export function checkTransaction(
   operations: readonly Operation[],
 ): number {
   if (compares.length > MAX_TXN_OPERATIONS)
-    refuse(`${compares.length} compares in a transaction, at most ${MAX_TXN_OPERATIONS}`);
+    refuse(`${compares.length} compares in a transaction; the limit is ${MAX_TXN_OPERATIONS}`);
   if (operations.length > MAX_TXN_OPERATIONS)
-    refuse(`${operations.length} operations in a transaction, at most ${MAX_TXN_OPERATIONS}`);
+    refuse(`${operations.length} operations in a transaction; the limit is ${MAX_TXN_OPERATIONS}`);
   let bytes = 0;
   for (const { key } of compares) bytes += checkKey(key);
   for (const operation of operations) {
@@ -42,36 +42,37 @@ export function checkTransaction(
     if ('put' in operation) bytes += operation.value.byteLength;
   }
   if (bytes > MAX_TXN_BYTES)
-    refuse(`${bytes} bytes of keys and values in a transaction, at most ${MAX_TXN_BYTES}`);
+    refuse(`${bytes} bytes of keys and values in a transaction; the limit is ${MAX_TXN_BYTES}`);
   if (operations.length > 1) checkWrittenOnce(operations);
   return bytes;
 }
 
 /**
- * @throws kind `invalid` for a limit that is no positive whole number, or text that is no UTF-8.
+ * @throws kind `invalid` for a limit that is not a positive integer, or text that is not valid
+ *   UTF-8.
  */
 export function checkRange(request: RangeRequest): void {
   checkPrefix(request.prefix);
   if (request.after !== undefined && utf8ByteLength(request.after) === undefined)
-    refuse('"after" holds a lone surrogate');
+    refuse('"after" contains a lone surrogate');
   const { limit = DEFAULT_RANGE_LIMIT } = request;
   if (!Number.isInteger(limit) || limit < 1)
-    refuse(`limit ${limit} is not a whole number of 1 or more`);
+    refuse(`limit ${limit} is not an integer of 1 or more`);
 }
 
-/** Any UTF-8 text is a prefix, the empty one too. @throws kind `invalid`. */
+/** Any UTF-8 text is a valid prefix, also the empty text. @throws kind `invalid`. */
 export function checkPrefix(prefix: string): void {
-  if (utf8ByteLength(prefix) === undefined) refuse('prefix holds a lone surrogate');
+  if (utf8ByteLength(prefix) === undefined) refuse('prefix contains a lone surrogate');
 }
 
 /** @returns The key's length in bytes. @throws kind `invalid`. */
 export function checkKey(key: string): number {
   const bytes = utf8ByteLength(key);
-  if (bytes === undefined) refuse(`key ${JSON.stringify(key)} holds a lone surrogate`);
+  if (bytes === undefined) refuse(`key ${JSON.stringify(key)} contains a lone surrogate`);
   if (bytes === 0) refuse('a key is empty');
   if (bytes > MAX_KEY_BYTES)
     refuse(
-      `key ${JSON.stringify(`${key.slice(0, 40)}…`)} has ${bytes} bytes, at most ${MAX_KEY_BYTES}`,
+      `key ${JSON.stringify(`${key.slice(0, 40)}…`)} has ${bytes} bytes; the limit is ${MAX_KEY_BYTES}`,
     );
   return bytes;
 }

@@ -3,11 +3,11 @@ import { checkRetained, toStoreEntry } from './read-range.js';
 import type { Change, ChangeBatch, Revision } from './state-store.js';
 import type { LoggedTransaction, Storage } from './storage.js';
 
-/** Changes kept in memory so that readers who keep up do not read the stored history. */
+/** Limit of changes kept in memory, so that prompt readers do not read the stored history. */
 const MAX_RECENT_CHANGES = 4_096;
-/** Bytes of keys and values kept in memory for the same reason, beside the newest group. */
+/** Limit of the bytes of these changes, in addition to the newest group. */
 const MAX_RECENT_BYTES = 8 * 1024 * 1024;
-/** Transactions one reader takes at once. Bounds what it holds. */
+/** Limit of transactions that one reader receives at once. */
 const MAX_READ_TRANSACTIONS = 256;
 
 interface Recent {
@@ -16,14 +16,14 @@ interface Recent {
 }
 
 /**
- * Where watches read from: the newest transactions in memory, and the stored history for those who
- * are behind. Holds nothing per reader but its wish to be woken.
+ * Source of all watches: the newest transactions in memory, and the stored history for slower
+ * readers. Holds nothing for a reader except its wake-up callback.
  */
 export class WatchHub {
   private recent: Recent[] = [];
   private recentChanges = 0;
   private recentBytes = 0;
-  /** All transactions after this revision are in `recent`. */
+  /** `recent` has all transactions after this revision. */
   private recentAfter: Revision;
   private readonly maxRecentChanges: number;
   private readonly sleepers = new Set<() => void>();
@@ -49,26 +49,29 @@ export class WatchHub {
     this.wakeAll();
   }
 
-  /** Ends all watches: without error, or with `reason`. */
+  /** Ends all watches: without an error, or with `reason`. */
   end(reason?: CloudlessError): void {
     this.ended ??= { reason };
     this.wakeAll();
   }
 
-  /** Whether watches have ended. @throws The reason they ended with. */
+  /** Says whether watches have ended. @throws The reason when they ended with an error. */
   hasEnded(): boolean {
     if (this.ended?.reason !== undefined) throw this.ended.reason;
     return this.ended !== undefined;
   }
 
-  /** @throws kind `compacted` or `invalid` when a watch cannot begin after this revision. */
+  /**
+   * Checks that a watch can start after this revision. @throws kind `compacted` or `invalid` when
+   * it cannot.
+   */
   checkStart(after: Revision): void {
     this.storage.read((reader) => checkRetained(reader.head(), after));
   }
 
   /**
-   * The next transactions after `position`, without gap; empty when there are none yet. @throws
-   * kind `compacted`.
+   * Returns the next transactions after `position`, without gaps; empty when there are none yet.
+   * @throws kind `compacted`.
    */
   readAfter(position: Revision): readonly ChangeBatch[] {
     if (position >= this.recentAfter) return this.readRecent(position);
@@ -88,12 +91,12 @@ export class WatchHub {
     });
   }
 
-  /** Calls `wake` once, at the next publication or the end. */
+  /** Runs `wake` once, at the next publication or at the end. */
   onNext(wake: () => void): void {
     this.sleepers.add(wake);
   }
 
-  /** Takes back a wish that was not granted yet. */
+  /** Cancels a call of {@link WatchHub.onNext}. */
   offNext(wake: () => void): void {
     this.sleepers.delete(wake);
   }
@@ -110,8 +113,8 @@ export class WatchHub {
   }
 
   /**
-   * Only what is older than the newest group goes, so that a reader who was waiting always finds
-   * all of it.
+   * Drops only transactions older than the newest group, so that a waiting reader finds all of that
+   * group.
    */
   private dropRecent(): void {
     let count = 0;

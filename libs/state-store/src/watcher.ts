@@ -2,7 +2,6 @@ import type { StopSignal } from '@cloudless/base';
 import type { Change, ChangeBatch, Revision } from './state-store.js';
 import type { WatchHub } from './watch-hub.js';
 
-/** What one watch asks for. */
 export interface WatchRequest {
   readonly prefix: string;
   readonly after: Revision;
@@ -11,7 +10,7 @@ export interface WatchRequest {
 
 const DONE: IteratorResult<ChangeBatch, undefined> = { done: true, value: undefined };
 
-/** One reader of a watch. Holds its position and at most one read of transactions. */
+/** One reader of a watch. Holds its position and the transactions of at most one read. */
 export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
   private position: Revision;
   private ready: readonly ChangeBatch[] = [];
@@ -28,16 +27,16 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
     this.position = request.after;
   }
 
-  /** Calls made before the last one has settled are answered in order. */
+  /** Calls made before the previous one has settled are answered in order. */
   next(): Promise<IteratorResult<ChangeBatch, undefined>> {
     const result = this.last.then(() => this.step());
     this.last = result.catch(() => {
-      this.returned = true; // as a generator: after an error there is nothing more
+      this.returned = true; // like a generator: nothing follows an error
     });
     return result;
   }
 
-  /** Ends it, also while a call of {@link Watcher.next} waits. */
+  /** Ends the watch, also during a pending {@link Watcher.next}. */
   return(): Promise<IteratorResult<ChangeBatch, undefined>> {
     this.returned = true;
     this.wake?.();
@@ -60,7 +59,7 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
     return this.returned || this.request.signal?.aborted === true || this.hub.hasEnded();
   }
 
-  /** Reads on from the position. @returns Whether there was anything, of whatever prefix. */
+  /** Reads from the position. @returns True when there were transactions, of any prefix. */
   private read(): boolean {
     if (!this.started) this.hub.checkStart(this.position);
     this.started = true;

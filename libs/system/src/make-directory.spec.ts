@@ -17,35 +17,35 @@ describe.each(forms)('$name', ({ make }) => {
   beforeEach(() => void (home = mkdtempSync(join(tmpdir(), 'make-directory-'))));
   afterEach(() => rmSync(home, { recursive: true }));
 
-  it('makes a directory with all missing parents and returns the first one that it made', async () => {
+  it('creates a directory with all missing parents and returns the first one it created', async () => {
     expect(await make(join(home, 'a', 'b', 'c'), 0o700)).toBe(join(home, 'a'));
     const modes = ['a', 'a/b', 'a/b/c'].map((path) => statSync(join(home, path)).mode & 0o777);
     expect(modes).toEqual([0o700, 0o700, 0o700]);
   });
 
-  it('leaves a directory that exists as it is and returns undefined', async () => {
+  it('leaves an existing directory unchanged and returns undefined', async () => {
     const { mode } = statSync(home);
     expect(await make(home, 0o755)).toBeUndefined();
     expect(await make(`${home}/`, 0o755)).toBeUndefined();
     expect(statSync(home).mode).toBe(mode);
   });
 
-  it('lets several callers make the same directory at once', async () => {
+  it('lets several callers create the same directory at the same time', async () => {
     const path = join(home, 'a', 'b');
     await Promise.all(Array.from({ length: 8 }, () => make(path)));
     expect(statSync(path).isDirectory()).toBe(true);
   });
 
-  it('refuses a path that a file is in the way of', async () => {
+  it('refuses a path through or to a file', async () => {
     writeFileSync(join(home, 'file'), '');
     await expect(make(join(home, 'file'))).rejects.toMatchObject({ code: 'EEXIST' });
     await expect(make(join(home, 'file', 'below'))).rejects.toMatchObject({ code: 'ENOTDIR' });
   });
 
-  // Linux answers mkdir in /proc with ENOENT although /proc exists; Node 20's own recursive mkdir
-  // then never ends.
+  // Linux answers mkdir in /proc with ENOENT although /proc exists. Node 20's own recursive mkdir
+  // never returns there.
   it.each(process.platform === 'linux' ? ['/proc/cloudless', '/proc/cloudless/a/b'] : [])(
-    'ends with an error where the file system makes no directories (%s)',
+    'fails where the file system creates no directories (%s)',
     async (path) => {
       await expect(make(path)).rejects.toMatchObject({ code: 'ENOENT' });
     },

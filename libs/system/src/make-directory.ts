@@ -6,15 +6,15 @@ import { dirname, resolve } from 'node:path';
 const DEFAULT_MODE = 0o777;
 
 /**
- * Makes a directory, with its missing parents, as `mkdir -p` does.
+ * Creates a directory and its missing parents, like `mkdir -p`.
  *
- * Node 20's own recursive mkdir takes each ENOENT for a missing parent, and never ends where a file
- * system answers so for another reason: /proc, autofs, some FUSE file systems. Here each path is
- * tried at most twice.
- * @param mode - Of each directory that is made, less the umask. Default 0o777.
- * @returns The first directory that was made; undefined when the directory existed.
+ * Node 20's own recursive mkdir takes each ENOENT for a missing parent and never returns on file
+ * systems that answer ENOENT for another reason: /proc, autofs, some FUSE file systems. This
+ * function tries each path at most twice.
+ * @param mode - Mode of each new directory, before the umask. Default 0o777.
+ * @returns The first directory that was created; undefined when the directory existed.
  * @throws The error of mkdir(2), with its `code`: `EEXIST` when the path is not a directory,
- *   `ENOENT` when the file system makes no directories there.
+ *   `ENOENT` when the file system creates no directories there.
  */
 export async function makeDirectory(
   path: string,

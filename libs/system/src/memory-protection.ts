@@ -1,20 +1,20 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 
 /**
- * Lower than all unprotected programs. Container runtimes and the kubelet have -999, Docker's
- * daemon -500.
+ * Below all unprotected programs. Container runtimes and the kubelet have -999, the Docker daemon
+ * -500.
  */
 const PROTECTED = -900;
 /**
- * @see proc_pid_oom_score_adj(5): from -1000 to 1000; the greater, the sooner a process is ended
- * when memory runs out.
+ * Range -1000 to 1000; a process with a greater score is killed sooner.
+ * @see proc_pid_oom_score_adj(5)
  */
 const OWN_SCORE = '/proc/self/oom_score_adj';
 
 /**
- * Makes this process one of the last that the kernel ends when memory runs out. Processes that it
+ * Makes this process one of the last that the kernel kills when memory runs out. Processes that it
  * starts afterwards inherit the protection: see {@link endMemoryProtection}.
- * @returns False without the privilege (CAP_SYS_RESOURCE), and on systems other than Linux.
+ * @returns False without the privilege (CAP_SYS_RESOURCE) and on systems other than Linux.
  */
 export function protectFromOutOfMemory(file = OWN_SCORE): boolean {
   try {
@@ -26,10 +26,7 @@ export function protectFromOutOfMemory(file = OWN_SCORE): boolean {
   }
 }
 
-/**
- * Gives up an inherited protection, so that processes which this one starts do not have it. Needs
- * no privilege.
- */
+/** Removes an inherited protection, so that child processes do not have it. Needs no privilege. */
 export function endMemoryProtection(file = OWN_SCORE): void {
   try {
     if (Number(readFileSync(file, 'utf8')) < 0) writeFileSync(file, '0\n', { flag: 'r+' });

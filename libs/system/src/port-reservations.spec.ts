@@ -1,6 +1,6 @@
 import { PortReservations } from './port-reservations.js';
 
-/** Numbers that no network has, so that nothing else on this machine reserves them. */
+/** Numbers above 65535, so that nothing else on this machine reserves them. */
 let last = 100_000 + process.pid * 10;
 const aPort = (): number => (last += 1);
 

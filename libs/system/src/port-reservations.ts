@@ -1,26 +1,26 @@
 import { createServer, type Server } from 'node:net';
 
-/** A port that is held, with its socket once the name is ours. */
+/** A reserved port, with its socket once the socket's name is bound. */
 interface Reservation {
   server: Server | undefined;
 }
 
 /**
- * Ports of this machine that are promised to a process that does not listen there yet. A search for
- * a free port finds such a port free; a reservation keeps the port from all other processes that
+ * Ports of this machine that are promised to a process that does not listen yet. To a search for a
+ * free port, such a port looks free; a reservation protects it from all other processes that
  * reserve ports before they use them.
  *
- * On Linux a reservation is the name of an abstract socket: names, like ports, exist once per
- * network namespace, and a process that is killed leaves none behind. On other systems, which have
- * no such names, a reservation binds only its own holder.
+ * On Linux a reservation is the name of an abstract socket: names are unique in a network
+ * namespace, like ports, and the kernel removes them when the process ends. Other systems have no
+ * such names; there, a reservation is visible only within its own holder.
  * @see unix(7), "Abstract sockets"
  */
 export class PortReservations {
   private readonly held = new Map<string, Reservation>();
 
   /**
-   * Reserves a port, whether or not a process listens there.
-   * @returns False when any holder has the port, this one included. True also when the system
+   * Reserves a port, whether or not a process listens on it.
+   * @returns False when any holder has the port, including this one. True also when the system
    *   refuses the name for another reason: a reservation is a precaution, and a start must not fail
    *   because of it.
    */
@@ -32,7 +32,8 @@ export class PortReservations {
     if (process.platform !== 'linux') return true;
     const server = createServer((connection) => connection.destroy()).unref();
     const code = await listen(server, `\0cloudless/port/${key}`);
-    const isHeld = this.held.get(key) === reservation; // not released, or taken again, meanwhile
+    // neither released nor reserved again meanwhile
+    const isHeld = this.held.get(key) === reservation;
     if (code === 'EADDRINUSE') {
       if (isHeld) this.held.delete(key);
       return false;
@@ -42,7 +43,7 @@ export class PortReservations {
     return true;
   }
 
-  /** Gives a port back. Does nothing for a port that this holder does not have. */
+  /** Releases a port. Has no effect on a port that this holder does not have. */
   release(port: number, protocol: 'tcp' | 'udp'): void {
     const key = keyOf(port, protocol);
     this.held.get(key)?.server?.close();
@@ -59,7 +60,7 @@ function keyOf(port: number, protocol: 'tcp' | 'udp'): string {
   return `${port}/${protocol}`;
 }
 
-/** @returns The error code; undefined when the name is ours. */
+/** @returns The error code; undefined when the name is bound. */
 function listen(server: Server, path: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     server.once('error', ({ code = 'unknown' }: NodeJS.ErrnoException) => resolve(code));

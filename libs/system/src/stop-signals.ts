@@ -1,20 +1,20 @@
 import { constants } from 'node:os';
 
-/** Signals that ask a program to end in good order. */
+/** Signals that request an orderly end. */
 export type StopSignal = 'SIGINT' | 'SIGTERM';
 
 const STOP_SIGNALS: readonly StopSignal[] = ['SIGINT', 'SIGTERM'];
-/** A shell shows the end by signal n as 128 + n. */
+/** Shells report the end by signal n as exit code 128 + n. */
 const EXIT_BY_SIGNAL = 128;
 
 /**
- * Lets the first stop signal end this process while it starts: the kernel does that even when a
- * file system does not answer and no JavaScript runs. Call this before anything else.
- * @returns A function to call once there is something to close. From then on the first signal of
- *   each kind does not end the process; the promise resolves with the first of all.
+ * Lets the first stop signal end this process during its start. The kernel does that even when a
+ * file system blocks and no JavaScript runs. Call this before anything else.
+ * @returns A function to call once there is something to close. From then on, the first signal of
+ *   each kind does not end the process; the promise resolves with the first signal.
  */
 export function endOnStopSignals(): () => Promise<StopSignal> {
-  // The kernel spares process 1 of a container from signals that it has no handler for.
+  // The kernel does not deliver signals without a handler to process 1 of a container.
   if (process.pid === 1) for (const signal of STOP_SIGNALS) process.once(signal, endBySignal);
   return () =>
     new Promise((resolve) => {

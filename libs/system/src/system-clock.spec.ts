@@ -3,20 +3,20 @@ import { jest } from '@jest/globals';
 import { systemClock } from './index.js';
 
 describe('systemClock', () => {
-  it('never goes back, and tells fractions of a millisecond', () => {
+  it('is monotonic and has fractions of a millisecond', () => {
     const readings = Array.from({ length: 2_000 }, () => systemClock.now());
     expect(readings).toEqual([...readings].sort((a, b) => a - b));
     expect(readings.some((reading) => !Number.isInteger(reading))).toBe(true);
   });
 
-  it('tells the wall time of the machine', () => {
+  it('returns the wall time of the machine', () => {
     const before = Date.now();
     const told = systemClock.wallTime();
     expect(told).toBeGreaterThanOrEqual(before);
     expect(told).toBeLessThanOrEqual(Date.now());
   });
 
-  it('fires in the order of delays, once each', async () => {
+  it('fires each timer once, in the order of delays', async () => {
     const fired: number[] = [];
     await new Promise<void>((resolve) => {
       for (const delayMs of [3, -1, 1, 0]) systemClock.setTimer(delayMs, () => fired.push(delayMs));
@@ -26,7 +26,7 @@ describe('systemClock', () => {
     expect(fired.at(-1)).toBe(3);
   });
 
-  it('does not fire what was cancelled; cancelling twice, or after it fired, does nothing', async () => {
+  it('does not fire a cancelled timer and ignores repeated or late cancellation', async () => {
     let fired = 0;
     const cancelled = systemClock.setTimer(1, () => (fired += 1));
     cancelled.cancel();
@@ -46,7 +46,7 @@ describe('systemClock', () => {
     set.mockRestore();
   });
 
-  it('lets a sleep end by its signal', async () => {
+  it('ends a sleep when its signal is aborted', async () => {
     const stop = new AbortController();
     const nap = sleep(systemClock, 60_000, stop.signal);
     stop.abort();
@@ -54,13 +54,13 @@ describe('systemClock', () => {
   });
 });
 
-describe('long timers', () => {
+describe('systemClock, long timers', () => {
   const DAY_MS = 86_400_000;
   beforeEach(() => void jest.useFakeTimers());
   afterEach(() => void jest.useRealTimers());
 
   it.each([1, 2 ** 31 - 1, 2 ** 31, 30 * DAY_MS, 100 * DAY_MS])(
-    'one of %i ms fires then, not before',
+    'fires a timer of %i ms on time and not earlier',
     (delayMs) => {
       let fired = 0;
       systemClock.setTimer(delayMs, () => (fired += 1));
@@ -73,7 +73,7 @@ describe('long timers', () => {
     },
   );
 
-  it('is cancelled also when its first part is over', () => {
+  it('cancels a long timer after its first part', () => {
     let fired = 0;
     const timer = systemClock.setTimer(60 * DAY_MS, () => (fired += 1));
     jest.advanceTimersByTime(30 * DAY_MS);
@@ -82,7 +82,7 @@ describe('long timers', () => {
     expect({ fired, left: jest.getTimerCount() }).toEqual({ fired: 0, left: 0 });
   });
 
-  it('of a fraction of a millisecond is not early; an endless one never fires', () => {
+  it('rounds fractions of a millisecond up and never fires an infinite timer', () => {
     let fired = 0;
     systemClock.setTimer(2.5, () => (fired += 1));
     systemClock.setTimer(Number.POSITIVE_INFINITY, () => (fired += 100));

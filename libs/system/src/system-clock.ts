@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import type { Clock, Timer } from '@cloudless/base';
 
 /**
- * The machine's clock: monotonic `now`, wall-clock `wallTime`, timers of any length that do not
+ * The machine's clock: monotonic `now`, wall-clock `wallTime`, and timers of any length that do not
  * keep the process alive.
  */
 export const systemClock: Clock = {
@@ -18,13 +18,10 @@ export const systemClock: Clock = {
       );
       handle.unref();
     };
-    arm(Math.ceil(Math.max(0, delayMs))); // Node cuts off fractions, which would be early
+    arm(Math.ceil(Math.max(0, delayMs))); // Node truncates fractions, so the timer would be early
     return { cancel: () => clearTimeout(handle) };
   },
 };
 
-/**
- * Node's longest timeout, 24.8 days: its delay is a signed 32-bit number, and it fires a longer one
- * at once.
- */
+/** Node's longest timeout, 24.8 days (a signed 32-bit number). Node fires longer ones at once. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;

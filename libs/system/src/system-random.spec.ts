@@ -1,13 +1,13 @@
 import { systemRandom } from './index.js';
 
 describe('systemRandom', () => {
-  it('stays in [0, 1) and reaches every tenth', () => {
+  it('returns numbers in [0, 1) from every tenth', () => {
     const values = Array.from({ length: 2_000 }, () => systemRandom.next());
     expect(values.every((value) => value >= 0 && value < 1)).toBe(true);
     expect(new Set(values.map((value) => Math.floor(value * 10))).size).toBe(10);
   });
 
-  it('gives as many bytes as asked for, new ones each time, in memory of their own', () => {
+  it('returns the requested number of new bytes in their own buffer', () => {
     expect(systemRandom.bytes(0)).toHaveLength(0);
     const bytes = systemRandom.bytes(32);
     expect(bytes).toHaveLength(32);

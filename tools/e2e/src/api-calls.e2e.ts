@@ -247,7 +247,7 @@ describe('the service of agents', () => {
         }),
       ).toMatchObject({
         code: 'not_found',
-        message: 'service "no.such.Service" is not known here',
+        message: 'this server has no service "no.such.Service"',
       });
     });
   });

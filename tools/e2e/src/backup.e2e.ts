@@ -158,14 +158,16 @@ describe('a backup', () => {
     const says = (how: string): unknown => ({
       code: 4,
       stdout: '',
-      stderr: `cloudlessctl: ${file}: the backup is damaged: ${how}; nothing of it can be trusted, use another one\n`,
+      stderr: `cloudlessctl: ${file}: the backup is damaged: ${how}; do not trust any part of it, use another backup\n`,
     });
-    expect(await refusal(altered)).toEqual(says('its SHA-256 does not fit'));
+    expect(await refusal(altered)).toEqual(says('its SHA-256 does not match'));
     const cut = Math.floor(whole.length / 2);
-    expect(await refusal(whole.subarray(0, cut))).toEqual(says(`it is cut off after ${cut} bytes`));
+    expect(await refusal(whole.subarray(0, cut))).toEqual(
+      says(`it is truncated after ${cut} bytes`),
+    );
     expect(await refusal(Buffer.from('workloads:\n'))).toMatchObject({
       code: 4,
-      stderr: `cloudlessctl: ${file}: this is no backup of a Cloudless cluster: it does not begin like one\n`,
+      stderr: `cloudlessctl: ${file}: not a backup of a Cloudless cluster: the first bytes are not those of a backup\n`,
     });
   });
 

@@ -574,7 +574,7 @@ describe('a program that cannot start', () => {
   });
 
   const inUse = (flag: string): string =>
-    `port ${port} on 127.0.0.1 is in use; stop what listens there or choose another with ${flag}`;
+    `port ${port} on 127.0.0.1 is in use; stop the program that uses it or choose another port with ${flag}`;
   const noLoopback =
     'without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted';
 
@@ -596,21 +596,21 @@ describe('a program that cannot start', () => {
       args: () => ['--data-dir', path('coordinator')],
       code: 1,
       says: () =>
-        `data directory ${path('coordinator')} is in use by process ${cluster.coordinatorProcess.pid}; stop it first, or name another directory`,
+        `data directory ${path('coordinator')} is in use by process ${cluster.coordinatorProcess.pid}; stop it first, or choose another directory`,
     },
     {
       what: 'a data directory that others can read',
       args: () => ['--data-dir', path('open')],
       code: 1,
       says: () =>
-        `data directory ${path('open')} has mode 0755, so that other users can read it; run: chmod 700 '${path('open')}'`,
+        `data directory ${path('open')} has mode 0755, so that other users can access it; run: chmod 700 '${path('open')}'`,
     },
     {
       what: 'a data directory that is a file',
       args: () => ['--data-dir', path('file')],
       code: 1,
       says: () =>
-        `${path('file')} is not a directory; name one for the data, or move this file away`,
+        `${path('file')} is not a directory; choose a directory for the data, or move this file away`,
     },
     {
       what: 'an address of the network',

@@ -63,7 +63,7 @@ describe('the development cluster', () => {
     for (const step of steps) expect(stdout).toContain(`── ${step}`);
     expect(stdout).toMatch(/ready again after \d+ ms: same replica, same node, one restart/);
     expect(stdout).toContain('workload default/hello: deleted');
-    expect(stdout).toContain('Demo finished: every step did what it should.');
+    expect(stdout).toContain('Demo finished: every step succeeded.');
   });
 
   it('stays, serves, lets no second one take its ports, and ends with SIGINT', async () => {
@@ -72,7 +72,7 @@ describe('the development cluster', () => {
     const url = api.split(' ')[0] ?? '';
     const health = await told(cluster, 'Health');
     expect(await told(cluster, 'Runtime')).toBe(
-      'processes; containers are not used, as --runtime process says',
+      'processes; containers are off because of --runtime process',
     );
     const agentPort = (await told(cluster, 'agent-1')).split(':').at(-1) ?? '';
     await cluster.line((line) => line.startsWith('Ctrl-C'));
@@ -140,7 +140,7 @@ describe('the development cluster', () => {
       socket,
     );
     expect(await told(without, 'Runtime')).toMatch(
-      /^processes; containers are not used: (no container runtime answers at|only root may use the container runtime at) .*no\.sock.*; `sudo node tools\/containers\/setup\.mjs install` brings a container runtime$/,
+      /^processes; containers are not used: (no container runtime answers at|only root may use the container runtime at) .*no\.sock.*; `sudo node tools\/containers\/setup\.mjs install` installs one$/,
     );
     expect(await without.kill('SIGINT')).toBe(0);
     const { code, stderr } = await runs(

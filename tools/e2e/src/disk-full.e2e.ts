@@ -93,7 +93,7 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     expect({ kind: errorKindOf(refusal), message: (refusal as Error).message }).toEqual({
       kind: 'exhausted',
       message: expect.stringMatching(
-        /^disk full: no room left for .*store\.mdb, nothing was written; free some space on its file system, writes then go on by themselves$/,
+        /^disk full: no space left for .*store\.mdb, nothing was written; free some space on its file system, and writes continue automatically$/,
       ) as string,
     });
     expect(await page('/health')).toMatch(/^200 {"status":"degraded","reasons":\["disk full: /);
@@ -151,7 +151,7 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     expect(await page('/health')).toBe('200 {"status":"ok"}\n');
     expect(await page('/metrics')).toContain('\ncloudless_store_writable 1\n');
     expect(
-      logged('there is room again').concat(logged('disk full: writes are refused')),
+      logged('disk has free space again').concat(logged('disk full: writes are refused')),
     ).toHaveLength(2);
     const { events } = await client.listEvents({ pageSize: 1_000 });
     expect(events.filter(({ reason }) => reason === 'NodeLost')).toEqual([]);

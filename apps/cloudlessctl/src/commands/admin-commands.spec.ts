@@ -99,7 +99,7 @@ describe('admin backup', () => {
       name: 'ends early',
       chunks: (whole) => whole.subarray(0, 100),
       exitCode: 4,
-      says: 'the backup is damaged: it is cut off',
+      says: 'the backup is damaged: it is truncated',
     },
     {
       name: 'was altered on its way',
@@ -175,7 +175,7 @@ describe('admin verify and restore', () => {
     {
       name: 'cut off',
       damage: (bytes: Buffer) => bytes.subarray(0, 150),
-      says: 'the backup is damaged: it is cut off after 150 bytes',
+      says: 'the backup is damaged: it is truncated after 150 bytes',
     },
     {
       name: 'something else',

@@ -25,8 +25,8 @@ export function aLog(): Log & {
 }
 
 /**
- * A server on a port of the system's choice that answers `GetWorkload` with the name asked for;
- * override what the test is about.
+ * A server on a free port. `GetWorkload` returns the requested name. Override what the test is
+ * about.
  */
 export async function aServer(
   options: Partial<RpcServerOptions> = {},
@@ -52,7 +52,10 @@ export async function aServer(
   return Object.assign(server, { clock });
 }
 
-/** Opens servers and closes them after each test; `after` is jest's `afterEach`. */
+/**
+ * Returns a function that opens servers. They are closed after each test; `after` is jest's
+ * `afterEach`.
+ */
 export function serversOfTest(
   after: (action: () => Promise<void>) => void,
 ): (options?: Partial<RpcServerOptions>) => ReturnType<typeof aServer> {

@@ -2,7 +2,7 @@ import * as http from 'node:http';
 import * as http2 from 'node:http2';
 import { once } from 'node:events';
 
-/** An answer as it came over the wire. */
+/** A raw HTTP response. */
 export interface RawAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, unknown>>;
@@ -10,7 +10,7 @@ export interface RawAnswer {
   readonly trailers: Readonly<Record<string, unknown>>;
 }
 
-/** A request made without any RPC library. */
+/** An HTTP request without any RPC library. */
 export interface RawRequest {
   readonly path?: string;
   readonly method?: string;
@@ -22,8 +22,8 @@ export const CREATE = '/cloudless.api.CoordinatorService/CreateWorkload';
 export const JSON_TYPE = { 'content-type': 'application/json' };
 
 /**
- * Over HTTP/1.1, on a connection of its own unless `agent` keeps one. The body is sent in chunks,
- * without saying its length first.
+ * Sends a request over HTTP/1.1 on a new connection, or on one of `agent`. The body is chunked,
+ * without Content-Length.
  */
 export async function http1(
   url: string,
@@ -48,7 +48,7 @@ export async function http1(
   };
 }
 
-/** Over HTTP/2 with prior knowledge, on a session of its own. */
+/** Sends a request over HTTP/2 with prior knowledge on a new session. */
 export async function http2Request(
   url: string,
   { path = CREATE, method = 'POST', headers = JSON_TYPE, body = '' }: RawRequest,
@@ -75,7 +75,7 @@ export async function http2Request(
   }
 }
 
-/** One message as the streaming protocols frame it. */
+/** One message in the envelope of the streaming protocols. */
 export function envelope(message: Buffer | string): Buffer {
   const data = Buffer.from(message);
   const head = Buffer.alloc(5);

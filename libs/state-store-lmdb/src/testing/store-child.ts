@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 const PROGRAM = fileURLToPath(new URL('store-process.ts', import.meta.url));
 
-/** A child process that runs `store-process.ts`, and what it has said. */
+/** A child process that runs `store-process.ts`, and its output lines. */
 export class StoreChild {
   private readonly said: string[] = [];
   private readonly waiting = new Set<() => void>();
@@ -25,14 +25,14 @@ export class StoreChild {
     });
   }
 
-  /** @param maxFileKib - Refuses to let any file grow beyond this, as a full disk would. */
+  /** @param maxFileKib - Limit of the size of any file, to simulate a full disk. */
   static start(
     task: 'hold' | 'write' | 'fill',
     directory: string,
     maxFileKib?: number,
   ): StoreChild {
     const args = ['--conditions=@cloudless/source', '--import', 'tsx', PROGRAM, task, directory];
-    // in blocks of 512 bytes
+    // ulimit counts blocks of 512 bytes
     const limit = maxFileKib === undefined ? '' : `ulimit -f ${2 * maxFileKib}; `;
     const shell = ['-c', `${limit}exec "$0" "$@"`, process.execPath, ...args];
     return new StoreChild(
@@ -45,7 +45,8 @@ export class StoreChild {
   }
 
   /**
-   * All lines until the `count`th that starts with `start`. Throws when the process ends before.
+   * Returns all lines up to the `count`th that starts with `start`. Throws when the process ends
+   * before.
    */
   async hears(start: string, count = 1): Promise<readonly string[]> {
     for (;;) {
@@ -58,13 +59,13 @@ export class StoreChild {
     }
   }
 
-  /** Ends it as a power cut would, from its own view. @returns All it has said. */
+  /** Kills the process with SIGKILL. @returns All its output lines. */
   async kill(): Promise<readonly string[]> {
     this.child.kill('SIGKILL');
     return this.end();
   }
 
-  /** Waits until it has ended by itself. @returns All it has said. */
+  /** Waits until the process ends. @returns All its output lines. */
   async end(): Promise<readonly string[]> {
     await this.ended;
     return this.said;

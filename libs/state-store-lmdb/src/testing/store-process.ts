@@ -2,15 +2,14 @@ import { CloudlessError, type Clock } from '@cloudless/base';
 import { openLmdbStateStore } from '../index.js';
 
 /**
- * A process of its own that uses a store, for specs that kill it. Arguments: what to do, and the
- * data directory.
- * - `hold`: open it, say `open`, keep it until killed.
- * - `write`: write without end from several writers, and say `ack <key> <value> <revision>` for
+ * A process that uses a store, for specs that kill it. Arguments: task and data directory.
+ * - `hold`: opens the store, prints `open`, and keeps it open until killed.
+ * - `write`: writes without end from several writers, and prints `ack <key> <value> <revision>` for
  *   each acknowledgement.
- * - `write-unsynced`: the same, with a store that acknowledges before the flush.
- * - `fill`: write until the disk is full, and say `ack ...` for each acknowledgement, then `full
- *   <kind>`; then free some and write again.
- * If the store cannot be opened it says `refused <kind> <message>`.
+ * - `write-unsynced`: like `write`, with a store that acknowledges before the flush.
+ * - `fill`: writes until the disk is full, prints `ack ...` for each acknowledgement and then `full
+ *   <kind>`; then deletes some keys and writes again.
+ * If the store cannot be opened, the process prints `refused <kind> <message>`.
  */
 const [task = '', directory = ''] = process.argv.slice(2);
 

@@ -4,14 +4,14 @@ import { join } from 'node:path';
 
 const made: string[] = [];
 
-/** A fresh, empty directory with mode 0700. */
+/** Creates an empty directory with mode 0700. */
 export async function temporaryDirectory(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'cloudless-store-'));
   made.push(directory);
   return directory;
 }
 
-/** Removes all that were made; for `afterAll`. */
+/** Removes all temporary directories; for `afterAll`. */
 export async function removeTemporaryDirectories(): Promise<void> {
   for (const directory of made.splice(0)) await rm(directory, { recursive: true, force: true });
 }

@@ -5,7 +5,7 @@ import { put, startWatch, withStore, write, type OpenStore } from './harness.js'
 
 export function describeClose(open: OpenStore): void {
   describe('close', () => {
-    it('waits for the writes under way and ends watches without error', () =>
+    it('waits for running writes and ends watches without error', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
         const waiting = watch.next();
@@ -17,7 +17,7 @@ export function describeClose(open: OpenStore): void {
         expect(await watch.next()).toEqual({ done: true, value: undefined });
       }));
 
-    it('may be called twice', () =>
+    it('can be called twice', () =>
       withStore(open, async (store) => {
         await Promise.all([store.close(), store.close()]);
         await store.close();
@@ -32,14 +32,14 @@ export function describeClose(open: OpenStore): void {
       { name: 'grantLease', call: (store) => store.grantLease(1) },
       { name: 'keepAlive', call: (store) => store.keepAlive('lease') },
       { name: 'revokeLease', call: (store) => store.revokeLease('lease') },
-    ])('makes $name unavailable', ({ call }) =>
+    ])('makes $name fail as unavailable', ({ call }) =>
       withStore(open, async (store) => {
         await store.close();
         await expect(call(store)).rejects.toMatchObject({ kind: 'unavailable' });
       }),
     );
 
-    it('ends no lease', () =>
+    it('does not end leases', () =>
       withStore(open, async (store, clock) => {
         await store.grantLease(10);
         await store.close();

@@ -10,14 +10,14 @@ import { bytes, put, readAll, text, withStore, type OpenStore } from './harness.
 
 export function describeConcurrency(open: OpenStore): void {
   describe('concurrent transactions', () => {
-    it('lose no increment by compare and set', () =>
+    it('lose no increment with compare-and-set', () =>
       withStore(open, async (store) => {
         await Promise.all(Array.from({ length: 20 }, () => incrementOften(store, 'counter', 10)));
         expect(text((await store.get('counter'))?.value)).toBe('200');
         expect(await store.revision()).toBe(200n);
       }));
 
-    it('let exactly one of many create a key', () =>
+    it('let exactly one of many transactions create a key', () =>
       withStore(open, async (store) => {
         const attempts = Array.from({ length: 50 }, (_, index) =>
           store.txn([{ key: 'leader', is: 'absent' }], [put('leader', `${index}`)]),
@@ -27,7 +27,7 @@ export function describeConcurrency(open: OpenStore): void {
         expect(await store.revision()).toBe(1n);
       }));
 
-    it('move money without making or losing any, in each revision', () =>
+    it('keep the sum of all accounts at each revision during transfers', () =>
       withStore(open, async (store) => {
         const accounts = ['a', 'b', 'c'];
         await store.txn([], accounts.map((key) => put(key, '100'))); // prettier-ignore
@@ -42,7 +42,7 @@ export function describeConcurrency(open: OpenStore): void {
         }
       }));
 
-    it('have the effect of one order, which keeps what was acknowledged before they began', () =>
+    it('are strictly serializable', () =>
       fc.assert(
         fc.asyncProperty(
           fc.array(fc.array(arbAttempt, { minLength: 1, maxLength: 12 }), {
@@ -57,9 +57,9 @@ export function describeConcurrency(open: OpenStore): void {
 }
 
 interface Attempt {
-  /** Keys compared with what they were when the round began. */
+  /** Keys that are compared with their revision at the start of the round. */
   readonly compared: readonly string[];
-  /** At least one, so that each attempt that is committed has a revision of its own. */
+  /** At least one, so that each committed attempt has its own revision. */
   readonly written: readonly string[];
   readonly deleted: readonly string[];
 }
@@ -69,7 +69,7 @@ interface Answered extends Attempt {
   readonly answer: Revision | RevisionConflictError;
 }
 
-/** The revision at which each key is. */
+/** Mod revision of each key. */
 type Model = ReadonlyMap<string, Revision>;
 
 const KEYS = ['a', 'b', 'c', 'd'];
@@ -85,7 +85,7 @@ const arbAttempt: fc.Arbitrary<Attempt> = fc
     deleted: deleted.filter((key) => !written.includes(key)),
   }));
 
-/** All attempts of a round run at once; the next round begins when all have been answered. */
+/** Runs all attempts of a round at once; the next round starts when all have settled. */
 async function checkSerializable(
   store: StateStore,
   rounds: readonly (readonly Attempt[])[],
@@ -114,8 +114,8 @@ async function checkSerializable(
 }
 
 /**
- * Repeats what was committed one by one, in the order of the revisions, and checks each answer
- * against the state in its place.
+ * Replays the committed transactions in the order of their revisions, and checks each result
+ * against the state at that point.
  */
 function replay(start: Model, startRevision: Revision, answered: readonly Answered[]): Model {
   const states = [start];

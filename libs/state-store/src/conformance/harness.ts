@@ -3,9 +3,9 @@ import { ManualClock } from '@cloudless/base/testing';
 import type { Clock } from '@cloudless/base';
 import type { Change, ChangeBatch, Operation, Revision, StateStore } from '../state-store.js';
 
-/** How the suite wants a store. */
+/** Options with which the suite opens a store. */
 export interface OpenStoreOptions {
-  /** The only time there is for the store's leases. */
+  /** The only clock for the store's leases. */
   readonly clock: Clock;
   /** Changes to retain. */
   readonly historyLimit: number;
@@ -13,13 +13,13 @@ export interface OpenStoreOptions {
   readonly historyBytes?: number;
 }
 
-/** Makes a fresh, empty store. */
+/** Opens a new, empty store. */
 export type OpenStore = (options: OpenStoreOptions) => Promise<StateStore>;
 
-/** More than any test writes, so that nothing is compacted. */
+/** More changes than any test writes, so that nothing is compacted. */
 export const AMPLE_HISTORY = 100_000;
 
-/** Runs `test` with a fresh store, which is closed after it. */
+/** Runs `test` with a new store, and closes the store afterwards. */
 export async function withStore(
   open: OpenStore,
   test: (store: StateStore, clock: ManualClock) => Promise<void>,
@@ -51,12 +51,12 @@ export function put(key: string, value = key): Operation {
   return { put: key, value: bytes(value) };
 }
 
-/** Writes one key in a transaction of its own. */
+/** Writes one key in one transaction. */
 export async function write(store: StateStore, key: string, value = key): Promise<Revision> {
   return (await store.txn([], [put(key, value)])).revision;
 }
 
-/** Every key under `prefix` with its value, read in pages of `limit`. */
+/** Reads every key under `prefix` with its value, in pages of `limit`. */
 export async function readAll(
   store: StateStore,
   prefix = '',
@@ -75,21 +75,21 @@ export async function readAll(
   }
 }
 
-/** A change as short text: `a=1` or `-a`. */
+/** Formats a change as `a=1` or `-a`. */
 export function show(change: Change): string {
   return change.kind === 'put'
     ? `${change.entry.key}=${text(change.entry.value)}`
     : `-${change.key}`;
 }
 
-/** A batch as `[revision, ...changes]`; checks that its changes carry its revision. */
+/** Formats a batch as `[revision, ...changes]`, and checks that its changes carry its revision. */
 export function showBatch({ revision, changes }: ChangeBatch): [Revision, ...string[]] {
   for (const change of changes)
     expect(change.kind === 'put' ? change.entry.modRevision : change.modRevision).toBe(revision);
   return [revision, ...changes.map(show)];
 }
 
-/** The next `count` batches of a watch that goes on. */
+/** Reads the next `count` batches of a watch. */
 export async function take(
   watch: AsyncIterator<ChangeBatch>,
   count: number,

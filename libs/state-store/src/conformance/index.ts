@@ -13,9 +13,9 @@ export { describeSnapshots } from './snapshots.js';
 export type { RestoreStore } from './snapshots.js';
 
 /**
- * The contract of a `StateStore` as tests: what every engine must pass.
- * @param name - Of the engine.
- * @param open - Makes a fresh, empty store each time; the suite closes it.
+ * Test suite for the contract of {@link StateStore}. Every engine must pass it.
+ * @param name - Name of the engine.
+ * @param open - Opens a new, empty store for each test; the suite closes it.
  */
 export function describeStateStore(name: string, open: OpenStore): void {
   describe(`${name} as a state store`, () => {

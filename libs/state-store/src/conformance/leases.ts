@@ -17,7 +17,7 @@ function leased(key: string, lease: LeaseId, value = key): Operation {
 
 export function describeLeases(open: OpenStore): void {
   describe('leases', () => {
-    it('delete their keys in one transaction, seen by watches, when they end', () =>
+    it('delete their keys in one transaction, visible to watches, when they expire', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(1_000);
         await store.txn([], [leased('b', lease), put('c'), leased('a', lease)]);
@@ -32,7 +32,7 @@ export function describeLeases(open: OpenStore): void {
         expect(await store.revision()).toBe(4n);
       }));
 
-    it('go on as long as they are renewed in time', () =>
+    it('last as long as they are renewed in time', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(1_000);
         await store.txn([], [leased('a', lease)]);
@@ -49,7 +49,7 @@ export function describeLeases(open: OpenStore): void {
         await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
       }));
 
-    it('cannot be renewed or used after they ended, and end only once', () =>
+    it('cannot be renewed or used after they expired, and expire only once', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(1);
         await clock.advance(1);
@@ -62,7 +62,7 @@ export function describeLeases(open: OpenStore): void {
         expect(await store.revision()).toBe(0n);
       }));
 
-    it('end at once when they are revoked', () =>
+    it('end at once when revoked', () =>
       withStore(open, async (store, clock) => {
         const [first, second] = [await store.grantLease(1_000), await store.grantLease(1_000)];
         expect(second).not.toBe(first);
@@ -77,7 +77,7 @@ export function describeLeases(open: OpenStore): void {
       }));
 
     it.each(['nobody', '', 'x'.repeat(10_000), '\ud800', '\0'])(
-      'that are unknown (%j) are refused, and nothing is written',
+      'are refused when unknown (%j), and nothing is written',
       (unknown) =>
         withStore(open, async (store) => {
           await expect(store.txn([], [put('a'), leased('b', unknown)])).rejects.toMatchObject({
@@ -90,7 +90,7 @@ export function describeLeases(open: OpenStore): void {
         }),
     );
 
-    it('hold a key from its last put on: another lease, none, or deletion ends the first', () =>
+    it('hold a key until it is put with another lease, put without a lease, or deleted', () =>
       withStore(open, async (store) => {
         const [first, second] = [await store.grantLease(1_000), await store.grantLease(2_000)];
         const keys = ['moved', 'freed', 'deleted', 'kept', 'back'];
@@ -112,7 +112,7 @@ export function describeLeases(open: OpenStore): void {
         expect((await readAll(store)).map(([key]) => key)).toEqual(['deleted', 'freed']);
       }));
 
-    it('end in one transaction however many keys they have', () =>
+    it('end in one transaction regardless of the number of keys', () =>
       withStore(open, async (store) => {
         const lease = await store.grantLease(1_000);
         for (let batch = 0; batch < 3; batch += 1) {
@@ -129,7 +129,7 @@ export function describeLeases(open: OpenStore): void {
         expect(await store.revision()).toBe(4n);
       }));
 
-    it('may be longer than any timer', () =>
+    it('can last longer than any timer', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(60 * 24 * 60 * 60 * 1_000);
         await clock.advance(59 * 24 * 60 * 60 * 1_000);
@@ -137,14 +137,14 @@ export function describeLeases(open: OpenStore): void {
       }));
 
     it.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY])(
-      'of %d ms are refused as invalid',
+      'are refused as invalid with a TTL of %d ms',
       (ttlMs) =>
         withStore(open, (store) =>
           expect(store.grantLease(ttlMs)).rejects.toMatchObject({ kind: 'invalid' }),
         ),
     );
 
-    it('leave a revision as it was: older revisions still show what they held', () =>
+    it('leave older revisions unchanged: a range there still has their keys', () =>
       withStore(open, async (store) => {
         const lease = await store.grantLease(1_000);
         await store.txn([], [leased('a', lease)]);

@@ -18,7 +18,7 @@ export function describeModel(open: OpenStore): void {
     it.each([
       { name: 'with ample history', historyLimit: AMPLE_HISTORY },
       { name: 'with little history', historyLimit: 5 },
-    ])('answers as the model does, $name', ({ historyLimit }) =>
+    ])('gives the same results as the model, $name', ({ historyLimit }) =>
       fc.assert(
         fc.asyncProperty(fc.array(arbStep, { maxLength: 40 }), (steps) =>
           withStore(open, (store) => new ModelRun(store, historyLimit).run(steps), historyLimit),
@@ -33,7 +33,7 @@ const KEYS = ['a', 'a/b', 'ab', 'b', '\uffee', '😀'];
 const arbKey = fc.constantFrom(...KEYS);
 const arbPrefix = fc.constantFrom('', 'a', 'a/', '😀', 'none');
 
-/** `back` counts from the newest revision, so that most of what is asked for exists. */
+/** `back` counts from the newest revision, so that most requested revisions exist. */
 type Step =
   | {
       readonly kind: 'txn';
@@ -87,10 +87,10 @@ interface ModelEntry {
   readonly modRevision: Revision;
 }
 
-/** A store that keeps every state there ever was, and what led to it. */
+/** A model store that keeps every state and every change. */
 class ModelRun {
   private readonly states: ReadonlyMap<string, ModelEntry>[] = [new Map()];
-  /** What each revision changed; nothing at 0. */
+  /** Changes of each revision; none at revision 0. */
   private readonly changes: (readonly string[])[] = [[]];
 
   constructor(
@@ -181,7 +181,7 @@ class ModelRun {
     if (found !== undefined) expect(found).toEqual(expected);
   }
 
-  /** Compacted is a right answer only when more changes than the limit came after. */
+  /** `compacted` is a valid result only when more changes than the limit followed. */
   private async unlessCompacted<T>(after: number, call: () => Promise<T>): Promise<T | undefined> {
     try {
       return await call();

@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
 import { put, readAll, withStore, write, type OpenStore } from './harness.js';
 
-/** In byte order of UTF-8. In UTF-16 the last two would change places. */
+/** In byte order of UTF-8. In UTF-16 order the last two would be swapped. */
 const ORDERED = ['\0', 'a', 'a\0', 'a/', 'a/b', 'aa', 'b', 'z', 'é', '中', '\uffee', '😀'];
 
 export function describeRanges(open: OpenStore): void {
@@ -13,7 +13,7 @@ export function describeRanges(open: OpenStore): void {
         expect((await readAll(store)).map(([key]) => key)).toEqual(ORDERED);
       }));
 
-    it('order any keys as their UTF-8 bytes do', () =>
+    it('order arbitrary keys by their UTF-8 bytes', () =>
       fc.assert(
         fc.asyncProperty(
           fc.uniqueArray(fc.string({ unit: 'binary', minLength: 1, maxLength: 6 }), {
@@ -41,7 +41,7 @@ export function describeRanges(open: OpenStore): void {
       { prefix: 'zz', keys: [] },
       { prefix: '', keys: ORDERED },
     ])(
-      'under "$prefix" hold exactly the keys that start with it, whatever the page size',
+      'under "$prefix" contain exactly the keys with that prefix, for every page size',
       ({ prefix, keys }) =>
         withStore(open, async (store) => {
           for (const key of ORDERED) await write(store, key);
@@ -50,7 +50,7 @@ export function describeRanges(open: OpenStore): void {
         }),
     );
 
-    it('name the next page only if there is one', () =>
+    it('return `next` only if there is another page', () =>
       withStore(open, async (store) => {
         await store.txn([], [put('a'), put('b'), put('c')]);
         expect((await store.range({ prefix: '', limit: 2 })).next).toBe('b');
@@ -68,7 +68,7 @@ export function describeRanges(open: OpenStore): void {
         expect((await store.range({ prefix: '', after: '' })).entries).toHaveLength(3);
       }));
 
-    it('show the newest state without a revision, and one state on all pages with it', () =>
+    it('read the newest state without a revision, and the same state on all pages with one', () =>
       withStore(open, async (store) => {
         await store.txn([], [put('a', '1'), put('b', '1'), put('c', '1')]);
         const first = await store.range({ prefix: '', limit: 1 });
@@ -90,7 +90,7 @@ export function describeRanges(open: OpenStore): void {
         ]);
       }));
 
-    it('reach back to revision 0', () =>
+    it('can read revision 0', () =>
       withStore(open, async (store) => {
         await write(store, 'a');
         expect(await store.range({ prefix: '', revision: 0n })).toEqual({
@@ -101,7 +101,7 @@ export function describeRanges(open: OpenStore): void {
 
     it.each([
       { name: 'a limit of 0', request: { prefix: '', limit: 0 } },
-      { name: 'a broken limit', request: { prefix: '', limit: 1.5 } },
+      { name: 'a fractional limit', request: { prefix: '', limit: 1.5 } },
       { name: 'a future revision', request: { prefix: '', revision: 2n } },
       { name: 'a negative revision', request: { prefix: '', revision: -1n } },
       { name: 'a lone surrogate', request: { prefix: '\udc00' } },
@@ -112,7 +112,7 @@ export function describeRanges(open: OpenStore): void {
       }),
     );
 
-    it('show every retained revision and refuse compacted ones', () =>
+    it('read every retained revision and refuse compacted ones', () =>
       withStore(
         open,
         async (store) => {

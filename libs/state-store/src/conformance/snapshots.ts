@@ -15,7 +15,7 @@ import {
   type OpenStoreOptions,
 } from './harness.js';
 
-/** Makes a store of a snapshot. */
+/** Restores a store from a snapshot. */
 export type RestoreStore = (
   chunks: AsyncIterable<Uint8Array>,
   options: OpenStoreOptions,
@@ -24,9 +24,9 @@ export type RestoreStore = (
 const ABOUT = { clusterId: 'cluster-1', schemaVersion: 1 };
 
 /**
- * What export and restore must keep on every engine that offers both.
- * @param open - As for `describeStateStore`.
- * @param restore - Makes a fresh store of a snapshot; the suite closes it.
+ * Test suite for export and restore. Every engine that offers both must pass it.
+ * @param open - Opens a new, empty store, as for `describeStateStore`.
+ * @param restore - Restores a new store from a snapshot; the suite closes it.
  */
 export function describeSnapshots(name: string, open: OpenStore, restore: RestoreStore): void {
   const copyOf = (store: StateStore, test: (copy: StateStore) => Promise<void>): Promise<void> =>
@@ -40,7 +40,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
     );
 
   describe(`${name} restored from a snapshot, format ${SNAPSHOT_FORMAT}`, () => {
-    it('has every entry with its revision, and goes on from the revision of the snapshot', () =>
+    it('has every entry with its revision and continues at the snapshot revision', () =>
       withStore(open, async (store) => {
         await store.txn([], [put('a', '1'), put('b', '1'), put('gone')]);
         await write(store, 'ü/€/𝄞', '');
@@ -56,7 +56,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         });
       }));
 
-    it('has no history before it, and all after it', () =>
+    it('has no history before the snapshot revision and full history after it', () =>
       withStore(open, async (store) => {
         await write(store, 'a', '1');
         const revision = await write(store, 'a', '2');
@@ -77,7 +77,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         });
       }));
 
-    it('is as the store was at one revision, however much is written while it is read', () =>
+    it('has the state of one revision, also when the store is written during the export', () =>
       withStore(open, async (store) => {
         const keys = Array.from(
           { length: 1_200 },
@@ -116,7 +116,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         expect(reads).toBeGreaterThan(3);
       }));
 
-    it('is without the entries on a lease: their holders are gone', () =>
+    it('omits entries on a lease', () =>
       withStore(open, async (store) => {
         const lease = await store.grantLease(1_000);
         await store.txn([], [put('stays'), { put: 'held', value: bytes('1'), lease }]);
@@ -127,7 +127,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         });
       }));
 
-    it('can be empty', () =>
+    it('can be restored from an empty store', () =>
       withStore(open, (store) =>
         copyOf(store, async (copy) => {
           expect(await copy.revision()).toBe(0n);
@@ -135,7 +135,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         }),
       ));
 
-    it('holds values of every size', () =>
+    it('has values of every size', () =>
       withStore(open, async (store) => {
         for (const size of [0, 1, 1_000, 131_072, 500_000, 1_048_000])
           await store.txn([], [{ put: `v/${size}`, value: new Uint8Array(size).fill(size % 251) }]);

@@ -10,7 +10,7 @@ import { bytes, put, readAll, text, withStore, write, type OpenStore } from './h
 
 export function describeTransactions(open: OpenStore): void {
   describe('transactions', () => {
-    it('start at revision 0 and count each one that changes something', () =>
+    it('start at revision 0 and increase it only when they change something', () =>
       withStore(open, async (store) => {
         expect(await store.revision()).toBe(0n);
         expect(await store.txn([], [put('a'), put('b')])).toEqual({ revision: 1n });
@@ -23,7 +23,7 @@ export function describeTransactions(open: OpenStore): void {
         expect(await store.revision()).toBe(3n);
       }));
 
-    it('give all their writes one revision, and leave other keys at theirs', () =>
+    it('give all their writes one revision and leave other keys unchanged', () =>
       withStore(open, async (store) => {
         await store.txn([], [put('a'), put('b'), put('c')]);
         await store.txn([], [put('b', '2'), { delete: 'c' }, put('d')]);
@@ -42,19 +42,19 @@ export function describeTransactions(open: OpenStore): void {
       { name: 'an older revision', compares: [{ key: 'a', is: 1n }], holds: false },
       { name: 'a newer revision', compares: [{ key: 'a', is: 3n }], holds: false },
       { name: 'revision 0', compares: [{ key: 'absent', is: 0n }], holds: false },
-      { name: 'absence of what exists', compares: [{ key: 'a', is: 'absent' }], holds: false },
+      { name: 'absence of an existing key', compares: [{ key: 'a', is: 'absent' }], holds: false },
       {
-        name: 'absence of what never existed',
+        name: 'absence of a key that never existed',
         compares: [{ key: 'absent', is: 'absent' }],
         holds: true,
       },
       {
-        name: 'absence of what was deleted',
+        name: 'absence of a deleted key',
         compares: [{ key: 'deleted', is: 'absent' }],
         holds: true,
       },
       {
-        name: 'the old revision of what was deleted',
+        name: 'the old revision of a deleted key',
         compares: [{ key: 'deleted', is: 3n }],
         holds: false,
       },
@@ -80,7 +80,7 @@ export function describeTransactions(open: OpenStore): void {
       }),
     );
 
-    it('say which compare did not hold, and at which revision the key is', () =>
+    it('report which compare failed and the revision of its key', () =>
       withStore(open, async (store) => {
         await write(store, 'a');
         await expect(store.txn([{ key: 'a', is: 'absent' }], [])).rejects.toMatchObject({
@@ -129,7 +129,7 @@ export function describeTransactions(open: OpenStore): void {
       }),
     );
 
-    it('take what is exactly at the limits', () =>
+    it('accept exactly the limits', () =>
       withStore(open, async (store) => {
         const keys = Array.from({ length: MAX_TXN_OPERATIONS }, (_, index) => `key-${index}`);
         const compares = keys.map((key): Compare => ({ key, is: 'absent' }));
@@ -146,7 +146,7 @@ export function describeTransactions(open: OpenStore): void {
         expect(found?.value.every((byte, index) => byte === value[index])).toBe(true);
       }));
 
-    it('keep values of any length and content apart from the bytes of the caller', () =>
+    it('copy values, so that later changes of the buffer of the caller have no effect', () =>
       withStore(open, async (store) => {
         const value = Uint8Array.from([0, 255, 128, 10]);
         // prettier-ignore
@@ -160,10 +160,10 @@ export function describeTransactions(open: OpenStore): void {
         expect((await store.get('empty'))?.value).toHaveLength(0);
       }));
 
-    it('get refuses an empty key', () =>
+    it('refuse an empty key in get', () =>
       withStore(open, (store) => expect(store.get('')).rejects.toMatchObject({ kind: 'invalid' })));
 
-    it('show what was acknowledged to every read after it', () =>
+    it('are visible to every read after their acknowledgement', () =>
       withStore(open, async (store) => {
         for (let round = 1; round <= 20; round += 1) {
           await store.get('a');

@@ -13,7 +13,7 @@ import {
 
 export function describeWatches(open: OpenStore): void {
   describe('watches', () => {
-    it('deliver what was before them and what comes, one batch for each transaction', () =>
+    it('deliver earlier and later changes, one batch for each transaction', () =>
       withStore(open, async (store) => {
         await store.txn([], [put('a', '1'), put('b', '1')]);
         const watch = startWatch(store, '', 0n);
@@ -28,7 +28,7 @@ export function describeWatches(open: OpenStore): void {
         ]);
       }));
 
-    it('deliver only what is under their prefix', () =>
+    it('deliver only changes under their prefix', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, 'b/', 0n);
         await store.txn([], [put('a/1'), put('b/1'), put('b'), put('b/2')]);
@@ -40,7 +40,7 @@ export function describeWatches(open: OpenStore): void {
         ]);
       }));
 
-    it('never show a transaction that was refused', () =>
+    it('do not deliver refused transactions', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
         await write(store, 'a', '1');
@@ -56,7 +56,7 @@ export function describeWatches(open: OpenStore): void {
         ]);
       }));
 
-    it('resume from each revision without gap or repeat', () =>
+    it('resume from any revision without gaps or duplicates', () =>
       withStore(open, async (store) => {
         for (let round = 1; round <= 30; round += 1)
           await store.txn([], [put(`k${round % 4}`, `${round}`), put('all', `${round}`)]);
@@ -68,7 +68,7 @@ export function describeWatches(open: OpenStore): void {
         }
       }));
 
-    it('deliver many transactions made at once in order, each whole', () =>
+    it('deliver concurrent transactions in order and unsplit', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
         const waiting = take(watch, 300);
@@ -102,7 +102,7 @@ export function describeWatches(open: OpenStore): void {
         expect(await late.next()).toEqual({ done: true, value: undefined });
       }));
 
-    it('end when the reader leaves, also while it waits', () =>
+    it('end when the reader returns, also during a pending read', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
         const waiting = watch.next();
@@ -118,7 +118,7 @@ export function describeWatches(open: OpenStore): void {
         }
       }));
 
-    it('serve several readers, each at its own pace', () =>
+    it('serve several readers independently', () =>
       withStore(open, async (store) => {
         const [fast, slow] = [startWatch(store, '', 0n), startWatch(store, '', 0n)];
         for (let round = 1; round <= 5; round += 1) {
@@ -128,7 +128,7 @@ export function describeWatches(open: OpenStore): void {
         expect((await take(slow, 5)).map(([revision]) => revision)).toEqual([1n, 2n, 3n, 4n, 5n]);
       }));
 
-    it('begin at any retained revision and refuse compacted ones', () =>
+    it('start at any retained revision and refuse compacted ones', () =>
       withStore(
         open,
         async (store) => {
@@ -148,7 +148,7 @@ export function describeWatches(open: OpenStore): void {
         10,
       ));
 
-    it('end as compacted for a reader that falls too far behind, rather than skip', () =>
+    it('fail as compacted when a reader falls too far behind', () =>
       withStore(
         open,
         async (store) => {
@@ -162,7 +162,7 @@ export function describeWatches(open: OpenStore): void {
         10,
       ));
 
-    it('keep up with any history limit when the reader is prompt, also without changes under their prefix', () =>
+    it('do not fail with any history limit when the reader is prompt, also without changes under their prefix', () =>
       withStore(
         open,
         async (store) => {
@@ -179,7 +179,7 @@ export function describeWatches(open: OpenStore): void {
         10,
       ));
 
-    it('reach back only as far as the bytes of the history allow', () =>
+    it('reach back only as far as historyBytes allows', () =>
       withStore(
         open,
         async (store) => {
@@ -196,12 +196,12 @@ export function describeWatches(open: OpenStore): void {
         200_000,
       ));
 
-    it('refuse a start in the future', () =>
+    it('refuse a start revision in the future', () =>
       withStore(open, (store) =>
         expect(startWatch(store, '', 1n).next()).rejects.toMatchObject({ kind: 'invalid' }),
       ));
 
-    it('carry the values as they were', () =>
+    it('deliver the values at the time of the commit', () =>
       withStore(open, async (store) => {
         const value = bytes('first');
         const committed = store.txn([], [{ put: 'a', value }]);

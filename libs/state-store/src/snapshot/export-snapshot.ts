@@ -13,23 +13,22 @@ import {
   type SnapshotSummary,
 } from './format.js';
 
-/** Size of a chunk: few enough calls for the reader, little enough to wait in memory. */
+/** Size of a chunk: few calls for the reader, little memory. */
 const CHUNK_BYTES = 128 * 1024;
-/** What a page is meant to hold: reading one keeps the event loop for some milliseconds. */
+/** Target size of a page. Reading a page blocks the event loop for some milliseconds. */
 const PAGE_BYTES = 1024 * 1024;
-/** Nothing is known of the sizes before the first page. */
+/** The sizes of entries are unknown before the first page. */
 const FIRST_PAGE_ENTRIES = 32;
 const MAX_PAGE_ENTRIES = 1_000;
 
 /**
- * Reads everything in a store at its newest revision, page by page while writes go on, as one
- * self-describing stream with a SHA-256 of it all at the end. Holds a page and a chunk in memory.
- * Entries on a lease are left out: they belong to a process that is alive, and a restored store has
- * none.
- * @param about - Whose state it is; kept in the header.
- * @returns What it came to, once every chunk was taken.
+ * Exports the newest revision of a store as one self-describing stream with a SHA-256 at the end.
+ * Reads page by page while writes continue; holds one page and one chunk in memory. Omits entries
+ * on a lease, because their holders do not exist after a restore.
+ * @param about - Cluster and layout for the header.
+ * @returns A summary, after every chunk has been read.
  * @throws kind `unavailable` when the store changed so much meanwhile that the revision is no
- *   longer retained: begin again.
+ *   longer retained. Start again.
  */
 export async function* exportSnapshot(
   store: Pick<StateStore, 'range'>,
@@ -76,15 +75,15 @@ async function readPage(
 }
 
 /**
- * As many as fill a page when they are like the last ones; never much more, because they may not
- * be.
+ * Number of entries that fill a page if they are like the last ones; at most four times as many as
+ * the last page had, because they may be larger.
  */
 function limitAfter(entries: number, bytes: number): number {
   const fitting = Math.floor((PAGE_BYTES * entries) / Math.max(1, bytes));
   return Math.max(1, Math.min(fitting, 4 * entries, MAX_PAGE_ENTRIES));
 }
 
-/** Cuts what is added into chunks, and digests it. */
+/** Divides the added bytes into chunks, and computes their digest. */
 class ChunkWriter {
   bytes = 0;
   private readonly hash = createHash('sha256');
@@ -112,7 +111,7 @@ class ChunkWriter {
     return digest.toString('hex');
   }
 
-  /** The chunks that are full. */
+  /** Returns the full chunks. */
   *full(): Iterable<Uint8Array> {
     if (this.waiting < CHUNK_BYTES) return;
     const all = Buffer.concat(this.parts);
@@ -123,7 +122,7 @@ class ChunkWriter {
     this.waiting = all.length - from;
   }
 
-  /** What is left at the end. */
+  /** Returns the remaining bytes at the end. */
   *rest(): Iterable<Uint8Array> {
     yield* this.full();
     if (this.waiting > 0) yield Buffer.concat(this.parts.splice(0));

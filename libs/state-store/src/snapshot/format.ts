@@ -1,54 +1,50 @@
 import { CloudlessError } from '@cloudless/base';
 import { MAX_KEY_BYTES, MAX_TXN_BYTES, type Revision, type StoreEntry } from '../state-store.js';
 
-// A snapshot is: magic, format, then sections of `kind, length, body`: one header, the entries in
-// the order of their keys, one end. Numbers are big-endian. The digest in the end is that of every
-// byte before it.
+// A snapshot consists of magic, format and sections of `kind, length, body`: one header, the
+// entries in the order of their keys, one end. Numbers are big-endian. The end has the digest of
+// all bytes before the digest.
 
-/** What every snapshot begins with. */
+/** First bytes of every snapshot. */
 export const MAGIC = Buffer.from('cloudless-backup');
-/** Version of everything in this file. */
+/** Version of the format in this file. */
 export const SNAPSHOT_FORMAT = 1;
 export const PREAMBLE_BYTES = MAGIC.length + 4;
 export const SECTION_HEAD_BYTES = 5;
 export const DIGEST_BYTES = 32;
-/** The number of entries, in front of the digest. */
+/** Number of entries, before the digest. */
 export const COUNT_BYTES = 8;
 export const SectionKind = { header: 1, entry: 2, end: 3 } as const;
 
 const ENTRY_FIXED_BYTES = 10;
 const HEADER_FIXED_BYTES = 12;
-/**
- * No entry is larger: a reader never holds more than this of a section, whatever its length says.
- */
+/** Size of the largest valid entry. A reader refuses larger sections without reading them. */
 export const MAX_SECTION_BYTES = ENTRY_FIXED_BYTES + MAX_KEY_BYTES + MAX_TXN_BYTES;
 
-/** Whose state a snapshot holds, and of when. */
 export interface SnapshotHeader {
-  /** The cluster it was taken of. */
+  /** Id of the exported cluster. */
   readonly clusterId: string;
-  /** Layout of the records in it, as its cluster knows it. */
+  /** Layout version of the records. */
   readonly schemaVersion: number;
-  /** The revision all entries are shown at. */
+  /** Revision of the exported state. */
   readonly revision: Revision;
 }
 
-/** What a whole snapshot came to. */
 export interface SnapshotSummary extends SnapshotHeader {
   readonly entries: number;
   readonly bytes: number;
-  /** Digest of all bytes before it, in hexadecimal. */
+  /** Digest of all bytes before the digest, in hexadecimal. */
   readonly sha256: string;
 }
 
-/** The first bytes, up to the first section. */
+/** Magic and format. */
 export function encodePreamble(): Buffer {
   const format = Buffer.alloc(4);
   format.writeUInt32BE(SNAPSHOT_FORMAT);
   return Buffer.concat([MAGIC, format]);
 }
 
-/** `kind length`, in front of every section. */
+/** Kind and length. */
 export function encodeSectionHead(kind: number, bytes: number): Buffer {
   const head = Buffer.allocUnsafe(SECTION_HEAD_BYTES);
   head.writeUInt8(kind, 0);
@@ -94,11 +90,11 @@ export function decodeEntry(body: Buffer): StoreEntry {
   };
 }
 
-/** @throws what a reader of a snapshot throws when it cannot be trusted. */
+/** Creates the error about an untrustworthy snapshot. */
 export function damaged(how: string): CloudlessError {
   return new CloudlessError(
     'precondition',
-    `the backup is damaged: ${how}; nothing of it can be trusted, use another one`,
+    `the backup is damaged: ${how}; do not trust any part of it, use another backup`,
   );
 }
 
@@ -108,6 +104,6 @@ function decodeText(bytes: Uint8Array, what: string): string {
   try {
     return utf8.decode(bytes);
   } catch {
-    throw damaged(`${what} is no text`);
+    throw damaged(`${what} is not valid UTF-8`);
   }
 }

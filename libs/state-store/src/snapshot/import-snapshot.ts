@@ -4,16 +4,16 @@ import type { Storage } from '../storage.js';
 import type { SnapshotSummary } from './format.js';
 import { readSnapshot } from './read-snapshot.js';
 
-/** Written together; bounds the memory of one commit. */
+/** Limits of one commit, to bound its memory. */
 const GROUP_BYTES = 1024 * 1024;
 const GROUP_ENTRIES = 1_000;
 
 /**
- * Fills an empty storage with a snapshot: each entry with the revision it had, and the store at the
- * snapshot's revision, without history before it. When this throws the storage holds a part and is
- * to be thrown away.
- * @throws kind `precondition` when the storage is not empty, or the snapshot is no good;
- *   `exhausted` when there is no room.
+ * Fills an empty storage from a snapshot. Entries keep their revisions; the store continues at the
+ * snapshot's revision, without earlier history. After an exception the storage is incomplete and
+ * must be discarded.
+ * @throws kind `precondition` when the storage is not empty or the snapshot is damaged; `exhausted`
+ *   when the disk is full.
  */
 export async function importSnapshot(
   storage: Storage,
@@ -26,12 +26,13 @@ export async function importSnapshot(
       const { group, summary } = await readGroup(entries);
       await storage.write((writer) => {
         for (const entry of group) writer.put({ ...entry, lease: undefined }, undefined);
-        writer.beginAt(summary?.revision ?? 0n); // nothing is opened of it before its end
+        // the storage is opened only after the import is complete
+        writer.beginAt(summary?.revision ?? 0n);
       });
       if (summary !== undefined) return summary;
     }
   } finally {
-    // When a write failed the snapshot was not read to its end.
+    // After a failed write the snapshot has not been read to its end.
     await entries.return(undefined as never);
   }
 }
@@ -44,7 +45,7 @@ function checkEmpty(storage: Storage): void {
   if (!isEmpty)
     throw new CloudlessError(
       'precondition',
-      'a backup is restored into a new store only, and this one is in use',
+      'a backup can only be restored into a new store, and this store is in use',
     );
 }
 

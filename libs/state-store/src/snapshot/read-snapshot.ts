@@ -19,11 +19,12 @@ import {
 } from './format.js';
 
 /**
- * The entries of a snapshot in the order of their keys. Only once the last one was taken it is
- * known that all were whole: what was done with them before must be undone when this throws. Holds
- * a section and a chunk in memory.
- * @returns What it came to, after the digest was compared.
- * @throws kind `precondition` when it is no snapshot, of another format, cut off or altered.
+ * Yields the entries of a snapshot in the order of their keys. The snapshot is verified only after
+ * the last entry: undo everything done with the entries when this throws. Holds one section and one
+ * chunk in memory.
+ * @returns A summary, after the digest was compared.
+ * @throws kind `precondition` when the input is not a snapshot, has another format, or is truncated
+ *   or altered.
  */
 export async function* readSnapshot(
   chunks: AsyncIterable<Uint8Array>,
@@ -51,7 +52,7 @@ export async function* readSnapshot(
   }
 }
 
-/** Reads a whole snapshot and keeps nothing of it. @throws as {@link readSnapshot} does. */
+/** Reads a whole snapshot without keeping its entries. Throws like {@link readSnapshot}. */
 export async function verifySnapshot(chunks: AsyncIterable<Uint8Array>): Promise<SnapshotSummary> {
   const entries = readSnapshot(chunks);
   for (;;) {
@@ -62,23 +63,23 @@ export async function verifySnapshot(chunks: AsyncIterable<Uint8Array>): Promise
 
 async function readPreamble(source: ByteSource): Promise<void> {
   const preamble = await source.take(PREAMBLE_BYTES).catch((reason: unknown) => {
-    if (errorKindOf(reason) !== 'precondition') throw reason; // it could not be read at all
+    if (errorKindOf(reason) !== 'precondition') throw reason; // the input could not be read at all
   });
   if (preamble === undefined || !preamble.subarray(0, MAGIC.length).equals(MAGIC)) {
     throw new CloudlessError(
       'precondition',
-      'this is no backup of a Cloudless cluster: it does not begin like one',
+      'not a backup of a Cloudless cluster: the first bytes are not those of a backup',
     );
   }
   const format = preamble.readUInt32BE(MAGIC.length);
   if (format === SNAPSHOT_FORMAT) return;
   throw new CloudlessError(
     'precondition',
-    `the backup has format ${format}, this program reads format ${SNAPSHOT_FORMAT}; use the version that made it`,
+    `the backup has format ${format}, this program reads format ${SNAPSHOT_FORMAT}; use the version of Cloudless that made the backup`,
   );
 }
 
-/** The digest of the end covers all but itself, so the end's is taken apart. */
+/** The digest in the end section covers all bytes before it, so the digest is read separately. */
 async function readSection(
   source: ByteSource,
 ): Promise<{ readonly kind: number; readonly body: Buffer }> {
@@ -87,7 +88,7 @@ async function readSection(
   const bytes = head.readUInt32BE(1);
   if (bytes > MAX_SECTION_BYTES) throw damaged(`a section of ${bytes} bytes is larger than any`);
   if (kind === SectionKind.end && bytes !== COUNT_BYTES + DIGEST_BYTES)
-    throw damaged('its end is garbled');
+    throw damaged('its end section is invalid');
   return { kind, body: await source.take(kind === SectionKind.end ? COUNT_BYTES : bytes) };
 }
 
@@ -99,9 +100,9 @@ async function readEnd(
 ): Promise<SnapshotSummary> {
   const found = source.hash.digest('hex');
   const digest = (await source.takeUnhashed(DIGEST_BYTES)).toString('hex');
-  if (digest !== found) throw damaged('its SHA-256 does not fit');
+  if (digest !== found) throw damaged('its SHA-256 does not match');
   if (count.readBigUInt64BE() !== BigInt(entries))
-    throw damaged('the number of its entries does not fit');
+    throw damaged('its number of entries does not match');
   if (!(await source.isAtEnd())) throw damaged('bytes follow after its end');
   return { ...header, entries, bytes: source.bytes, sha256: digest };
 }
@@ -116,10 +117,10 @@ function checkEntry(
     throw damaged(`an entry is of revision ${modRevision}, after revision ${revision}`);
 }
 
-/** Hands out a stream of chunks by numbers of bytes. */
+/** Reads a stream of chunks in pieces of given sizes. */
 class ByteSource {
   readonly hash: Hash = createHash('sha256');
-  /** Handed out so far. */
+  /** Bytes read so far. */
   bytes = 0;
   private readonly iterator: AsyncIterator<Uint8Array>;
   private waiting = Buffer.alloc(0);
@@ -139,7 +140,7 @@ class ByteSource {
     let length = this.waiting.length;
     while (length < count) {
       const next = await this.iterator.next();
-      if (next.done === true) throw damaged(`it is cut off after ${this.bytes + length} bytes`);
+      if (next.done === true) throw damaged(`it is truncated after ${this.bytes + length} bytes`);
       parts.push(next.value);
       length += next.value.byteLength;
     }

@@ -37,8 +37,8 @@ async function* inPieces(
 
 const snapshot = async (): Promise<Buffer> => bytesOf(exportSnapshot(await aStore(), ABOUT));
 
-describe('a snapshot', () => {
-  it('tells whose it is, of when, and what it came to', async () => {
+describe('exportSnapshot and verifySnapshot', () => {
+  it('return a summary with cluster, revision, size and digest', async () => {
     const chunks = exportSnapshot(await aStore(), ABOUT);
     let next = await chunks.next();
     let bytes = 0;
@@ -54,7 +54,7 @@ describe('a snapshot', () => {
     expect(await verifySnapshot(inPieces(await snapshot()))).toEqual(next.value);
   });
 
-  it('is the same in whatever pieces it comes', async () => {
+  it('give the same summary for any chunk sizes', async () => {
     const bytes = await snapshot();
     const whole = await verifySnapshot(inPieces(bytes));
     const sizes = fc.array(fc.integer({ min: 1, max: 60 }), { minLength: 1, maxLength: 5 });
@@ -65,7 +65,7 @@ describe('a snapshot', () => {
     );
   });
 
-  it('is refused when any one bit of it is another', async () => {
+  it('refuse a snapshot with any single bit changed', async () => {
     const bytes = await snapshot();
     for (let index = 0; index < bytes.length; index += 1) {
       for (const bit of [1, 128]) {
@@ -78,7 +78,7 @@ describe('a snapshot', () => {
     }
   });
 
-  it('is refused when it is cut off anywhere', async () => {
+  it('refuse a snapshot truncated anywhere', async () => {
     const bytes = await snapshot();
     for (let length = 0; length < bytes.length; length += 1)
       await expect(verifySnapshot(inPieces(bytes.subarray(0, length)))).rejects.toMatchObject({
@@ -86,7 +86,7 @@ describe('a snapshot', () => {
       });
   });
 
-  it('never makes its reader hold more than one section', async () => {
+  it('refuse an oversized section without reading it', async () => {
     const bytes = await snapshot();
     bytes.writeUInt32BE(0xffff_ffff, 21);
     let taken = 0;
@@ -102,44 +102,44 @@ describe('a snapshot', () => {
 
   it.each([
     {
-      name: 'nothing',
+      name: 'an empty file',
       change: () => Buffer.alloc(0),
-      says: 'this is no backup of a Cloudless cluster: it does not begin like one',
+      says: 'not a backup of a Cloudless cluster: the first bytes are not those of a backup',
     },
     {
-      name: 'something else',
+      name: 'another file',
       change: () => Buffer.alloc(5_000, 'x'),
-      says: 'this is no backup of a Cloudless cluster',
+      says: 'not a backup of a Cloudless cluster',
     },
     {
-      name: 'of another format',
+      name: 'a snapshot of another format',
       change: (bytes: Buffer) => (bytes.writeUInt32BE(2, 16), bytes),
-      says: 'the backup has format 2, this program reads format 1; use the version that made it',
+      says: 'the backup has format 2, this program reads format 1; use the version of Cloudless that made the backup',
     },
     {
-      name: 'cut off',
+      name: 'a truncated snapshot',
       change: (bytes: Buffer) => bytes.subarray(0, 70),
-      says: 'the backup is damaged: it is cut off after 70 bytes',
+      says: 'the backup is damaged: it is truncated after 70 bytes',
     },
     {
-      name: 'longer',
+      name: 'a snapshot with trailing bytes',
       change: (bytes: Buffer) => Buffer.concat([bytes, bytes]),
       says: 'damaged: bytes follow after its end',
     },
     {
-      name: 'altered in a value',
+      name: 'a snapshot with an altered value',
       change: (bytes: Buffer) =>
         Buffer.from(bytes.toString('latin1').replace('value of b', 'value of B'), 'latin1'),
-      says: 'the backup is damaged: its SHA-256 does not fit; nothing of it can be trusted, use another one',
+      says: 'the backup is damaged: its SHA-256 does not match; do not trust any part of it, use another backup',
     },
-  ])('is refused when it is $name', async ({ change, says }) => {
+  ])('refuse $name and give the reason', async ({ change, says }) => {
     await expect(verifySnapshot(inPieces(change(await snapshot())))).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining(says) as string,
     });
   });
 
-  it('asks to begin again when its revision is compacted before it was read', async () => {
+  it('fail as unavailable when the revision is compacted during the export', async () => {
     const store = await aStore();
     for (let index = 0; index < 200; index += 1)
       await store.txn([], [{ put: `k${index}`, value: new Uint8Array() }]);
@@ -162,11 +162,11 @@ describe('a snapshot', () => {
     });
   });
 
-  it('is restored into a new store only', async () => {
+  it('importSnapshot refuses a store in use', async () => {
     const storage = new MemoryStorage(10);
     await importSnapshot(storage, inPieces(await snapshot()));
     await expect(importSnapshot(storage, inPieces(await snapshot()))).rejects.toThrow(
-      'into a new store only',
+      'can only be restored into a new store',
     );
   });
 });
