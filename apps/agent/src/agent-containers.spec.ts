@@ -99,7 +99,7 @@ describe('runAgent while the container runtime does not answer', () => {
       });
       await agent.logged('runtime not reached');
       expect(await agent.end('SIGTERM')).toBe(0);
-      await expect(agent.logged('agent ready')).rejects.toThrow('ended without saying');
+      await expect(agent.logged('agent ready')).rejects.toThrow('ended without the log message');
       expect(readContainerMemory(dataDir)).toMatchObject({ socketPath });
     },
   );
