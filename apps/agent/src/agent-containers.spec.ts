@@ -14,8 +14,8 @@ import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
 
 jest.setTimeout(60_000);
 
-/** A test that needs no container runtime: there is none at this socket. */
-describe('an agent whose container runtime does not answer', () => {
+/** Needs no container runtime: nothing listens on this socket. */
+describe('runAgent while the container runtime does not answer', () => {
   const coordinator = new FakeCoordinatorServer();
   let directory: string;
   let dataDir: string;
@@ -49,19 +49,19 @@ describe('an agent whose container runtime does not answer', () => {
     await rm(directory, { recursive: true, force: true });
   });
 
-  it('does not start when containers were asked for, and says what to do', async () => {
+  it('rejects --runtime cri and says what to do', async () => {
     const agent = start('--runtime', 'cri', '--cri-socket', socketPath);
     expect(await agent.exit()).toBe(1);
     const told = agent.stderr.join('\n');
     expect(told).toMatch(
-      /--runtime cri: (no container runtime answers at|only root may use the container runtime at) .*no\.sock/,
+      /--runtime cri: (no container runtime answers at|the agent must run as root to use the container runtime at) .*no\.sock/,
     );
     expect(told).toContain(
-      'name its socket by --cri-socket; or run without containers by --runtime process',
+      'name its socket with --cri-socket, or run without containers with --runtime process',
     );
   });
 
-  it('runs processes without it otherwise, and says why there are no containers', async () => {
+  it('runs processes with --runtime auto and says why there are no containers', async () => {
     const agent = start('--cri-socket', socketPath);
     const ready = await agent.logged('agent ready');
     expect(ready).toMatchObject({
@@ -71,16 +71,16 @@ describe('an agent whose container runtime does not answer', () => {
     expect(ready['containerRuntime']).toBeUndefined();
   });
 
-  it('refuses flags of containers where it is to run none', async () => {
+  it('rejects container flags with --runtime process', async () => {
     const agent = start('--runtime', 'process', '--cri-socket', socketPath);
     expect(await agent.exit()).toBe(2);
     expect(agent.stderr).toEqual([
-      'cloudless-agent: criSocket: is about containers, and runtime process runs none',
+      'cloudless-agent: criSocket: applies to containers only, and runtime is process: remove it or choose another runtime',
     ]);
   });
 
   it.each(['auto', 'cri'])(
-    '--runtime %s: waits for one that may have containers of it, and can be ended meanwhile',
+    'waits with --runtime %s for a runtime that may have its containers, and can be stopped meanwhile',
     async (runtime) => {
       const before = start('--runtime', 'process');
       await before.logged('session established');
@@ -91,18 +91,20 @@ describe('an agent whose container runtime does not answer', () => {
       });
       const agent = start('--runtime', runtime);
       expect(
-        await agent.logged('container runtime is awaited, as this node may have containers there'),
+        await agent.logged(
+          'waiting for the container runtime, as it may have containers of this node',
+        ),
       ).toMatchObject({
         socketPath,
       });
       await agent.logged('runtime not reached');
       expect(await agent.end('SIGTERM')).toBe(0);
-      await expect(agent.logged('agent ready')).rejects.toThrow('ended without saying');
+      await expect(agent.logged('agent ready')).rejects.toThrow('ended without the log message');
       expect(readContainerMemory(dataDir)).toMatchObject({ socketPath });
     },
   );
 
-  it('is not reset as long as its containers cannot be removed, unless they are left on purpose', async () => {
+  it('refuses a reset while its containers cannot be removed, unless their record is removed', async () => {
     const agent = start('--runtime', 'process');
     await agent.logged('agent ready');
     expect(await agent.end('SIGTERM')).toBe(0);
@@ -110,8 +112,8 @@ describe('an agent whose container runtime does not answer', () => {
     const refused = new AgentProcess('reset', '--data-dir', dataDir);
     expect(await refused.exit()).toBe(1);
     expect(refused.stderr.join('\n')).toBe(
-      `cloudless-agent: containers of this agent may run by the container runtime at ${socketPath}, and cannot be removed; start it ` +
-        `and reset again, or leave them there by removing ${containerMemoryPath(dataDir)}`,
+      `cloudless-agent: containers of this agent may be running in the container runtime at ${socketPath} and cannot be removed; start the runtime ` +
+        `and reset again, or leave the containers there and remove ${containerMemoryPath(dataDir)}`,
     );
     expect(existsSync(join(dataDir, 'identity.json'))).toBe(true);
     dropContainerMemory(dataDir);

@@ -22,7 +22,7 @@ import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
 jest.setTimeout(60_000);
 
 const REPLICA = '0123456789abcdef-1';
-/** Says hello on stdout and on its port. */
+/** Writes a line to stdout and serves its port. */
 const SERVER = `console.log('hello from', process.pid); require('node:net').createServer((s) => s.end('hi')).listen(process.env.PORT, '127.0.0.1')`;
 
 const order = (content: Order['order'], revision: bigint): Order =>
@@ -51,7 +51,7 @@ const startOrder = (): Order =>
     1n,
   );
 
-describe('an agent as a process, with the process runtime', () => {
+describe('cloudless-agent with the process runtime', () => {
   const coordinator = new FakeCoordinatorServer();
   let dataDir: string;
   let agent: AgentProcess;
@@ -105,7 +105,7 @@ describe('an agent as a process, with the process runtime', () => {
     await rm(dataDir, { recursive: true, force: true });
   });
 
-  it('starts what it is told to, pings, and is ready when the port answers', async () => {
+  it('starts a replica, sends pings, and reports ready when the port accepts connections', async () => {
     coordinator.order(startOrder());
     await coordinator.until(isReady);
     expect(report()).toMatchObject({
@@ -127,7 +127,7 @@ describe('an agent as a process, with the process runtime', () => {
     expect(await scoreOf(String(await pid()))).toBeGreaterThanOrEqual(0);
   });
 
-  it('restarts a process that was killed', async () => {
+  it('restarts a killed process', async () => {
     const before = report().containerId;
     process.kill(await pid(), 'SIGKILL');
     await coordinator.until(() => report().restarts === 1 && isReady());
@@ -135,7 +135,7 @@ describe('an agent as a process, with the process runtime', () => {
     expect(report()).toMatchObject({ lastExitCode: 137, earlierContainerIds: [before] });
   });
 
-  it('killed and started again, it adopts what runs: same container, no restart', async () => {
+  it('adopts a running process without a restart after a kill of the agent', async () => {
     const { containerId } = report();
     const running = await pid();
     await agent.end('SIGKILL');
@@ -147,11 +147,11 @@ describe('an agent as a process, with the process runtime', () => {
     expect(await pid()).toBe(running);
   });
 
-  it('lets no second agent at its data', async () => {
+  it('rejects a second agent on the same data directory', async () => {
     const second = new AgentProcess(...arguments_());
     expect(await second.exit()).toBe(1);
     expect(second.stderr.join('\n')).toMatch(
-      /data directory .*agent is used by another agent, process \d+/,
+      /data directory .*agent is in use by another agent, process \d+/,
     );
     const reset = new AgentProcess('reset', '--data-dir', join(dataDir, 'agent'));
     expect(await reset.exit()).toBe(1);
@@ -178,7 +178,7 @@ describe('an agent as a process, with the process runtime', () => {
     expect(containers).toHaveLength(2);
   });
 
-  it('serves the same through tunnels', async () => {
+  it('serves logs and commands through tunnels', async () => {
     const exec = create(ExecCommandRequestSchema, {
       containerId: report().containerId,
       command: ['/bin/echo', 'through'],
@@ -198,7 +198,7 @@ describe('an agent as a process, with the process runtime', () => {
     ]);
   });
 
-  it('says goodbye, and ends what runs when told to', async () => {
+  it('sends Goodbye on SIGTERM and stops workloads with --stop-workloads-on-exit', async () => {
     const running = await pid();
     expect(await agent.end('SIGTERM')).toBe(0);
     expect(coordinator.goodbyes).toBe(1);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { checkAsked, createAgentProgram, names, type AgentActions } from './agent-program.js';
 
-/** The actions that a command line triggers, and its output. */
+/** Actions and output of a command line. */
 function parsed(...words: readonly string[]): {
   readonly asked: readonly unknown[];
   readonly output: string;
@@ -25,7 +25,7 @@ function parsed(...words: readonly string[]): {
   return { asked, output };
 }
 
-describe('the help of the agent', () => {
+describe('cloudless-agent --help', () => {
   it.each(Object.values(names.flags).map(([flag]) => flag.split(' ')[0] ?? ''))(
     'shows %s',
     (flag) => {
@@ -42,10 +42,10 @@ describe('the help of the agent', () => {
   });
 });
 
-describe('a call of the agent', () => {
-  it('without arguments and settings is refused with a hint to run and --help', () => {
+describe('cloudless-agent', () => {
+  it('rejects a call without arguments and settings, with a hint to run and --help', () => {
     expect(() => checkAsked([], { PATH: '/bin' })).toThrow(
-      'no command and no setting was given. Run "cloudless-agent run"',
+      'no command and no setting is given. Run "cloudless-agent run"',
     );
   });
 
@@ -57,12 +57,12 @@ describe('a call of the agent', () => {
       words: [],
       env: { CLOUDLESS_AGENT_COORDINATOR: 'http://127.0.0.1:9' },
     },
-  ])('with $name runs the agent', ({ words, env }) => {
+  ])('runs the agent when called with $name', ({ words, env }) => {
     checkAsked(words, env);
     expect(parsed(...words).asked).toMatchObject([['run', words.length > 1 ? { name: 'a' } : {}]]);
   });
 
-  it('with another command runs that command', () => {
+  it('runs another command', () => {
     expect(parsed('reset', '--data-dir', '/x').asked).toEqual([['reset', { dataDir: '/x' }]]);
     expect(parsed('supervisor', '/x', '--idle', '5').asked).toEqual([['supervise']]);
     expect(parsed('version').output).toMatch(/^\d+\.\d+\.\d+\n$/);

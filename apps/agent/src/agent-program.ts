@@ -9,50 +9,50 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   name: ['--name <name>', 'id of this node (default: the host name)'],
   coordinator: [
     '--coordinator <url[,url]>',
-    'coordinators, tried in turn (default http://127.0.0.1:8080)',
+    'addresses of coordinators, tried one after the other (default http://127.0.0.1:8080)',
   ],
   dataDir: [
     '--data-dir <path>',
-    'default $XDG_STATE_HOME/cloudless/agent-<name>, below ~/.local/state',
+    'where the agent keeps its data (default $XDG_STATE_HOME/cloudless/agent-<name>, or below ~/.local/state)',
   ],
   listen: [
     '--listen <host:port>',
-    'serve AgentService there; loopback only; port 0 lets the system choose',
+    'serve AgentService at this address; loopback only; port 0: a free port',
   ],
-  region: ['--region <name>', 'where the machine is'],
-  zone: ['--zone <name>', 'what fails together with it'],
-  label: ['--label <key=value...>', 'label of the node'],
+  region: ['--region <name>', 'region of the node'],
+  zone: ['--zone <name>', 'zone of the node: machines that can fail together'],
+  label: ['--label <key=value...>', 'label of the node; may be repeated'],
   taint: [
     '--taint <key=value:EFFECT...>',
-    'keeps off what does not tolerate it: NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+    'taint of the node, with effect NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE; may be repeated',
   ],
-  maxReplicas: ['--max-replicas <count>', 'most replicas at a time (default 110)'],
+  maxReplicas: ['--max-replicas <count>', 'maximum number of replicas (default 110)'],
   startConcurrency: [
     '--start-concurrency <count>',
-    'containers being started at a time (default twice the processors, at least 4)',
+    'maximum number of concurrent container starts (default twice the processors, at least 4)',
   ],
-  reserveCpu: ['--reserve-cpu <cores>', 'kept for the system: 0.5 or 500m (default 0)'],
-  reserveMemory: ['--reserve-memory <amount>', 'kept for the system: 512Mi (default 0)'],
-  portRange: ['--port-range <from-to>', 'ports given to workloads (default 20000-29999)'],
+  reserveCpu: ['--reserve-cpu <cores>', 'CPU reserved for the system: 0.5 or 500m (default 0)'],
+  reserveMemory: ['--reserve-memory <amount>', 'memory reserved for the system: 512Mi (default 0)'],
+  portRange: [
+    '--port-range <from-to>',
+    'ports that are assigned to workloads (default 20000-29999)',
+  ],
   runtime: [
     '--runtime <name>',
-    'auto, process or cri: what runs beside plain processes (default auto: containers if it can)',
+    'process: plain processes only; cri: containers too, required; auto: containers if a runtime is found (default auto)',
   ],
   criSocket: [
     '--cri-socket <path>',
-    'of the container runtime (default: the first that answers of the usual places of containerd and CRI-O)',
+    'socket of the container runtime (default: the first usual socket of containerd or CRI-O that answers)',
   ],
-  allowPrivileged: [
-    '--allow-privileged',
-    'let containers have all privileges of root on this machine',
-  ],
+  allowPrivileged: ['--allow-privileged', 'allow privileged containers on this machine'],
   allowDevice: [
     '--allow-device <path[,path]>',
     'devices of this machine that containers may use (default none)',
   ],
   allowSysctl: [
     '--allow-sysctl <name[,name]>',
-    'kernel parameters that containers may set beside the safe ones (default none)',
+    'kernel parameters that containers may set in addition to the safe ones (default none)',
   ],
   allowHostPath: [
     '--allow-host-path <path[,path]>',
@@ -60,28 +60,28 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   ],
   maxPids: [
     '--max-pids <count>',
-    'processes and threads of a container whose workload sets no limit (default 4096)',
+    'limit of processes and threads for workloads that set none (default 4096)',
   ],
   stopWorkloadsOnExit: [
     '--stop-workloads-on-exit',
-    'end everything at the end of the agent; for clusters that are put away',
+    'stop all workloads when the agent stops; for clusters that are being removed',
   ],
   logLevel: ['--log-level <level>', 'error, warn, info or debug (default info)'],
   logFormat: ['--log-format <format>', 'json or pretty (default json)'],
   opsListen: [
     '--ops-listen <host:port>',
-    'serve /health, /ready and /metrics there; loopback only; port 0 lets the system choose',
+    'serve /health, /ready and /metrics at this address; loopback only; port 0: a free port',
   ],
   otlpEndpoint: [
     '--otlp-endpoint <url>',
-    `receiver of traces, OTLP over HTTP (default $${OTLP_ENDPOINT_VARIABLE}, else none)`,
+    `OTLP/HTTP receiver of traces (default $${OTLP_ENDPOINT_VARIABLE}, else none)`,
   ],
 };
 
-/** Names of the settings on the command line and in the environment. */
+/** Flag names and environment prefix of the settings. */
 export const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
 
-/** One action for each command; `supervise` is the command that the agent itself runs. */
+/** Actions of the commands. The agent itself runs `supervise`. */
 export interface AgentActions {
   run(options: OptionValues): void;
   reset(options: OptionValues): void;
@@ -90,7 +90,7 @@ export interface AgentActions {
 }
 
 /**
- * Creates the command line of the agent. The help shows the flags of `run`, too: `run` may be
+ * Creates the command line of the agent. The help includes the flags of `run`, as `run` may be
  * omitted before a flag.
  * @throws CommanderError while it parses, also for `--help`.
  */
@@ -102,13 +102,15 @@ export function createAgentProgram(actions: AgentActions): Command {
     .exitOverride();
   const run = program
     .command('run', { isDefault: true })
-    .description('enrol this machine and run what it is told; may be left out before flags')
+    .description(
+      'enrol this machine and run its replicas; the command name may be omitted before flags',
+    )
     .exitOverride();
   addSettingFlags(run, names);
   run.action((options: OptionValues) => actions.run(options));
   program
     .command('reset')
-    .description('make an agent forget its cluster: end what it runs, remove its data')
+    .description('remove an agent from its cluster: stop its workloads and delete its data')
     .option(...flags.name)
     .option(...flags.dataDir)
     .exitOverride()
@@ -126,10 +128,10 @@ export function createAgentProgram(actions: AgentActions): Command {
 }
 
 /**
- * Refuses a call without any argument and setting: a user who calls the program by its name alone
- * looks for help, and must not enrol the machine.
- * @param words - The arguments after the name of the program.
- * @param env - One variable of the agent is enough.
+ * Rejects a call without any argument or setting: a user who calls the program by its name alone
+ * looks for help and must not enrol the machine.
+ * @param words - Arguments after the name of the program.
+ * @param env - One variable of the agent is sufficient.
  * @throws kind `invalid`.
  */
 export function checkAsked(
@@ -138,7 +140,7 @@ export function checkAsked(
 ): void {
   if (words.length > 0 || Object.keys(env).some((name) => name.startsWith(names.envPrefix))) return;
   const message =
-    'no command and no setting was given. Run "cloudless-agent run" to enrol this machine with the coordinator at ' +
+    'no command and no setting is given. Run "cloudless-agent run" to enrol this machine with the coordinator at ' +
     'http://127.0.0.1:8080, name another coordinator with --coordinator, or see --help';
   throw new CloudlessError('invalid', message);
 }

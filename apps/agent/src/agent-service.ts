@@ -9,18 +9,17 @@ import {
   type RpcServer,
 } from '@cloudless/rpc-server';
 
-/** What tells where a call came from. */
+/** Part of the call context that has the connection of the caller. */
 interface CallContext {
   readonly values: { get(key: typeof connectionKey): Connection | undefined };
 }
 
-/** A command may run for an hour, and has a timeout of its own; other calls are short. */
+/** Longest duration of a call: a command may run for an hour and has its own timeout. */
 const CALL_DEADLINE_MS = 3_610_000;
 
 /**
- * Serves AgentService for this node's own containers, with reflection and health.
- * @param agent - Undefined as long as the agent is being started: calls are then refused with
- *   UNAVAILABLE.
+ * Serves AgentService for this node's containers, with reflection and health.
+ * @param agent - Returns undefined while the agent is starting: calls then fail with UNAVAILABLE.
  */
 export function serveAgent(
   listen: { readonly host: string; readonly port: number },
@@ -38,7 +37,8 @@ export function serveAgent(
     if (service === undefined) throw new CloudlessError('unavailable', 'the agent is starting');
     return service;
   };
-  // There is no list of events here. Arguments may hold secrets: they are only counted.
+  // The agent has no audit events, so privileged calls are logged. Arguments may contain secrets:
+  // only their number is logged.
   const privileged = (rpc: string, context: CallContext, fields: LogFields = {}): void => {
     const address = context.values.get(connectionKey)?.remoteAddress;
     log.info('privileged call', { rpc, principal: 'anonymous', address, ...fields });
@@ -49,7 +49,7 @@ export function serveAgent(
     log,
     portOption: '--listen',
     limits: { unaryDeadlineMs: CALL_DEADLINE_MS },
-    // No call here is more important than another, and none keeps a turn for long.
+    // All calls have the same priority, and none occupies a slot for long.
     classOf: () => ({ lane: 'write', long: true }),
     reflectedServices: [AgentService],
     interceptors: [

@@ -53,7 +53,7 @@ describe('parseAgentConfig', () => {
     });
   });
 
-  it('starts twice as many containers at a time as there are processors, and at least 4', () => {
+  it('sets the default start concurrency to twice the processors, at least 4', () => {
     expect([1, 2, 3, 64].map(defaultStartConcurrency)).toEqual([4, 4, 6, 128]);
     expect(parse({ name: 'a1', startConcurrency: '7' }).startConcurrency).toBe(7);
     expect(problemsOf({ startConcurrency: '0' })).toEqual([
@@ -61,7 +61,7 @@ describe('parseAgentConfig', () => {
     ]);
   });
 
-  it('lets later layers win', () => {
+  it('gives later layers precedence', () => {
     const layers = [
       { source: 'file', values: { name: 'a1', zone: 'z1' } },
       { source: 'environment', values: { zone: 'z2', region: undefined } },
@@ -106,7 +106,7 @@ describe('parseAgentConfig', () => {
     ['allowSysctl', 'net.core.somaxconn,kernel.sem', ['net.core.somaxconn', 'kernel.sem']],
     ['maxPids', '100', 100],
     ['stopWorkloadsOnExit', 'true', true],
-  ])('reads %s from %j', (key, raw, value) => {
+  ])('parses %s from %j', (key, raw, value) => {
     expect(parse({ [key]: raw })).toMatchObject({ [key]: value });
   });
 
@@ -140,13 +140,13 @@ describe('parseAgentConfig', () => {
     ['maxPids', '5000000'],
     ['maxReplicas', 'many'],
     ['logLevel', 'loud'],
-  ])('refuses %s = %j, naming it', (key, raw) => {
+  ])('rejects %s = %j and names the setting', (key, raw) => {
     expect(problemsOf({ [key]: raw })).toEqual([
       expect.stringMatching(new RegExp(`^test: ${key}: `)),
     ]);
   });
 
-  it('refuses what only containers have a use for where none are run', () => {
+  it('rejects container settings with runtime process', () => {
     const containers = {
       criSocket: '/run/a.sock',
       allowPrivileged: true,
@@ -156,16 +156,17 @@ describe('parseAgentConfig', () => {
     };
     expect(problemsOf({ runtime: 'process', ...containers })).toEqual(
       ['criSocket', 'allowPrivileged', 'allowHostPath', 'allowSysctl', 'allowDevice'].map(
-        (field) => `${field}: is about containers, and runtime process runs none`,
+        (field) =>
+          `${field}: applies to containers only, and runtime is process: remove it or choose another runtime`,
       ),
     );
     expect(parse({ runtime: 'cri', ...containers })).toMatchObject(containers);
   });
 
-  it('reports all problems at once, also unknown keys and broken relations', () => {
+  it('reports all problems at once, including unknown keys and conflicts', () => {
     expect(problemsOf({ nmae: 'a', zone: 'a b', maxReplicas: -1 })).toHaveLength(3);
     expect(problemsOf({ listen: '127.0.0.1:20005' })).toEqual([
-      'listen: port 20005 is within the ports given to workloads, 20000 to 29999',
+      'listen: port 20005 is within the port range of workloads, 20000 to 29999; choose another port or --port-range',
     ]);
   });
 });
@@ -174,13 +175,13 @@ it.each([
   ['Web-1.example.com', 'web-1'],
   ['__', 'node'],
   ['a_b', 'a-b'],
-])('the host %s is called %s', (host, name) => {
+])('converts host name %s to node name %s', (host, name) => {
   expect(defaultName(host)).toBe(name);
 });
 
 it.each([
   [{ XDG_STATE_HOME: '/x', HOME: '/home/a' }, '/x/cloudless/agent-n'],
   [{ HOME: '/home/a' }, '/home/a/.local/state/cloudless/agent-n'],
-])('with %j the data is in %s', (env, directory) => {
+])('selects the default data directory for %j: %s', (env, directory) => {
   expect(defaultDataDir(env, 'n')).toBe(directory);
 });

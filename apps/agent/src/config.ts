@@ -15,7 +15,7 @@ import { Taint_Effect } from '@cloudless/api';
 import { isLoopbackHost } from '@cloudless/identity';
 import { otlpEndpointField } from '@cloudless/observability';
 
-/** A taint that the agent gives its node. */
+/** Taint of this node. */
 export interface AgentTaint {
   readonly key: string;
   readonly value: string;
@@ -24,62 +24,64 @@ export interface AgentTaint {
 
 export type RuntimeChoice = 'auto' | 'process' | 'cri';
 
-/** Settings of an agent, complete. */
+/** Complete settings of an agent. */
 export interface AgentConfig {
   /** Id of the node: a DNS label, unique in the cluster. */
   readonly name: string;
-  /** Base addresses of coordinators, tried in turn. */
+  /** Base addresses of coordinators, tried one after the other. */
   readonly coordinator: readonly string[];
   /** Absolute path. */
   readonly dataDir: string;
-  /** Where AgentService is served; undefined: nowhere. Loopback only while there is no TLS. */
+  /** Address of AgentService; undefined: not served. Loopback only while there is no TLS. */
   readonly listen: { readonly host: string; readonly port: number } | undefined;
   readonly region: string;
   readonly zone: string;
   readonly label: Readonly<Record<string, string>>;
   readonly taint: readonly AgentTaint[];
   readonly maxReplicas: number;
-  /** Containers that are being started at a time. */
+  /** Maximum number of concurrent container starts. */
   readonly startConcurrency: number;
-  /** Kept for the system: thousandths of a core, and bytes. */
+  /** Reserved for the system: thousandths of a core, and bytes. */
   readonly reserveCpu: number;
   readonly reserveMemory: number;
-  /** Ports given to workloads, both included. */
+  /** Range of ports for workloads, both included. */
   readonly portRange: { readonly from: number; readonly to: number };
   /**
-   * `process`: no containers. `cri`: containers too, or the agent does not start. `auto`:
-   * containers when a runtime for them is found.
+   * `process`: processes only. `cri`: containers too; the agent fails to start without a container
+   * runtime. `auto`: containers if a container runtime is found.
    */
   readonly runtime: RuntimeChoice;
   /**
-   * Absolute path of the container runtime's socket; undefined: the first usual one that answers.
+   * Absolute path of the container runtime's socket; undefined: the first usual socket that
+   * answers.
    */
   readonly criSocket: string | undefined;
-  /** Containers may have all privileges of root. */
+  /** Allows privileged containers. */
   readonly allowPrivileged: boolean;
   /**
-   * Directories of this machine that containers may mount, with all that is below; absolute paths.
+   * Directories of this machine that containers may mount, including subdirectories; absolute
+   * paths.
    */
   readonly allowHostPath: readonly string[];
   /** Devices of this machine that containers may use; absolute paths. */
   readonly allowDevice: readonly string[];
   /**
-   * Kernel parameters that containers may set beside those that are always safe; names such as
+   * Kernel parameters that containers may set in addition to the safe ones, such as
    * `net.core.somaxconn`.
    */
   readonly allowSysctl: readonly string[];
-  /** Processes and threads of a container whose workload sets no limit. */
+  /** Limit of processes and threads for workloads that set none. */
   readonly maxPids: number;
   readonly stopWorkloadsOnExit: boolean;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: 'json' | 'pretty';
-  /** Where /health, /ready and /metrics are served; undefined: nowhere. Loopback only. */
+  /** Address of /health, /ready and /metrics; undefined: not served. Loopback only. */
   readonly opsListen: { readonly host: string; readonly port: number } | undefined;
-  /** Base address of an OTLP receiver of traces; undefined: nothing is traced. */
+  /** Base address of an OTLP receiver of traces; undefined: no traces. */
   readonly otlpEndpoint: string | undefined;
 }
 
-/** Name of a machine, as far as it is a DNS label. */
+/** Converts a host name to a DNS label. */
 export function defaultName(host: string = hostname()): string {
   const label = (host.split('.')[0] ?? '')
     .toLowerCase()
@@ -89,15 +91,17 @@ export function defaultName(host: string = hostname()): string {
   return label === '' ? 'node' : label;
 }
 
-/** A start is mostly work of the processor: enough to use all of it, and at least 4. */
+/**
+ * Default number of concurrent starts: twice the processors, as starts are mostly CPU work, and at
+ * least 4.
+ */
 export function defaultStartConcurrency(cpus: number = availableParallelism()): number {
   return Math.max(4, 2 * cpus);
 }
 
 /**
- * Where an agent keeps its data when nobody says: `$XDG_STATE_HOME/cloudless/agent-<name>`, by
- * default below `~/.local/state`, and below `.cloudless` of the current directory when there is no
- * home.
+ * Default data directory: `$XDG_STATE_HOME/cloudless/agent-<name>`, or else below `~/.local/state`,
+ * or else below `.cloudless` in the current directory when there is no home.
  */
 export function defaultDataDir(
   env: Readonly<Record<string, string | undefined>>,
@@ -110,9 +114,9 @@ export function defaultDataDir(
 }
 
 /**
- * Reads the settings once. Layers later in the list win.
- * @param env - For the place of the data, see {@link defaultDataDir}.
- * @throws InvalidInputError naming every unknown key, unreadable value and broken relation.
+ * Parses the settings. Later layers take precedence.
+ * @param env - For the default data directory, see {@link defaultDataDir}.
+ * @throws InvalidInputError naming every unknown key, invalid value and conflict.
  */
 export function parseAgentConfig(
   layers: readonly ConfigLayer[],
@@ -162,7 +166,7 @@ export function parseAgentConfig(
     if (port < portRange.from || port > portRange.to) continue;
     problems.push({
       field,
-      message: `port ${port} is within the ports given to workloads, ${portRange.from} to ${portRange.to}`,
+      message: `port ${port} is within the port range of workloads, ${portRange.from} to ${portRange.to}; choose another port or --port-range`,
     });
   }
   problems.push(...withoutContainers(config));
@@ -170,7 +174,7 @@ export function parseAgentConfig(
   return { ...config, dataDir: resolve(config.dataDir ?? defaultDataDir(env, config.name)) };
 }
 
-/** What is only of use to containers says that some are expected. */
+/** Rejects settings that only affect containers when containers are disabled. */
 function withoutContainers(config: Omit<AgentConfig, 'dataDir'>): readonly Violation[] {
   if (config.runtime !== 'process') return [];
   const set = {
@@ -181,7 +185,15 @@ function withoutContainers(config: Omit<AgentConfig, 'dataDir'>): readonly Viola
     allowDevice: config.allowDevice.length > 0,
   };
   return Object.entries(set).flatMap(([field, isSet]) =>
-    isSet ? [{ field, message: 'is about containers, and runtime process runs none' }] : [],
+    isSet
+      ? [
+          {
+            field,
+            message:
+              'applies to containers only, and runtime is process: remove it or choose another runtime',
+          },
+        ]
+      : [],
   );
 }
 
@@ -192,7 +204,7 @@ const PLACE = {
   expected: 'up to 63 letters, digits, ".", "_" and "-"',
 };
 
-/** A list, or one text with commas. */
+/** Splits a list or a comma-separated text. */
 function listOf(raw: unknown): readonly string[] | undefined {
   if (typeof raw === 'string')
     return raw
@@ -254,7 +266,7 @@ const parseSocket: Parse<string> = (raw) => {
   return { value: normalize(path) };
 };
 
-/** Parses a list of absolute paths. @param things - Noun for the error, with an example. */
+/** Parses a list of absolute paths. @param things - Noun for the error message, with an example. */
 function parsePaths(things: string): Parse<readonly string[]> {
   return (raw) => {
     const paths = listOf(raw);
@@ -266,7 +278,7 @@ function parsePaths(things: string): Parse<readonly string[]> {
   };
 }
 
-/** Kernel parameters of the IPC and network namespaces, which each container has for itself. */
+/** Kernel parameters of the IPC and network namespaces, which every container has for itself. */
 const OWN_SYSCTL =
   /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+|net(\.[A-Za-z0-9_-]+)+)$/;
 

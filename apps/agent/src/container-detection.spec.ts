@@ -18,7 +18,7 @@ const HEALTHY: CriProbe = {
   capabilities: ['runtime.cri'],
 };
 
-/** Detects among three sockets; `answers` says what is behind those that are there. */
+/** Detects among three sockets; `answers` has the response of each present one. */
 function detect(
   answers: Readonly<Record<string, Partial<CriProbe> | CloudlessError>>,
   options: Partial<DetectionOptions> = {},
@@ -48,7 +48,7 @@ const foreign = {
   foreign: { count: 5, names: ['kube-system/dns', 'kube-system/proxy', 'default/web'] },
 };
 
-describe('the container runtime of a node', () => {
+describe('detectContainerRuntime', () => {
   it.each<{
     name: string;
     answers: Parameters<typeof detect>[0];
@@ -60,30 +60,30 @@ describe('the container runtime of a node', () => {
       answers: { '/run/a.sock': {}, '/run/b.sock': {} },
       finds: '/run/a.sock',
     },
-    { name: 'the first that is there', answers: { '/run/c.sock': {} }, finds: '/run/c.sock' },
+    { name: 'the first present socket', answers: { '/run/c.sock': {} }, finds: '/run/c.sock' },
     {
-      name: 'the first that answers',
+      name: 'the first socket that answers',
       answers: { '/run/a.sock': silent, '/run/b.sock': {} },
       finds: '/run/b.sock',
     },
     {
-      name: 'the first without others',
+      name: 'the first runtime without containers of other programs',
       answers: { '/run/a.sock': foreign, '/run/b.sock': {} },
       finds: '/run/b.sock',
     },
     {
-      name: 'the one that is named',
+      name: 'the socket that is named',
       answers: { '/run/x.sock': {} },
       options: { socketPath: '/run/x.sock' },
       finds: '/run/x.sock',
     },
     {
-      name: 'one of others too, when told so',
+      name: 'a runtime of other programs when sharing is allowed',
       answers: { '/run/a.sock': foreign },
       options: { shared: true },
       finds: '/run/a.sock',
     },
-  ])('is $name', async ({ answers, options, finds }) => {
+  ])('finds $name', async ({ answers, options, finds }) => {
     expect(await detect(answers, options)).toEqual({
       kind: 'found',
       socketPath: finds,
@@ -97,7 +97,7 @@ describe('the container runtime of a node', () => {
     options?: Partial<DetectionOptions>;
   }>([
     {
-      why: 'there is no container runtime at /run/a.sock, /run/b.sock or /run/c.sock',
+      why: 'no container runtime was found at /run/a.sock, /run/b.sock or /run/c.sock',
       answers: {},
     },
     {
@@ -120,37 +120,37 @@ describe('the container runtime of a node', () => {
       options: { shared: true },
     },
     {
-      why: 'containerd 1.6.20 at /run/a.sock is used by others (5 pods: kube-system/dns, kube-system/proxy, default/web, …); --runtime cri uses it beside them',
+      why: 'containerd 1.6.20 at /run/a.sock is used by other programs (5 pods: kube-system/dns, kube-system/proxy, default/web, …); --runtime cri shares it with them',
       answers: { '/run/a.sock': foreign },
     },
     {
-      why: 'containerd 1.6.20 at /run/a.sock is used by others (1 pod: kube-system/dns); --runtime cri uses it beside them',
+      why: 'containerd 1.6.20 at /run/a.sock is used by other programs (1 pod: kube-system/dns); --runtime cri shares it with them',
       answers: { '/run/a.sock': { foreign: { count: 1, names: ['kube-system/dns'] } } },
     },
     {
       why:
-        'no container runtime answers at /run/a.sock (ECONNREFUSED); containerd 1.6.20 at /run/b.sock is used by others ' +
-        '(1 pod: kube-system/dns); --runtime cri uses it beside them',
+        'no container runtime answers at /run/a.sock (ECONNREFUSED); containerd 1.6.20 at /run/b.sock is used by other programs ' +
+        '(1 pod: kube-system/dns); --runtime cri shares it with them',
       answers: {
         '/run/a.sock': silent,
         '/run/b.sock': { foreign: { count: 1, names: ['kube-system/dns'] } },
       },
     },
     {
-      why: 'only root may use the container runtime at /run/b.sock',
+      why: 'the agent must run as root to use the container runtime at /run/b.sock',
       answers: { '/run/b.sock': {} },
       options: { isRoot: false },
     },
-  ])('is none: $why', async ({ why, answers, options }) => {
+  ])('finds none: $why', async ({ why, answers, options }) => {
     expect(await detect(answers, options)).toEqual({ kind: 'none', why });
   });
 });
 
-it('says what to do when containers were asked for and cannot be had', () => {
-  expect(containersMissing('there is no container runtime at /run/a.sock')).toMatchObject({
+it('has an error with a remedy for --runtime cri', () => {
+  expect(containersMissing('no container runtime was found at /run/a.sock')).toMatchObject({
     kind: 'precondition',
     message:
-      '--runtime cri: there is no container runtime at /run/a.sock. Start a container runtime that speaks the CRI (containerd 1.6, ' +
-      'CRI-O 1.23, or newer) and name its socket by --cri-socket; or run without containers by --runtime process',
+      '--runtime cri: no container runtime was found at /run/a.sock. Start a container runtime that supports the CRI (containerd 1.6, ' +
+      'CRI-O 1.23, or newer) and name its socket with --cri-socket, or run without containers with --runtime process',
   });
 });

@@ -2,23 +2,22 @@ import { existsSync } from 'node:fs';
 import { CloudlessError, errorMessageOf, type Clock } from '@cloudless/base';
 import { probeCriRuntime, type CriProbe, type Permissions } from '@cloudless/runtime-cri';
 
-/** Where container runtimes are usually reached, the preferred one first. */
+/** Usual sockets of container runtimes in order of preference. */
 export const USUAL_SOCKETS: readonly string[] = [
   '/run/containerd/containerd.sock',
   '/run/cloudless-containers/containerd.sock',
   '/run/crio/crio.sock',
 ];
 
-/** A container runtime that can be used, or why there is none. */
+/** Usable container runtime, or the reason why there is none. */
 export type Detected =
   | { readonly kind: 'found'; readonly socketPath: string; readonly probe: CriProbe }
   | { readonly kind: 'none'; readonly why: string };
 
-/** Needs of {@link detectContainers}. */
 export interface DetectionOptions extends Permissions {
-  /** Only this socket; undefined: the usual ones in turn. */
+  /** Socket to use; undefined: the usual sockets in order. */
   readonly socketPath?: string;
-  /** Whether a runtime that others use too may be used. */
+  /** True allows a container runtime that other programs use too. */
   readonly shared: boolean;
   readonly clock: Clock;
   /** For tests. */
@@ -29,8 +28,8 @@ export interface DetectionOptions extends Permissions {
 }
 
 /**
- * Finds the first container runtime that can be used, or says of each that is there why not.
- * Changes nothing there.
+ * Finds the first usable container runtime, or says for each present one why it cannot be used.
+ * Makes only read calls.
  */
 export async function detectContainers(options: DetectionOptions): Promise<Detected> {
   const { socketPath, sockets = USUAL_SOCKETS, isRoot = process.getuid?.() === 0 } = options;
@@ -38,11 +37,11 @@ export async function detectContainers(options: DetectionOptions): Promise<Detec
   const candidates =
     socketPath === undefined ? sockets.filter((path) => exists(path)) : [socketPath];
   if (candidates.length === 0)
-    return { kind: 'none', why: `there is no container runtime at ${orList(sockets)}` };
+    return { kind: 'none', why: `no container runtime was found at ${orList(sockets)}` };
   if (!isRoot)
     return {
       kind: 'none',
-      why: `only root may use the container runtime at ${candidates[0] ?? ''}`,
+      why: `the agent must run as root to use the container runtime at ${candidates[0] ?? ''}`,
     };
   const failures: string[] = [];
   for (const candidate of candidates) {
@@ -67,15 +66,15 @@ function whyNot(
   if (!ready) return `${who} is not ready: ${notReady.join('; ')}`;
   if (shared || foreign.count === 0) return undefined;
   const some = foreign.names.join(', ') + (foreign.count > foreign.names.length ? ', …' : '');
-  return `${who} is used by others (${foreign.count} ${foreign.count === 1 ? 'pod' : 'pods'}: ${some}); --runtime cri uses it beside them`;
+  return `${who} is used by other programs (${foreign.count} ${foreign.count === 1 ? 'pod' : 'pods'}: ${some}); --runtime cri shares it with them`;
 }
 
-/** What an operator is told who asked for containers. */
+/** Error for `--runtime cri` without a usable container runtime. */
 export function containersMissing(why: string): CloudlessError {
   return new CloudlessError(
     'precondition',
-    `--runtime cri: ${why}. Start a container runtime that speaks the CRI (containerd 1.6, CRI-O 1.23, or newer) and name its ` +
-      'socket by --cri-socket; or run without containers by --runtime process',
+    `--runtime cri: ${why}. Start a container runtime that supports the CRI (containerd 1.6, CRI-O 1.23, or newer) and name its ` +
+      'socket with --cri-socket, or run without containers with --runtime process',
   );
 }
 

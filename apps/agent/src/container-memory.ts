@@ -5,28 +5,28 @@ import type { Owner } from '@cloudless/runtime-cri';
 import { makeDirectorySync } from '@cloudless/system';
 import { errorCodeOf } from './error-code.js';
 
-/** Below the data directory: logs of containers, and who runs them. */
+/** Folder in the data directory for container logs and the record of the container runtime. */
 export const CONTAINERS_FOLDER = 'containers';
-/** Below the data directory: volumes of containers. */
+/** Folder in the data directory for volumes of containers. */
 export const VOLUMES_FOLDER = 'volumes';
 const FILE = 'runtime.json';
 
-/** Where the agent of a data directory may have containers. */
+/** Record of the container runtime in which the agent of a data directory may have containers. */
 export interface ContainerMemory {
-  /** Of the container runtime. */
+  /** Socket of the container runtime. */
   readonly socketPath: string;
-  /** What is on each of them. */
+  /** Owner label of the containers. */
   readonly owner: Owner;
 }
 
-/** The file that says so. */
+/** Path of the record. */
 export function containerMemoryPath(dataDir: string): string {
   return join(dataDir, CONTAINERS_FOLDER, FILE);
 }
 
 /**
- * Where there may be containers of this agent; undefined when there are none. @throws kind
- * `internal` when that is damaged.
+ * Reads the record; undefined when the agent has no containers. @throws kind `internal` when the
+ * record is damaged.
  */
 export function readContainerMemory(dataDir: string): ContainerMemory | undefined {
   const file = containerMemoryPath(dataDir);
@@ -36,13 +36,13 @@ export function readContainerMemory(dataDir: string): ContainerMemory | undefine
     if (errorCodeOf(cause) === 'ENOENT') return undefined;
     throw new CloudlessError(
       'internal',
-      `${file} is damaged: it says by which container runtime this agent has containers; restore it, or end them yourself and remove it`,
+      `${file} is damaged. It names the container runtime that may have containers of this agent: restore it, or remove these containers and the file yourself`,
       { cause },
     );
   }
 }
 
-/** To be called before the first container is made. */
+/** Writes the record. Call it before the first container is started. */
 export function keepContainerMemory(dataDir: string, memory: ContainerMemory): void {
   const file = containerMemoryPath(dataDir);
   makeDirectorySync(dirname(file), 0o700);
@@ -50,7 +50,7 @@ export function keepContainerMemory(dataDir: string, memory: ContainerMemory): v
   renameSync(`${file}.draft`, file);
 }
 
-/** To be called once no container is left. */
+/** Removes the record. Call it when no container is left. */
 export function dropContainerMemory(dataDir: string): void {
   rmSync(containerMemoryPath(dataDir), { force: true });
 }

@@ -4,24 +4,24 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { takeDataDirectory } from './data-directory.js';
 
-describe('takeDataDirectory', () => {
+describe('lockDataDirectory', () => {
   let root: string;
   beforeEach(async () => (root = await mkdtemp(join(tmpdir(), 'agent-data-'))));
   afterEach(() => rm(root, { recursive: true, force: true }));
 
-  it('makes a private directory and holds it until it is let go of', async () => {
+  it('creates a private directory and holds the lock until released', async () => {
     const path = join(root, 'a', 'b');
     const data = await takeDataDirectory(path);
     expect((await stat(path)).mode & 0o777).toBe(0o700);
     await expect(takeDataDirectory(path)).rejects.toMatchObject({
       kind: 'precondition',
-      message: `data directory ${path} is used by another agent, process ${process.pid}`,
+      message: `data directory ${path} is in use by another agent, process ${process.pid}`,
     });
     await data.release();
     await (await takeDataDirectory(path)).release();
   });
 
-  it('is not fooled by another name of the same directory', async () => {
+  it('detects the lock under another path of the same directory', async () => {
     const path = join(root, 'a');
     const data = await takeDataDirectory(path);
     await symlink(path, join(root, 'other'));
@@ -31,7 +31,7 @@ describe('takeDataDirectory', () => {
     await data.release();
   });
 
-  it('refuses a directory that others can read', async () => {
+  it('rejects a directory that other users can read', async () => {
     await chmod(root, 0o755);
     await expect(takeDataDirectory(root)).rejects.toMatchObject({
       kind: 'precondition',

@@ -5,7 +5,7 @@ import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/system';
 import { errorCodeOf } from './error-code.js';
 
-/** A data directory that belongs to this process until it ends or lets go. */
+/** Data directory that is locked by this process. */
 export interface DataDirectory {
   readonly path: string;
   release(): Promise<void>;
@@ -15,11 +15,11 @@ const PID_FILE = 'agent.pid';
 const LOCK_SOCKET = 'agent.lock';
 
 /**
- * Makes the directory (mode 0700) and takes it for this process. The lock ends with the process,
- * however it ends: on Linux it is an abstract socket named after the directory's device and inode
- * (unix(7)), elsewhere a socket file that answers while its owner lives.
- * @throws kind `precondition` when another agent holds it, naming its process id, or when others
- *   can read it.
+ * Creates the directory (mode 0700) and locks it for this process. The lock ends with the process,
+ * however the process ends: on Linux it is an abstract socket named after device and inode of the
+ * directory (unix(7)), elsewhere a socket file that accepts connections while its owner lives.
+ * @throws kind `precondition` when another agent holds the lock, with its process id, or when other
+ *   users can read the directory.
  */
 export async function takeDataDirectory(path: string): Promise<DataDirectory> {
   makePrivate(path);
@@ -36,20 +36,21 @@ export async function takeDataDirectory(path: string): Promise<DataDirectory> {
 
 function makePrivate(path: string): void {
   try {
-    if (makeDirectorySync(path, 0o700) !== undefined) chmodSync(path, 0o700); // whatever the umask
+    // independent of the umask
+    if (makeDirectorySync(path, 0o700) !== undefined) chmodSync(path, 0o700);
   } catch (cause) {
     if (errorCodeOf(cause) === 'EEXIST')
       throw new CloudlessError('precondition', `${path} is not a directory`, { cause });
     throw new CloudlessError(
       'precondition',
-      `cannot make the data directory ${path}: ${errorMessageOf(cause)}`,
+      `cannot create the data directory ${path}: ${errorMessageOf(cause)}`,
       { cause },
     );
   }
   if ((statSync(path).mode & 0o077) !== 0) {
     throw new CloudlessError(
       'precondition',
-      `data directory ${path} is open to others: make it private (chmod 700 ${path})`,
+      `data directory ${path} can be read by other users: make it private (chmod 700 ${path})`,
     );
   }
 }
@@ -64,12 +65,12 @@ async function lock(path: string): Promise<net.Server> {
     } catch (reason) {
       if (errorCodeOf(reason) !== 'EADDRINUSE') throw reason;
       if (process.platform === 'linux' || (await answers(name))) break;
-      rmSync(name, { force: true }); // its owner was killed
+      rmSync(name, { force: true }); // left over by a killed process
     }
   }
   throw new CloudlessError(
     'precondition',
-    `data directory ${path} is used by another agent${holderOf(path)}`,
+    `data directory ${path} is in use by another agent${holderOf(path)}`,
   );
 }
 
@@ -96,6 +97,6 @@ function holderOf(path: string): string {
   try {
     return `, process ${readFileSync(join(path, PID_FILE), 'utf8').trim()}`;
   } catch {
-    return ''; // it has just taken the directory
+    return ''; // the other agent has not written its pid yet
   }
 }

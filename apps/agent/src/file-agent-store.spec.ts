@@ -32,7 +32,7 @@ describe('FileAgentStore', () => {
   beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), 'agent-store-'))));
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  it('gives back what was saved, to another instance', async () => {
+  it('loads what another instance saved', async () => {
     const store = new FileAgentStore(directory);
     expect(await store.load()).toEqual({ replicas: [] });
     await store.saveIdentity(identity);
@@ -49,7 +49,7 @@ describe('FileAgentStore', () => {
     expect(await readdir(directory)).toEqual(['identity.json', 'replicas']);
   });
 
-  it('forgets what was removed; unknown is no error', async () => {
+  it('removes a replica, and ignores an unknown id', async () => {
     const store = new FileAgentStore(directory);
     await store.load();
     await store.saveReplica(replica);
@@ -58,7 +58,7 @@ describe('FileAgentStore', () => {
     expect(await store.load()).toEqual({ replicas: [] });
   });
 
-  it('keeps the older value when a write was cut short', async () => {
+  it('keeps the old value when a write was interrupted', async () => {
     const store = new FileAgentStore(directory);
     await store.load();
     await store.saveReplica(replica);
@@ -73,7 +73,7 @@ describe('FileAgentStore', () => {
     ['of another format', (text: string) => text.replace('"format":1', '"format":2')],
     ['of an unknown phase', (text: string) => text.replace('"running"', '"dancing"')],
     ['without its revision', (text: string) => text.replace('heldRevision', 'x')],
-  ])('refuses a file that is %s, naming it', async (_name, damage) => {
+  ])('rejects a file that is %s, naming the file', async (_name, damage) => {
     const store = new FileAgentStore(directory);
     await store.load();
     await store.saveReplica(replica);
@@ -85,7 +85,7 @@ describe('FileAgentStore', () => {
     });
   });
 
-  it('writes files that only their owner can read', async () => {
+  it('creates files that only their owner can read', async () => {
     const store = new FileAgentStore(directory);
     await store.saveIdentity(identity);
     expect((await stat(join(directory, 'identity.json'))).mode & 0o077).toBe(0);

@@ -11,18 +11,18 @@ import {
 import { makeDirectory } from '@cloudless/system';
 import { errorCodeOf } from './error-code.js';
 
-/** Counts incompatible changes of the files. */
+/** Format version of the files; incremented by incompatible changes. */
 const FORMAT = 1;
 const IDENTITY = 'identity.json';
 const REPLICAS = 'replicas';
 const DRAFT = '.draft';
 
 /**
- * An agent's memory: one JSON file for its identity, one per replica. Each write is whole and
- * flushed before it resolves.
+ * Stores the identity and each replica in one JSON file. Each save is atomic and flushed before its
+ * promise resolves.
  */
 export class FileAgentStore implements AgentStore {
-  /** @param directory - Private to the agent; exists. */
+  /** @param directory - Existing directory that only this agent uses. */
   constructor(private readonly directory: string) {}
 
   async load(): Promise<StoredAgent> {
@@ -32,7 +32,7 @@ export class FileAgentStore implements AgentStore {
     const replicas: StoredReplica[] = [];
     for (const name of (await readdir(folder)).sort()) {
       if (name.endsWith(DRAFT))
-        await rm(join(folder, name), { force: true }); // of a write that was cut short
+        await rm(join(folder, name), { force: true }); // left by an interrupted write
       else {
         const replica = await readJson(join(folder, name), toReplica);
         if (replica !== undefined) replicas.push(replica);
@@ -67,10 +67,7 @@ export class FileAgentStore implements AgentStore {
   }
 }
 
-/**
- * Replica ids hold nothing that a file name could not; what might be an order to go elsewhere is
- * written out.
- */
+/** Escapes a leading dot, so that no replica id can refer to another directory. */
 function fileNameOf(replicaId: string): string {
   return `${encodeURIComponent(replicaId).replace(/^\./, '%2E')}.json`;
 }
@@ -88,7 +85,7 @@ async function writeWhole(folder: string, name: string, content: object): Promis
   await flush(folder);
 }
 
-/** A rename is on disk once its folder is. */
+/** A rename is durable after its folder is synced. */
 async function flush(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {
@@ -118,7 +115,7 @@ async function readJson<Value>(
   } catch (cause) {
     throw new CloudlessError(
       'internal',
-      `${path} is damaged, or of another version; restore it, or run cloudless-agent reset`,
+      `${path} is damaged or has another format version; restore it, or run cloudless-agent reset`,
       {
         cause,
       },

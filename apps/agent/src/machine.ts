@@ -5,10 +5,7 @@ import type { NodeProbe, PressureReading } from '@cloudless/agent-core';
 import { createHostReader, type HostCapacity, type HostReader } from '@cloudless/cgroup-reader';
 import { systemClock } from '@cloudless/system';
 
-/**
- * Text that is new at each start of the machine.
- * @see proc(5), /proc/sys/kernel/random/boot_id; sysctl kern.bootsessionuuid on macOS
- */
+/** Boot id of the machine, which changes at each boot. */
 export function readBootId(): string {
   try {
     if (process.platform === 'linux')
@@ -17,12 +14,12 @@ export function readBootId(): string {
       encoding: 'utf8',
     }).trim();
   } catch {
-    // Where neither is to be had: when the machine started, to the nearest minute.
+    // Fallback: boot time, rounded to a minute.
     return `started-${Math.round((systemClock.wallTime() / 1_000 - uptime()) / 60)}`;
   }
 }
 
-/** What this machine has, and a probe of what it uses. */
+/** Reads the capacity of this machine and creates a reader of its usage. */
 export async function openMachine(
   dataDirectory: string,
 ): Promise<{ readonly capacity: HostCapacity; readonly probe: NodeProbe }> {

@@ -18,7 +18,7 @@ import { resetAgent } from './reset.js';
 import { runAgent } from './run-agent.js';
 import { VERSION } from './version.js';
 
-/** This same program as the runtime's supervisor, also when it runs from source. */
+/** Command that runs this program as supervisor of the process runtime, also from source. */
 const supervisorCommand = [
   process.execPath,
   ...process.execArgv.filter((argument) => !argument.startsWith('--inspect')),
@@ -27,7 +27,8 @@ const supervisorCommand = [
 ];
 
 /**
- * An aborted start ends within milliseconds, unless a file system or a supervisor does not answer.
+ * Time limit of an aborted start. It takes milliseconds, unless a file system or a supervisor does
+ * not answer.
  */
 const GIVE_UP_WITHIN_MS = 2_000;
 
@@ -114,7 +115,8 @@ async function main(argv: readonly string[]): Promise<number> {
     },
     print: (text) => process.stdout.write(text),
   });
-  // Timers of the loops do not keep a process alive, and sockets alone should not decide.
+  // Unreferenced timers do not keep the process alive; this interval does until the command has
+  // ended.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
     checkAsked(argv.slice(2), process.env);
@@ -137,7 +139,7 @@ async function reset(options: OptionValues): Promise<number> {
   );
   const volumes = await resetAgent(dataDir, supervisorCommand);
   process.stdout.write(`${dataDir} was reset\n`);
-  if (volumes !== undefined) process.stdout.write(`named volumes are left in ${volumes}\n`);
+  if (volumes !== undefined) process.stdout.write(`named volumes are kept in ${volumes}\n`);
   return 0;
 }
 

@@ -13,15 +13,15 @@ import {
 import { takeDataDirectory } from './data-directory.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes.js';
 
-/** Below the folder for volumes: what people wanted to be kept. */
+/** Folder of named volumes; reset keeps it. */
 const NAMED_VOLUMES = 'named';
 
 /**
- * Makes an agent forget its cluster and its orders: ends and removes what it runs, processes and
- * containers, and removes its data but for named volumes.
- * @returns Where volumes are left; undefined: nowhere.
- * @throws kind `precondition` while an agent holds the directory, or when its containers cannot be
- *   reached, `notFound` when there is no such directory.
+ * Removes an agent from its cluster: stops and removes its processes and containers and deletes its
+ * data except named volumes.
+ * @returns Directory of the kept volumes; undefined when there are none.
+ * @throws kind `precondition` while an agent holds the directory or when its containers cannot be
+ *   reached; `notFound` when the directory does not exist.
  */
 export async function resetAgent(
   dataDir: string,
@@ -35,7 +35,7 @@ export async function resetAgent(
     await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
     const named = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
     const keeps = existsSync(named) && readdirSync(named).length > 0;
-    // Only what an agent has made: a directory named by mistake keeps its files.
+    // Deletes only files that agents create: a directory that was named by mistake keeps its files.
     const made = [
       'identity.json',
       'identity.json.draft',
@@ -60,8 +60,8 @@ async function removeContainers(dataDir: string): Promise<void> {
   } catch (cause) {
     throw new CloudlessError(
       'precondition',
-      `containers of this agent may run by the container runtime at ${memory.socketPath}, and cannot be removed; start it and reset ` +
-        `again, or leave them there by removing ${containerMemoryPath(dataDir)}`,
+      `containers of this agent may be running in the container runtime at ${memory.socketPath} and cannot be removed; start the runtime and ` +
+        `reset again, or leave the containers there and remove ${containerMemoryPath(dataDir)}`,
       { cause },
     );
   }

@@ -23,22 +23,22 @@ import { tcpConnect } from './tcp-connect.js';
 import { tcpDial } from './tcp-dial.js';
 import { VERSION } from './version.js';
 
-/** An agent that runs. */
+/** A running agent process. */
 export interface RunningAgent {
   readonly agent: Agent;
   readonly runtimes: Pick<AgentRuntimes, 'names' | 'containers' | 'withoutContainers'>;
-  /** Base address of AgentService; undefined when it is not served. */
+  /** Base address of AgentService; undefined: not served. */
   readonly url: string | undefined;
-  /** Base address of /health, /ready and /metrics; undefined when they are not served. */
+  /** Base address of /health, /ready and /metrics; undefined: not served. */
   readonly opsUrl: string | undefined;
-  /** Ends in good order; what runs goes on unless the configuration says otherwise. */
+  /** Stops the agent gracefully. Workloads keep running unless the configuration says otherwise. */
   close(): Promise<void>;
 }
 
 /**
- * Puts an agent together and starts it.
- * @param signal - Gives up a start that waits for a runtime.
- * @throws A failure whose message says what to do, with everything let go of.
+ * Creates an agent with its runtimes, servers and store, and starts it.
+ * @param signal - Aborts a start that waits for a runtime.
+ * @throws An error with a remedy in its message; everything that was opened is closed.
  */
 export async function runAgent(
   config: AgentConfig,
@@ -47,8 +47,8 @@ export async function runAgent(
     readonly supervisorCommand: readonly string[];
     readonly tracing?: Tracing;
     /**
-     * Called once the data directory is locked: from then on, a stop must release what the agent
-     * holds.
+     * Called once the data directory is locked: from then on, a stop must release resources of the
+     * agent.
      */
     readonly onDataDirectory?: () => void;
   },
@@ -61,13 +61,13 @@ export async function runAgent(
     undo.push(() => data.release());
     deps.onDataDirectory?.();
     const runtimes = await openRuntimes(config, deps);
-    let started: Agent | undefined; // an agent that cannot start ends no work
+    let started: Agent | undefined; // an agent that fails to start stops no workload
     undo.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
     const { capacity, probe } = await openMachine(config.dataDir);
     const metrics = createMetrics({ process: true });
     const lag = startLoopLagMeter(systemClock, metrics);
     undo.push(async () => lag.close());
-    // Listens first, so that the first Hello can tell where.
+    // Listens first, so that the first Hello can contain the address.
     let server: RpcServer | undefined;
     if (config.listen !== undefined) {
       server = await serveAgent(config.listen, () => started?.containers, {
@@ -104,7 +104,7 @@ export async function runAgent(
       connect: tcpConnect,
       dial: tcpDial,
       probeClients: { http: httpCheck, grpc: grpcCheck },
-      // Other systems have no files that tell what processes use.
+      // Statistics need the files of the Linux kernel.
       ...(process.platform === 'linux' ? { stats: openStatsReader(systemClock) } : {}),
       clock: systemClock,
       random: systemRandom,
@@ -126,7 +126,7 @@ export async function runAgent(
   }
 }
 
-/** An agent without a coordinator works, and is not ready: nothing new comes to it. */
+/** Without a session the agent is healthy but not ready: it gets no new replicas. */
 function serveOps(
   listen: NonNullable<AgentConfig['opsListen']>,
   agent: Agent,
@@ -141,20 +141,20 @@ function serveOps(
     health: () =>
       agent.connected
         ? { ok: true }
-        : { ok: true, degraded: ['no session with a coordinator; what runs goes on'] },
+        : { ok: true, degraded: ['no session with a coordinator; replicas keep running'] },
     ready: () =>
       agent.connected ? { ok: true } : { ok: false, reasons: ['no session with a coordinator'] },
     metrics: () => metrics.expose(),
   });
 }
 
-/** Last opened, first closed; what fails does not keep the rest open. */
+/** Closes everything in reverse order; a failure does not stop the rest. */
 async function unwind(undo: (() => Promise<void>)[], log: Log): Promise<void> {
   for (const step of undo.splice(0).reverse()) {
     try {
       await step();
     } catch (reason) {
-      log.warn('not closed in good order', errorFields(reason));
+      log.warn('cleanup step failed', errorFields(reason));
     }
   }
 }

@@ -15,31 +15,33 @@ import {
   type ContainerMemory,
 } from './container-memory.js';
 
-/** Below the data directory: the process runtime's own. */
+/** Folder in the data directory for the process runtime. */
 export const RUNTIME_FOLDER = 'runtime';
 
-/** What runs the workloads of an agent. */
+/** Runtimes of an agent. */
 export interface AgentRuntimes {
   readonly runtime: ContainerRuntime;
-  /** `process`, and `cri` when there are containers. */
+  /** `process`, and `cri` with a container runtime. */
   readonly names: readonly string[];
   /**
-   * Which container runtime is used, as `containerd 1.6.20 at /run/containerd/containerd.sock`;
+   * Container runtime in use, such as `containerd 1.6.20 at /run/containerd/containerd.sock`;
    * undefined: none.
    */
   readonly containers: string | undefined;
-  /** Why there are no containers; undefined: there are. */
+  /** Reason why there is no container runtime; undefined with one. */
   readonly withoutContainers: string | undefined;
-  /** Containers belong to a cluster: to be called before the first is made. Does not reject. */
+  /**
+   * Sets the cluster that new containers belong to. Call it before the first container is started.
+   * Does not reject.
+   */
   joined(clusterId: string): Promise<void>;
   /**
-   * Lets go of everything. @param endWork - Ends and removes what runs; without it, what runs goes
-   * on.
+   * Closes the runtimes. @param endWork - Also stops and removes all processes and containers;
+   * otherwise they keep running.
    */
   close(endWork: boolean): Promise<void>;
 }
 
-/** Needs of {@link openRuntimes}. */
 export interface RuntimeDeps {
   readonly log: Log;
   readonly supervisorCommand: readonly string[];
@@ -60,8 +62,9 @@ type RuntimeConfig = Pick<
 >;
 
 /**
- * Opens the process runtime, and a container runtime as the configuration says.
- * @throws kind `precondition` when containers were asked for by name and cannot be had.
+ * Opens the process runtime, and a container runtime as configured.
+ * @throws kind `precondition` when the configuration requires containers and no container runtime
+ *   can be used.
  */
 export async function openRuntimes(
   config: RuntimeConfig,
@@ -102,7 +105,9 @@ export async function openRuntimes(
       });
       await late
         .begin(clusterId)
-        .catch((reason: unknown) => log.warn('containers not reached', errorFields(reason)));
+        .catch((reason: unknown) =>
+          log.warn('container runtime not available', errorFields(reason)),
+        );
     },
     close: async (endWork) => {
       combined.letGo();
@@ -116,8 +121,8 @@ export async function openRuntimes(
 }
 
 /**
- * One that was used before is used again, as it may have our containers: when it is away, it is
- * waited for.
+ * Detects the container runtime. A container runtime that was used before is used again, as it may
+ * have containers of this agent; if it does not answer, the agent waits for it.
  */
 async function detect(
   { runtime, criSocket, ...config }: RuntimeConfig,
@@ -126,14 +131,14 @@ async function detect(
 ): Promise<Detected | Awaited> {
   if (runtime === 'process') {
     if (used !== undefined)
-      log.warn('containers of this node are not looked after: runtime is process', {
+      log.warn('containers of this node are not managed: runtime is process', {
         socketPath: used,
       });
     return { kind: 'none', why: 'runtime is process' };
   }
   const socketPath = criSocket ?? used;
   if (used !== undefined && socketPath !== used) {
-    log.warn('containers of this node at another socket are not looked after', {
+    log.warn('containers of this node at another socket are not managed', {
       socketPath: used,
       now: socketPath,
     });
@@ -146,9 +151,9 @@ async function detect(
   });
   if (detected.kind === 'found') return detected;
   if (socketPath !== undefined && socketPath === used) {
-    log.warn('container runtime is awaited, as this node may have containers there', {
+    log.warn('waiting for the container runtime, as it may have containers of this node', {
       ...{ socketPath, reason: detected.why },
-      remedy: 'start it; or begin without its containers by --runtime process',
+      remedy: 'start it, or run the agent without its containers with --runtime process',
     });
     return { kind: 'awaited', socketPath };
   }
@@ -211,7 +216,7 @@ function lateContainers(
   });
 }
 
-/** The containers that the agent of a data directory has somewhere. */
+/** Opens the container runtime named in the record of a data directory. */
 export function openContainers(
   { socketPath, owner }: ContainerMemory,
   dataDir: string,
@@ -244,12 +249,12 @@ function openProcesses(
   });
 }
 
-/** A supervisor that holds nothing would only outlive us for nothing. */
+/** Shuts the supervisor down when it has no processes. */
 async function closeProcesses(runtime: ProcessRuntime, endWork: boolean): Promise<void> {
   return endWork || (await runtime.list()).length === 0 ? runtime.shutdown() : runtime.close();
 }
 
-/** @returns Whether no container is left. */
+/** @returns True when no container is left. */
 async function closeContainers(late: LateRuntime<CriRuntime>, endWork: boolean): Promise<boolean> {
   try {
     if (!endWork || late.inner === undefined) return (await late.list()).length === 0;

@@ -2,7 +2,7 @@ import type { StatsReader } from '@cloudless/agent-core';
 import type { Clock } from '@cloudless/base';
 import { createContainerReader, createProcessReader } from '@cloudless/cgroup-reader';
 
-/** Reads what containers of this machine use, from the files of its kernel. */
+/** Reads the resource usage of containers of this machine from kernel files. */
 export function openStatsReader(clock: Clock): StatsReader {
   const groups = createContainerReader({ clock });
   const processes = createProcessReader({ clock });

@@ -2,15 +2,15 @@ import net from 'node:net';
 import type { TcpConnect } from '@cloudless/agent-core';
 
 /**
- * Opens a TCP connection and ends it in good order: what the server says is read and its end is
- * waited for. A reset would be an error in the server, and end one that does not expect any.
+ * Opens a TCP connection and closes it gracefully: reads until the server closes its half. A reset
+ * would show up as an error in the server, and could end a server that does not expect resets.
  */
 export const tcpConnect: TcpConnect = (ip, port, timeoutMs) =>
   new Promise((resolve) => {
     const socket = net.connect({ host: ip, port });
     socket.setTimeout(timeoutMs, () => {
       socket.destroy();
-      resolve(false); // nothing, when it had been accepted
+      resolve(false); // no effect if the connection was accepted
     });
     socket.once('connect', () => {
       resolve(true);

@@ -2,17 +2,17 @@ import net from 'node:net';
 import { CloudlessError } from '@cloudless/base';
 import type { TcpDial, TcpStream } from '@cloudless/agent-core';
 
-/** A connection on this machine that takes longer does not come. */
+/** Longest time to connect on the same machine. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** Opens a TCP connection whose two sides end each for itself. */
+/** Opens a TCP connection whose two halves close separately. */
 export const tcpDial: TcpDial = (ip, port) =>
   new Promise((resolve, reject) => {
     const socket = net.connect({ host: ip, port, allowHalfOpen: true, noDelay: true });
     const fail = (why: string, cause?: unknown): void => {
       socket.destroy();
       reject(
-        new CloudlessError('unavailable', `nobody accepts connections at ${ip}:${port}: ${why}`, {
+        new CloudlessError('unavailable', `connection to ${ip}:${port} failed: ${why}`, {
           cause,
         }),
       );
@@ -25,7 +25,7 @@ export const tcpDial: TcpDial = (ip, port) =>
       socket.setTimeout(0);
       socket.removeAllListeners('timeout');
       socket.off('error', onError);
-      socket.on('error', () => undefined); // told to who reads or writes
+      socket.on('error', () => undefined); // reported to the reader or writer
       resolve(new SocketStream(socket, `${ip}:${port}`));
     });
   });

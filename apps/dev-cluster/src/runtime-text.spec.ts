@@ -8,10 +8,10 @@ describe('describeRuntime', () => {
       text: 'processes, and containers by containerd 1.6.20 at /run/containerd/containerd.sock',
     },
     {
-      containers: { why: 'there is no container runtime at /run/crio/crio.sock' },
+      containers: { why: 'no container runtime was found at /run/crio/crio.sock' },
       chosen: 'auto',
       text:
-        'processes; containers are not used: there is no container runtime at /run/crio/crio.sock; ' +
+        'processes; containers are not used: no container runtime was found at /run/crio/crio.sock; ' +
         '`sudo node tools/containers/setup.mjs install` installs one',
     },
     {

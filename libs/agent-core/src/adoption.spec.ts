@@ -15,8 +15,8 @@ async function aRunningWorld(): Promise<AgentWorld> {
 
 const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
 
-describe('an agent after its own restart', () => {
-  it('adopts what runs: same container, no restart, still ready', async () => {
+describe('Agent after a restart of the agent', () => {
+  it('adopts a running container without a restart, still ready', async () => {
     const world = await aRunningWorld();
     world.machine.exit(idOf(world), 1);
     await world.clock.advance(200);
@@ -29,7 +29,7 @@ describe('an agent after its own restart', () => {
     expect(world.machine.startCount).toBe(2);
   });
 
-  it('asks for readiness again when the container was not ready yet', async () => {
+  it('checks readiness again when the container was not ready before', async () => {
     const world = new AgentWorld();
     world.deafPorts.add('*');
     await world.start();
@@ -44,7 +44,7 @@ describe('an agent after its own restart', () => {
     expect(world.seen()).toMatchObject({ ready: true });
   });
 
-  it('handles an exit that happened meanwhile, by the restart policy', async () => {
+  it('applies the restart policy to an exit that happened meanwhile', async () => {
     const world = await aRunningWorld();
     await world.kill();
     const [container] = await world.runtime.list();
@@ -61,7 +61,7 @@ describe('an agent after its own restart', () => {
     expect(world.report().lastExitCode).toBe(4);
   });
 
-  it('does not count an exit twice that was handled before', async () => {
+  it('does not handle an exit twice', async () => {
     const world = await aRunningWorld();
     world.machine.exit(idOf(world), 4);
     await settle();
@@ -74,7 +74,7 @@ describe('an agent after its own restart', () => {
     expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
   });
 
-  it('starts an order that had no container yet', async () => {
+  it('starts a replica whose order was stored but whose container was not started', async () => {
     const world = await aRunningWorld();
     await world.kill();
     world.machine.lose();
@@ -83,7 +83,7 @@ describe('an agent after its own restart', () => {
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true });
   });
 
-  it('keeps replicas running and restarting without any coordinator', async () => {
+  it('runs and restarts replicas without any coordinator', async () => {
     const world = await aRunningWorld();
     await world.kill();
     world.coordinator.reachable = false;
@@ -98,7 +98,7 @@ describe('an agent after its own restart', () => {
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
-  it('carries on a stop that had begun', async () => {
+  it('continues a stop that had begun', async () => {
     const world = await aRunningWorld();
     world.coordinator.order(aStopOrder({ preStopMs: 60_000 }));
     await settle();
@@ -110,7 +110,7 @@ describe('an agent after its own restart', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('carries on a forgetting that had begun', async () => {
+  it('continues a forget order that had begun', async () => {
     const world = await aRunningWorld();
     world.coordinator.order(aStopOrder({ preStopMs: 60_000 }));
     world.coordinator.order(aForgetOrder());
@@ -121,7 +121,7 @@ describe('an agent after its own restart', () => {
     expect(await world.runtime.list()).toEqual([]);
   });
 
-  it('does not start again what had ended', async () => {
+  it('does not start an ended replica again', async () => {
     const world = await aRunningWorld();
     world.coordinator.order(aStopOrder());
     await settle();
@@ -130,7 +130,7 @@ describe('an agent after its own restart', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('reports containers without an order as their labels say, and keeps them', async () => {
+  it('adopts orphans, reports them with the data of their labels and keeps them running', async () => {
     const world = await aRunningWorld();
     await world.kill();
     world.store.replicas.clear();
@@ -144,14 +144,14 @@ describe('an agent after its own restart', () => {
       ready: true,
     });
     expect(world.seen()?.phase).toBe('RUNNING');
-    world.coordinator.order(aStartOrder()); // the same revision brings the order itself
+    world.coordinator.order(aStartOrder()); // an order with the same revision
     await settle();
     world.machine.exit(idOf(world), 1);
     await world.clock.advance(100);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
-  it('stops a container without an order when told to', async () => {
+  it('stops an orphan when ordered to', async () => {
     const world = await aRunningWorld();
     await world.kill();
     world.store.replicas.clear();
@@ -162,7 +162,7 @@ describe('an agent after its own restart', () => {
     expect((await world.runtime.list()).map(({ phase }) => phase)).toEqual(['exited']);
   });
 
-  it('touches no container of another node or cluster', async () => {
+  it('ignores containers of another node or cluster', async () => {
     const world = new AgentWorld();
     const labels = {
       [CONTAINER_LABELS.cluster]: 'cluster-1',
@@ -186,7 +186,7 @@ describe('an agent after its own restart', () => {
     expect((await world.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
   });
 
-  it('ends all but one when a replica has two containers', async () => {
+  it('stops all but the newest container when a replica has two', async () => {
     const world = await aRunningWorld();
     await world.kill();
     const [first] = await world.runtime.list();
@@ -206,7 +206,7 @@ describe('an agent after its own restart', () => {
     expect(world.report().containerId).toBe('b'.repeat(64));
   });
 
-  it('refuses the memory of another node', async () => {
+  it('rejects the data directory of another node', async () => {
     const world = await aRunningWorld();
     await world.kill();
     world.store.identity = { nodeId: 'node-9', instanceId: 'x', highestEpoch: 0n };
@@ -217,7 +217,7 @@ describe('an agent after its own restart', () => {
   });
 });
 
-describe('an agent after a restart of the machine', () => {
+describe('Agent after a reboot of the machine', () => {
   async function aRebootedWorld(): Promise<AgentWorld> {
     const world = await aRunningWorld();
     await world.kill();
@@ -226,7 +226,7 @@ describe('an agent after a restart of the machine', () => {
     return world;
   }
 
-  it('starts nothing until the coordinator repeats the order, and says that it waits', async () => {
+  it('waits for the coordinator to repeat an order before it starts a replica, and reports so', async () => {
     const world = await aRebootedWorld();
     await world.start();
     await world.clock.advance(60_000);
@@ -235,7 +235,7 @@ describe('an agent after a restart of the machine', () => {
       phase: 'RUNNING',
       ready: false,
       restarts: 0,
-      reason: 'the machine was restarted; waiting for the coordinator',
+      reason: 'the machine was rebooted; waiting for the coordinator to repeat the order',
     });
     expect(world.report().orderRevision).toBe(0n);
     world.coordinator.order(aStartOrder());
@@ -244,7 +244,7 @@ describe('an agent after a restart of the machine', () => {
     expect(world.report()).toMatchObject({ orderRevision: 10n, lastExitCode: -1 });
   });
 
-  it('goes on waiting after a second restart of the agent', async () => {
+  it('keeps waiting after a second restart of the agent', async () => {
     const world = await aRebootedWorld();
     await world.start();
     await world.restart();
@@ -252,7 +252,7 @@ describe('an agent after a restart of the machine', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('never starts a replica that was moved away', async () => {
+  it('never starts a replica that was replaced elsewhere', async () => {
     const world = await aRebootedWorld();
     await world.start();
     world.coordinator.order(aStopOrder());
@@ -262,8 +262,8 @@ describe('an agent after a restart of the machine', () => {
   });
 });
 
-describe('an agent whose runtime goes away', () => {
-  /** The same runtime, with a connection to it that can break. */
+describe('Agent while its runtime is unavailable', () => {
+  /** A runtime whose connection can break. */
   function breakable(runtime: FakeRuntime) {
     let cut = (): void => undefined;
     const connection = {
@@ -307,23 +307,26 @@ describe('an agent whose runtime goes away', () => {
       lastExitCode: 9,
     },
     {
-      name: 'a loss',
+      name: 'the loss of a container',
       happen: (world: AgentWorld) => world.machine.lose(idOf(world)),
       lastExitCode: undefined,
     },
-  ])('lists anew and handles $name that it missed', async ({ happen, lastExitCode }) => {
-    const { world, connection } = await aBreakableWorld();
-    connection.cut();
-    happen(world);
-    await world.clock.advance(1_000);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
-    expect(world.report().lastExitCode).toBe(lastExitCode);
-  });
+  ])(
+    'lists containers again and handles $name that it missed',
+    async ({ happen, lastExitCode }) => {
+      const { world, connection } = await aBreakableWorld();
+      connection.cut();
+      happen(world);
+      await world.clock.advance(1_000);
+      expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+      expect(world.report().lastExitCode).toBe(lastExitCode);
+    },
+  );
 
-  it('finds a container whose start was not answered, and starts no second one', async () => {
+  it('finds a container whose start was not answered and starts no second one', async () => {
     const { world, connection } = await aBreakableWorld();
     connection.losesAnswers = true;
-    connection.cut(); // nor does an event tell
+    connection.cut(); // no event reports it either
     world.coordinator.order(aStartOrder({ replicaId: 'web-2' }));
     await settle();
     connection.losesAnswers = false;

@@ -1,34 +1,40 @@
 import type { ReplicaPhase } from './replica/replica-state.js';
 
-/** Who this agent is. */
+/** Identity of an agent. Stored on disk, so it survives restarts of the agent. */
 export interface AgentIdentity {
   readonly nodeId: string;
-  /** Made once on this machine: tells it from another one with the same name. */
+  /**
+   * Random id, generated once per data directory. Distinguishes two machines that use the same node
+   * id.
+   */
   readonly instanceId: string;
   /** Absent until a coordinator has enrolled the node. */
   readonly clusterId?: string;
-  /** Newest leadership this agent has heard of; orders of older ones are refused. */
+  /** Highest leader epoch that the agent has received. The agent refuses orders of lower epochs. */
   readonly highestEpoch: bigint;
 }
 
 /**
- * What is kept of one replica: its orders, which count, and how far it got, which only spares work
- * after a restart.
+ * Stored state of one replica: its newest orders and its progress. The orders are authoritative.
+ * The progress only saves work after a restart of the agent.
  */
 export interface StoredReplica {
   readonly replicaId: string;
   readonly workloadUid: string;
-  /** Bytes of the newest start `Order`; absent when none came. */
+  /** Encoded newest start `Order`; absent until the first start order. */
   readonly start?: Uint8Array;
-  /** Bytes of the newest stop or forget `Order`. */
+  /** Encoded newest stop or forget `Order`. */
   readonly end?: Uint8Array;
   readonly heldRevision: bigint;
-  /** The boot of the machine during which the newest order came. */
+  /** Boot id of the machine at the time the newest order was stored. */
   readonly bootId: string;
   readonly progress: StoredProgress;
 }
 
-/** How far a replica got. May be a little old: what really runs is asked of the runtime. */
+/**
+ * Progress of a replica. May lag behind: after a restart, the runtime's list of containers takes
+ * precedence.
+ */
 export interface StoredProgress {
   readonly phase: ReplicaPhase;
   readonly reason: string;
@@ -37,34 +43,38 @@ export interface StoredProgress {
   readonly lastExitCode?: number;
   /** Why the last container ended. */
   readonly lastEndReason?: string;
-  /** What the last container that failed wrote last. */
+  /** Last output lines of the newest container that failed. */
   readonly lastLines?: readonly string[];
-  /** The newest container, whether its end has been acted upon, and whether it was ready. */
+  /**
+   * Newest container; `containerEnded`: its exit has been handled; `ready`: the container was
+   * ready.
+   */
   readonly containerId?: string;
   readonly containerEnded: boolean;
   readonly ready: boolean;
-  /** It was being ended by us, as a probe had failed: what the probe said. */
+  /** Set while the agent stops the container because a probe failed: the reason of the probe. */
   readonly killing?: string;
 }
 
-/** All that an agent remembers. */
+/** Everything that an agent stores. */
 export interface StoredAgent {
   readonly identity?: AgentIdentity;
   readonly replicas: readonly StoredReplica[];
 }
 
 /**
- * An agent's memory over its restarts. A save is on disk when its promise resolves, and a crash in
- * the middle of it leaves the older or the newer value. The caller saves one replica once at a
- * time.
+ * Durable storage of an agent. A save is on disk when its promise resolves; after a crash during a
+ * save, the store holds either the old or the new value. The caller never saves the same replica
+ * twice concurrently.
  */
 export interface AgentStore {
   /**
-   * @throws kind `internal` when what is kept is damaged: it must not be taken for an empty memory.
+   * @throws kind `internal` when the stored data is damaged. The caller must not treat damaged data
+   *   as an empty store.
    */
   load(): Promise<StoredAgent>;
   saveIdentity(identity: AgentIdentity): Promise<void>;
   saveReplica(replica: StoredReplica): Promise<void>;
-  /** Unknown is no error. */
+  /** Does nothing for an unknown id. */
   removeReplica(replicaId: string): Promise<void>;
 }

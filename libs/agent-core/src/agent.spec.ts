@@ -16,8 +16,8 @@ async function aWorld(...orders: ReturnType<typeof aStartOrder>[]): Promise<Agen
 const idOf = (world: AgentWorld, replicaId = 'web-1') =>
   toContainerId(world.report(replicaId).containerId);
 
-describe('an agent with a coordinator', () => {
-  it('enrols at first start, says hello with an empty inventory, and remembers its cluster', async () => {
+describe('Agent', () => {
+  it('enrols at the first start, sends Hello with an empty inventory and stores its cluster id', async () => {
     const world = await aWorld();
     expect(world.coordinator.received.map(({ case: kind }) => kind)).toEqual([
       'hello',
@@ -43,7 +43,7 @@ describe('an agent with a coordinator', () => {
     });
   });
 
-  it('starts what it is told to, and is ready once every TCP port accepts', async () => {
+  it('starts a replica and reports it ready once every TCP port accepts connections', async () => {
     const world = new AgentWorld();
     world.deafPorts.add('*');
     await world.start();
@@ -65,7 +65,7 @@ describe('an agent with a coordinator', () => {
     expect(idOf(world)).toMatch(/^[0-9a-f]{64}$/);
   });
 
-  it('has an order on disk before it acts on it, and does not act when the disk refuses', async () => {
+  it('stores an order before it carries it out, and ignores the order when the store fails', async () => {
     const world = await aWorld();
     world.store.failure = new Error('disk full');
     world.coordinator.order(aStartOrder());
@@ -79,7 +79,7 @@ describe('an agent with a coordinator', () => {
     expect(world.store.replicas.has('web-1')).toBe(true);
   });
 
-  it('restarts a crash in place, with growing delay, and says so', async () => {
+  it('restarts a crashed container in place with growing delay, and reports so', async () => {
     const world = await aWorld(aStartOrder());
     const first = idOf(world);
     world.machine.exit(first, 3);
@@ -99,7 +99,7 @@ describe('an agent with a coordinator', () => {
     expect(world.seen()?.reason).toBe('exit code 3, restarting in 200 ms');
   });
 
-  it('begins anew with the delays after ten minutes up', async () => {
+  it('resets the restart delay after ten minutes without a crash', async () => {
     const world = await aWorld(aStartOrder());
     for (let crash = 0; crash < 4; crash += 1) {
       world.machine.exit(idOf(world), 1);
@@ -111,7 +111,7 @@ describe('an agent with a coordinator', () => {
     expect(world.seen()?.reason).toBe('exit code 1, restarting in 100 ms');
   });
 
-  it('keeps the two newest ended containers and removes older ones', async () => {
+  it('keeps the two newest exited containers and removes older ones', async () => {
     const world = await aWorld(aStartOrder());
     const ids = [];
     for (let crash = 0; crash < 4; crash += 1) {
@@ -152,15 +152,18 @@ describe('an agent with a coordinator', () => {
       phase: 'RUNNING',
       reason: 'completed, restarting in 100 ms',
     },
-  ])('policy $policy after exit $exitCode: $phase', async ({ policy, exitCode, phase, reason }) => {
-    const world = await aWorld(aStartOrder({ spec: { restart: { policy } } }));
-    world.machine.exit(idOf(world), exitCode);
-    await settle();
-    expect(world.seen()).toMatchObject({ phase, ready: false, reason });
-    expect(world.report().lastExitCode).toBe(exitCode);
-  });
+  ])(
+    'applies restart policy $policy to exit code $exitCode: $phase',
+    async ({ policy, exitCode, phase, reason }) => {
+      const world = await aWorld(aStartOrder({ spec: { restart: { policy } } }));
+      world.machine.exit(idOf(world), exitCode);
+      await settle();
+      expect(world.seen()).toMatchObject({ phase, ready: false, reason });
+      expect(world.report().lastExitCode).toBe(exitCode);
+    },
+  );
 
-  it('has failed when the retries are spent', async () => {
+  it('reports FAILED when the retries are used up', async () => {
     const world = await aWorld(
       aStartOrder({ spec: { restart: { policy: RestartPolicy_Policy.ALWAYS, maxRetries: 2 } } }),
     );
@@ -177,7 +180,7 @@ describe('an agent with a coordinator', () => {
     expect(world.machine.startCount).toBe(3);
   });
 
-  it('tries a start that cannot work again, and shows why', async () => {
+  it('retries a failing start and reports the reason', async () => {
     const world = new AgentWorld();
     world.machine.removeExecutable('server');
     await world.start();
@@ -197,7 +200,7 @@ describe('an agent with a coordinator', () => {
     });
   });
 
-  it('a start of which the runtime says nothing is tried again with the same id: never two', async () => {
+  it('retries a start without an answer with the same container id, never with a second one', async () => {
     const world = await aWorld();
     world.machine.failNextStart(new CloudlessError('unavailable', 'the supervisor is away'));
     world.coordinator.order(aStartOrder());
@@ -211,13 +214,13 @@ describe('an agent with a coordinator', () => {
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
   });
 
-  it('refuses a runtime it does not have', async () => {
+  it('reports a failed start for a runtime that the node does not have', async () => {
     const world = await aWorld(aStartOrder({ spec: { runtime: 'cri' } }));
     expect(world.seen()?.reason).toContain('spec.runtime: this node runs process, not cri');
     expect(world.machine.startCount).toBe(0);
   });
 
-  it('stops: leaves the endpoints, waits, asks, and kills after the grace', async () => {
+  it('stops a replica: endpoints first, then pre-stop delay, SIGTERM, and SIGKILL after the grace', async () => {
     const world = await aWorld(
       aStartOrder({
         spec: {
@@ -248,7 +251,7 @@ describe('an agent with a coordinator', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('a newer stop hastens an older one', async () => {
+  it('shortens a stop by a newer stop order', async () => {
     const world = await aWorld(aStartOrder({ spec: withPort }));
     world.coordinator.order(aStopOrder({ preStopMs: 60_000 }));
     await world.clock.advance(10);
@@ -257,7 +260,7 @@ describe('an agent with a coordinator', () => {
     expect(world.seen()).toMatchObject({ phase: 'STOPPED', reason: 'killed by SIGKILL' });
   });
 
-  it('a stop between two starts ends the replica', async () => {
+  it('ends a replica that is stopped between two starts', async () => {
     const world = await aWorld(aStartOrder());
     world.machine.exit(idOf(world), 1);
     await settle();
@@ -267,7 +270,7 @@ describe('an agent with a coordinator', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('acknowledges a stop for a replica it never had, and refuses an older start after it', async () => {
+  it('acknowledges a stop of an unknown replica and refuses an older start after it', async () => {
     const world = await aWorld(aStopOrder({ revision: 20n }));
     expect(world.report()).toMatchObject({ orderRevision: 20n });
     expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
@@ -280,7 +283,7 @@ describe('an agent with a coordinator', () => {
     });
   });
 
-  it('refuses orders of an older epoch, also after its restart', async () => {
+  it('refuses orders of an older epoch, also after a restart', async () => {
     const world = await aWorld(aStartOrder({ epoch: 5n }));
     world.coordinator.order(aStopOrder({ epoch: 4n, revision: 99n }));
     await settle();
@@ -294,7 +297,7 @@ describe('an agent with a coordinator', () => {
     expect(world.seen()).toMatchObject({ phase: 'RUNNING' });
   });
 
-  it('only reports again when an order is repeated', async () => {
+  it('only repeats the report when an order is repeated', async () => {
     const world = await aWorld(aStartOrder());
     const before = world.coordinator.history.length;
     world.coordinator.order(aStartOrder());
@@ -303,7 +306,7 @@ describe('an agent with a coordinator', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('forgets: stops what runs, removes containers and memory, and acknowledges', async () => {
+  it('carries out a forget order: stops the container, removes containers and stored data, acknowledges', async () => {
     const world = await aWorld(aStartOrder());
     world.machine.exit(idOf(world), 1);
     await world.clock.advance(1_000);
@@ -318,7 +321,7 @@ describe('an agent with a coordinator', () => {
     });
   });
 
-  it('answers each forgetting of what it does not know, once: the coordinator asks until it hears that', async () => {
+  it('acknowledges each forget order of an unknown replica once, as the coordinator repeats it until then', async () => {
     const world = await aWorld(aStartOrder());
     world.coordinator.order(aForgetOrder());
     await world.clock.advance(0);
@@ -330,7 +333,7 @@ describe('an agent with a coordinator', () => {
     expect(world.coordinator.history.length).toBe(before + 1);
   });
 
-  it('takes a forgetting that has the revision of the stop before it, as nothing was committed in between', async () => {
+  it('accepts a forget order with the revision of the preceding stop order', async () => {
     const world = await aWorld(aStartOrder());
     world.coordinator.order(aStopOrder({ revision: 30n }));
     await world.clock.advance(60_000);
@@ -341,7 +344,7 @@ describe('an agent with a coordinator', () => {
     expect(world.store.replicas.size).toBe(0);
   });
 
-  it('takes a forgetting that comes while it forgets, and leaves nothing behind', async () => {
+  it('accepts a second forget order during the first and leaves nothing behind', async () => {
     const world = await aWorld(aStartOrder());
     for (let repeat = 0n; repeat < 20n; repeat += 1n) {
       world.coordinator.order(aForgetOrder({ revision: 30n + repeat }));
@@ -355,7 +358,7 @@ describe('an agent with a coordinator', () => {
   it.each([
     ['a Welcome', false],
     ['an enrolment', true],
-  ])('refuses another cluster at %s, naming the reset command', async (_name, enrolsAgain) => {
+  ])('rejects another cluster at %s, naming the reset command', async (_name, enrolsAgain) => {
     const world = await aWorld(aStartOrder());
     const lines: unknown[] = [];
     world.log = {

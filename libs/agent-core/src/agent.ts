@@ -33,51 +33,59 @@ import { meterContainers } from './stats/stats-metrics.js';
 import type { StatsReader } from './stats/stats-reader.js';
 import { StatsSampler } from './stats/stats-sampler.js';
 
-/** Needs of an {@link Agent}. */
 export interface AgentOptions {
   readonly nodeId: string;
-  /** Text that is new at each start of the machine. */
+  /** Changes at each boot of the machine. */
   readonly bootId: string;
-  /** Coordinators, tried in turn; at least one. */
+  /** Base addresses of coordinators, at least one. The agent tries one after the other. */
   readonly coordinators: readonly string[];
   readonly transport: CoordinatorTransport;
   readonly runtime: ContainerRuntime;
   /**
-   * Told which cluster this node belongs to: at the start when that is known, otherwise after the
-   * enrolment, before the first Hello. What the runtime holds of that cluster is looked at when it
-   * resolves.
+   * Called with the cluster id as soon as the agent knows it: at the start when the id is stored,
+   * otherwise after the enrolment and before the first Hello. Containers belong to a cluster, so
+   * the agent lists the runtime's containers only after the promise resolves.
    */
   readonly onCluster?: (clusterId: string) => Promise<void>;
   readonly store: AgentStore;
   readonly probe: NodeProbe;
-  /** Asked at each session, as the agent's own address is known only once it listens. */
+  /** Called once per session: the agent's own address is known only after its server listens. */
   readonly node: () => NodeDescription;
   readonly connect: TcpConnect;
-  /** How ports of replicas are reached for callers; without it PortForward is refused. */
+  /** Opens TCP connections to ports of replicas. Absent: the agent rejects PortForward. */
   readonly dial?: TcpDial;
   readonly probeClients: ProbeClients;
-  /** What containers use; without it there are no statistics. */
+  /** Reads resource usage of containers. Absent: the agent has no statistics. */
   readonly stats?: StatsReader;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** What an operator runs to make this agent forget its cluster. */
+  /** Command by which an operator makes this agent forget its cluster; part of error messages. */
   readonly resetCommand: string;
   /**
-   * How many containers are being started at a time at most; 1 or more. Default 4. Stops never
-   * wait.
+   * Maximum number of containers that are being started at the same time, 1 or more. Default 4.
+   * Does not limit stops.
    */
   readonly startConcurrency?: number;
-  /** Default: nothing is measured. */
+  /** Default: no metrics. */
   readonly meter?: Meter;
 }
 
-/** A runtime that cannot be reached is asked again, ever more slowly. */
+/** Delay between attempts to reach a runtime that does not answer. */
 const RUNTIME_BACKOFF: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
 
-/** What runs on every machine: keeps replicas as ordered, with or without a coordinator. */
+/**
+ * The agent of one node: runs replicas as ordered, with or without a connection to a coordinator.
+ *
+ * @example
+ * ```ts
+ * const agent = await Agent.start({ nodeId: 'node-1', coordinators: ['http://127.0.0.1:8080'],
+ * ...ports }); // replicas of an earlier agent run on; a session with a coordinator is being opened
+ * await agent.stop(); // ends the session, leaves the containers running
+ * ```
+ */
 export class Agent {
-  /** Logs, commands and states of this node's containers. */
+  /** Serves logs, commands and states of this node's containers. */
   readonly containers: ContainerService;
   private readonly tunnels: Tunnels;
   private readonly sampler: StatsSampler | undefined;
@@ -91,7 +99,7 @@ export class Agent {
   private constructor(
     private readonly options: AgentOptions,
     private readonly identity: IdentityKeeper,
-    /** The replicas of this node; for tests and the agent's own service. */
+    /** Replicas of this node; read by tests and by AgentService. */
     readonly replicas: NodeReplicas,
     contact: Contact,
   ) {
@@ -147,15 +155,17 @@ export class Agent {
   }
 
   /**
-   * Reads what an earlier agent left, adopts what runs, and goes on with it. Resolves then: with or
-   * without a coordinator.
-   * @param signal - Gives up waiting for a runtime that cannot be reached.
-   * @throws kind `precondition` when the store is another node's, `internal` when it is damaged.
+   * Loads the state of the previous agent, adopts running containers and starts the control loops.
+   * Resolves when the containers of the runtime have been listed and the replicas restored; does
+   * not wait for a coordinator.
+   * @param signal - Aborts the start while it waits for a runtime that does not answer.
+   * @throws kind `precondition` when the store belongs to another node, `internal` when the stored
+   *   data is damaged.
    */
   static async start(given: AgentOptions, signal?: AbortSignal): Promise<Agent> {
     const options = measured(given);
     if (options.coordinators.length === 0)
-      throw new CloudlessError('invalid', 'coordinators: at least one address is needed');
+      throw new CloudlessError('invalid', 'coordinators: must name at least one address');
     const stored = await options.store.load();
     const identity = new IdentityKeeper(options.store, await identify(options, stored.identity));
     const contact = new Contact(options.clock);
@@ -170,20 +180,20 @@ export class Agent {
     return agent;
   }
 
-  /** The cluster this agent belongs to; empty before it was enrolled. */
+  /** Cluster id; empty until the node has been enrolled. */
   get clusterId(): string {
     return this.identity.clusterId;
   }
 
-  /** Whether a session with a coordinator stands. */
+  /** True while a coordinator has accepted the session of this agent. */
   get connected(): boolean {
     return this.session.connected;
   }
 
   /**
-   * Ends sessions in good order and lets go of everything. What runs goes on, and a next agent
-   * finds it.
-   * @param stopWorkloads - Ends every container too, each with its own grace.
+   * Closes the session and stops the control loops. Containers keep running, and the next agent
+   * adopts them.
+   * @param stopWorkloads - Also stops every container, each with its own grace period.
    */
   async stop({ stopWorkloads = false } = {}): Promise<void> {
     this.stopping.abort();
@@ -214,8 +224,8 @@ export class Agent {
   }
 
   /**
-   * What is there of an earlier agent of this node, whose memory is gone, is told to the
-   * coordinator, which says what becomes of it.
+   * Adopts containers that a previous agent of this node left without orders. The coordinator
+   * decides whether they keep running.
    */
   private async enrolled(clusterId: string): Promise<void> {
     const { onCluster, runtime, log } = this.options;
@@ -228,7 +238,10 @@ export class Agent {
     }
   }
 
-  /** Restores at the first contact, and after a break compares what runs with what should. */
+  /**
+   * Restores the replicas when the runtime answers for the first time. After each later
+   * interruption of its events, compares the expected containers with the listed ones.
+   */
   private async watchRuntime(
     stored: readonly StoredReplica[],
     onRestored: () => void,
@@ -242,7 +255,8 @@ export class Agent {
       this.stopping.signal.addEventListener('abort', endRound, { once: true });
       let containers;
       try {
-        const events = runtime.events(round.signal); // from here on no change is missed
+        // subscribes before the list, so that no change is missed
+        const events = runtime.events(round.signal);
         const expected = this.replicas.expected();
         containers = await runtime.list();
         if (restored) this.replicas.compare(expected, containers);
@@ -253,7 +267,7 @@ export class Agent {
         for await (const event of events) this.replicas.observe(event);
         if (!this.stopping.signal.aborted) log.warn('runtime events ended');
       } catch (reason) {
-        // a damaged store: waiting does not help
+        // the stored orders are damaged: a retry cannot succeed
         if (!restored && containers !== undefined) throw reason;
         if (failures === 0 && !this.stopping.signal.aborted)
           log.warn('runtime not reached', errorFields(reason));
@@ -287,7 +301,7 @@ function samplerOf(
   });
 }
 
-/** What the agent works with, measured where somebody asks for that. */
+/** Wraps runtime, transport and probe clients with metrics when the options have a meter. */
 function measured(options: AgentOptions): AgentOptions {
   const { meter, clock, runtime, transport, probeClients } = options;
   if (meter === undefined) return options;
@@ -308,7 +322,7 @@ async function identify(
     if (stored.nodeId === nodeId) return stored;
     throw new CloudlessError(
       'precondition',
-      `the data directory belongs to node ${stored.nodeId}, not ${nodeId}; use its own name, another data directory, or run: ${resetCommand}`,
+      `the data directory belongs to node ${stored.nodeId}, not to ${nodeId}; start the agent with --name ${stored.nodeId}, choose another data directory, or run: ${resetCommand}`,
     );
   }
   const made: AgentIdentity = { nodeId, instanceId: randomHex(random, 16), highestEpoch: 0n };

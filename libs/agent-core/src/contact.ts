@@ -1,9 +1,9 @@
 import type { Clock } from '@cloudless/base';
 
 /**
- * When a coordinator last counted this node as alive, as far as the agent can know: the time at
- * which the newest answered ping was sent, so never later than the coordinator's own count. What
- * exclusive replicas live by.
+ * Time of the last confirmed contact with a coordinator: the send time of the newest ping that was
+ * answered in an admitted session. It is never later than the time at which the coordinator renewed
+ * the lease of this node. Leases of exclusive replicas are derived from it.
  */
 export class Contact {
   private lastMs: number | undefined;
@@ -11,7 +11,9 @@ export class Contact {
 
   constructor(private readonly clock: Pick<Clock, 'now'>) {}
 
-  /** A ping that was sent then has been answered, in a session that was admitted. */
+  /**
+   * Records that a ping sent at `sentAtMs` (monotonic clock) was answered in an admitted session.
+   */
   confirmed(sentAtMs: number): void {
     if (this.lastMs !== undefined && sentAtMs <= this.lastMs) return;
     this.lastMs = sentAtMs;
@@ -19,14 +21,14 @@ export class Contact {
   }
 
   /**
-   * What is left of a span that began with the last contact, milliseconds; 0 when it is over, or
-   * there was none yet.
+   * Remaining milliseconds of a time span that began with the last contact; 0 when the span has
+   * passed or there was no contact yet.
    */
   remainingMs(spanMs: number): number {
     return this.lastMs === undefined ? 0 : Math.max(0, this.lastMs + spanMs - this.clock.now());
   }
 
-  /** Called at each new contact. @returns Ends the subscription. */
+  /** Calls `listener` at each new contact. @returns A function that ends the subscription. */
   listen(listener: () => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);

@@ -5,7 +5,7 @@ import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
 
 const STOP_AFTER_MS = 10_000;
 
-/** An exclusive replica that runs, in contact with its coordinator. */
+/** A running exclusive replica with contact to its coordinator. */
 async function anExclusiveWorld(spec: object = {}): Promise<AgentWorld> {
   const world = new AgentWorld();
   await world.start();
@@ -15,13 +15,13 @@ async function anExclusiveWorld(spec: object = {}): Promise<AgentWorld> {
   return world;
 }
 
-/** How many containers run on the machine, whatever the agent thinks. */
+/** Number of containers that run on the machine, independent of the agent's state. */
 async function running(world: AgentWorld): Promise<number> {
   return world.machine.statuses().filter(({ phase }) => phase === 'running').length;
 }
 
-describe('an exclusive replica', () => {
-  it('runs on as long as pings are answered', async () => {
+describe('exclusive replica', () => {
+  it('keeps running while pings are answered', async () => {
     const world = await anExclusiveWorld();
     await world.clock.advance(10 * STOP_AFTER_MS);
     expect(world.seen()).toMatchObject({ ready: true, restarts: 0 });
@@ -47,7 +47,7 @@ describe('an exclusive replica', () => {
         world.coordinator.drop();
       },
     ],
-  ])('is ended stop_after from the last contact when %s', async (_what, cut) => {
+  ])('is stopped stop_after after the last contact when %s', async (_what, cut) => {
     const world = await anExclusiveWorld();
     await world.clock.advance(900); // the newest ping was sent now
     cut(world);
@@ -59,7 +59,7 @@ describe('an exclusive replica', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('is ended also when its agent is dead, and the next agent starts it only when it is told to', async () => {
+  it('is stopped although its agent was killed, and started by the next agent only after a repeated order', async () => {
     const world = await anExclusiveWorld();
     await world.kill();
     await world.clock.advance(STOP_AFTER_MS);
@@ -68,7 +68,7 @@ describe('an exclusive replica', () => {
     await world.clock.advance(60_000);
     expect(world.report()).toMatchObject({ orderRevision: 0n, ready: false, restarts: 1 });
     expect(world.report().reason).toBe(
-      'exclusive: not started until a coordinator, which was not heard for too long, says so',
+      'exclusive: without contact with a coordinator for too long; starts when a coordinator repeats the order',
     );
     expect(world.machine.startCount).toBe(1);
     world.coordinator.order(aStartOrder({ stopAfterMs: STOP_AFTER_MS }));
@@ -76,7 +76,7 @@ describe('an exclusive replica', () => {
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
-  it('is killed within twice stop_after, however long its own grace is', async () => {
+  it('is killed within twice stop_after, whatever its grace period', async () => {
     const world = await anExclusiveWorld({ terminationGracePeriod: { seconds: 3_600n } });
     const [container] = world.machine.statuses();
     expect(world.machine.requestOf(toContainerId(container?.containerId ?? ''))).toMatchObject({
@@ -84,7 +84,7 @@ describe('an exclusive replica', () => {
     });
   });
 
-  it('has all of its own grace when it is ordered to stop, as long as there is contact', async () => {
+  it('has its full grace period for an ordered stop while there is contact', async () => {
     const command = [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])];
     const world = await anExclusiveWorld({ command, terminationGracePeriod: { seconds: 3_600n } });
     world.coordinator.order(aStopOrder());
@@ -96,7 +96,7 @@ describe('an exclusive replica', () => {
     expect(await running(world)).toBe(0);
   });
 
-  it('comes back with its coordinator: started again when the order is repeated, gone when it was replaced', async () => {
+  it('starts again after a repeated order, and is removed when it was replaced', async () => {
     for (const wanted of [true, false]) {
       const world = await anExclusiveWorld();
       world.coordinator.reachable = false;
@@ -112,7 +112,7 @@ describe('an exclusive replica', () => {
     }
   });
 
-  it('that crashes is restarted in place while there is contact, and not without', async () => {
+  it('is restarted in place after a crash while there is contact, and not without contact', async () => {
     const world = await anExclusiveWorld();
     world.machine.exit(toContainerId(world.report().containerId), 1);
     await world.clock.advance(100);
@@ -127,7 +127,7 @@ describe('an exclusive replica', () => {
     expect(await running(world)).toBe(0);
   });
 
-  it('after a restart of its agent without contact nothing is started', async () => {
+  it('is not started after a restart of the agent without contact', async () => {
     const world = await anExclusiveWorld();
     world.machine.exit(toContainerId(world.report().containerId), 1);
     world.coordinator.reachable = false;
@@ -136,7 +136,7 @@ describe('an exclusive replica', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('becomes one by an update, and ceases to be one, without a restart', async () => {
+  it('becomes exclusive and non-exclusive by updates without a restart', async () => {
     const world = await anExclusiveWorld();
     world.coordinator.order(aStartOrder({ revision: 11n }));
     await settle();
@@ -155,7 +155,7 @@ describe('an exclusive replica', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('an order that makes it exclusive is not acknowledged before the coordinator counts the node as alive', async () => {
+  it('does not acknowledge an order that makes it exclusive before the coordinator has admitted the node', async () => {
     const world = new AgentWorld();
     await world.start();
     world.coordinator.order(aStartOrder());
@@ -168,7 +168,7 @@ describe('an exclusive replica', () => {
     expect(await running(world)).toBe(1);
   });
 
-  it('an order that makes it exclusive is not written down before its container has a lease', async () => {
+  it('gives the container a lease before the exclusive order is stored', async () => {
     const world = new AgentWorld();
     await world.start();
     world.coordinator.order(aStartOrder());
@@ -185,7 +185,7 @@ describe('an exclusive replica', () => {
     expect(world.store.replicas.get('web-1')?.heldRevision).toBe(11n);
   });
 
-  it('an order to be exclusive that cannot be written down leaves the container without a lease', async () => {
+  it('removes the lease again when the exclusive order cannot be stored', async () => {
     const world = new AgentWorld();
     await world.start();
     world.coordinator.order(aStartOrder());
@@ -198,7 +198,7 @@ describe('an exclusive replica', () => {
     expect(await running(world)).toBe(1);
   });
 
-  it('an order that makes it exclusive waits while its container is being started without a lease', async () => {
+  it('delays an exclusive order while the container is being started without a lease', async () => {
     const world = new AgentWorld();
     const start = world.runtime.start.bind(world.runtime);
     let open = (): void => undefined;

@@ -1,7 +1,10 @@
 import type { AgentIdentity, AgentStore } from './agent-store.js';
 import { SerialQueue } from './serial-queue.js';
 
-/** Who the agent is, kept in step with its store. */
+/**
+ * Identity of the agent in memory. Every change is stored before it takes effect; changes are
+ * applied one after the other.
+ */
 export class IdentityKeeper {
   private readonly writes = new SerialQueue();
 
@@ -14,19 +17,19 @@ export class IdentityKeeper {
     return this.identity;
   }
 
-  /** The cluster, or an empty text before the node was enrolled. */
+  /** Cluster id; empty until the node has been enrolled. */
   get clusterId(): string {
     return this.identity.clusterId ?? '';
   }
 
-  /** On disk when it resolves. */
+  /** Stores the cluster id. On disk when the promise resolves. */
   join(clusterId: string): Promise<void> {
     return this.change((identity) => ({ ...identity, clusterId }));
   }
 
   /**
-   * Keeps the epoch of a newer leadership; on disk when it resolves. An older or equal one changes
-   * nothing.
+   * Stores a higher leader epoch. On disk when the promise resolves. Does nothing for an epoch that
+   * is not higher.
    */
   raiseEpoch(epoch: bigint): Promise<void> {
     if (epoch <= this.identity.highestEpoch) return Promise.resolve();

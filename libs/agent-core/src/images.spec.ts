@@ -34,14 +34,14 @@ const pullOf = (world: AgentWorld, replicaId = 'web-1') => {
     ...(reason === '' ? {} : { reason }),
   };
 };
-/** The next of these ends as ordered, without the grace of the process. */
+/** Stops the replica with a grace of 0. */
 const stopNow = async (world: AgentWorld): Promise<void> => {
   world.coordinator.order(aStopOrder({ preStopMs: 0, graceMs: 0 }));
   await settle();
 };
 
-describe('an image that is not there', () => {
-  it('is pulled first, and that is told: what, since when, how long it took', async () => {
+describe('start with a missing image', () => {
+  it('pulls the image first and reports the pull with start time and duration', async () => {
     const world = await begin();
     await order(world);
     expect(world.seen()).toEqual({
@@ -61,7 +61,7 @@ describe('an image that is not there', () => {
     });
   });
 
-  it('takes no turn of the others: a slow registry holds up nobody else', async () => {
+  it('holds no slot of the start queue during the pull', async () => {
     const world = new AgentWorld();
     world.runtime = runtimeFor(world.clock);
     world.startConcurrency = 1;
@@ -76,7 +76,7 @@ describe('an image that is not there', () => {
     expect(world.agent.replicas.startsWaiting).toBe(0);
   });
 
-  it('is not pulled again when it is there; and is with policy ALWAYS, for each start', async () => {
+  it('pulls a present image only with policy ALWAYS, at each start', async () => {
     const world = await begin();
     await order(world);
     await world.clock.advance(PULL_MS);
@@ -87,7 +87,7 @@ describe('an image that is not there', () => {
     expect(world.machine.images.pulled).toEqual([IMAGE, IMAGE]);
   });
 
-  it('lets go of the pull when the replica is to stop, and never starts it', async () => {
+  it('aborts the pull when the replica is stopped, and never starts it', async () => {
     const world = await begin();
     await order(world);
     await stopNow(world);
@@ -99,7 +99,7 @@ describe('an image that is not there', () => {
     expect(world.report()).toMatchObject({ forgotten: true });
   });
 
-  it('is let go of also by a runtime that does not heed it', async () => {
+  it('stops the replica although the runtime ignores the abort', async () => {
     const world = await begin();
     let done: () => void = () => undefined;
     world.runtime.prepare = () => new Promise((resolve) => (done = resolve));
@@ -110,11 +110,11 @@ describe('an image that is not there', () => {
     expect([world.seen()?.phase, world.machine.startCount]).toEqual(['STOPPED', 0]);
   });
 
-  it('is pulled by the next agent when this one ends in the middle', async () => {
+  it('pulls again after a restart of the agent in the middle of a pull', async () => {
     const world = await begin();
     await order(world);
     await world.restart();
-    await world.clock.advance(100); // as for any start that did not come to an end
+    await world.clock.advance(100); // as for any start that did not complete
     expect(world.seen()).toMatchObject({ phase: 'STARTING', reason: `pulling ${IMAGE}` });
     await world.clock.advance(PULL_MS);
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true });
@@ -122,7 +122,7 @@ describe('an image that is not there', () => {
   });
 });
 
-describe('a pull that fails', () => {
+describe('failed image pull', () => {
   const failing = async (failure: CloudlessError): Promise<AgentWorld> => {
     const world = await begin();
     world.machine.images.set(IMAGE, { pullMs: 10, failure });
@@ -131,7 +131,7 @@ describe('a pull that fails', () => {
     return world;
   };
 
-  it("is a failed start with the registry's words and a growing back-off", async () => {
+  it('counts as a failed start with the message of the registry and growing back-off', async () => {
     const world = await failing(new CloudlessError('precondition', 'nginx:alpine: not found'));
     const failed = { image: IMAGE, phase: 'FAILED', tookMs: 10, reason: 'nginx:alpine: not found' };
     expect(world.seen()).toMatchObject({
@@ -158,7 +158,7 @@ describe('a pull that fails', () => {
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, reason: '' });
   });
 
-  it('as the runtime went away is tried again soon, and is no failure of the replica', async () => {
+  it('is retried soon without counting as a failure when the runtime was unavailable', async () => {
     const world = await failing(new CloudlessError('unavailable', 'nobody answers'));
     expect(world.seen()).toMatchObject({
       restarts: 0,
@@ -169,7 +169,7 @@ describe('a pull that fails', () => {
     expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
   });
 
-  it('is logged when it is news, not with each try', async () => {
+  it('is logged once per cause, not at each attempt', async () => {
     const world = await begin();
     const warnings: string[] = [];
     await world.stop();
@@ -182,7 +182,7 @@ describe('a pull that fails', () => {
     expect(warnings).toEqual(['container not prepared']);
   });
 
-  it('leaves nothing that a stop had to wait for', async () => {
+  it('leaves nothing that delays a later stop', async () => {
     const world = await failing(new CloudlessError('unavailable', 'nobody answers'));
     world.runtime.stop = async () => {
       throw new CloudlessError('unavailable', 'nobody answers');
@@ -191,7 +191,7 @@ describe('a pull that fails', () => {
     expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
   });
 
-  it('with policy NEVER says that it is not there', async () => {
+  it('with policy NEVER reports that the image is missing', async () => {
     const world = await begin();
     await order(world, 'web-1', { imagePull: { policy: ImagePull_Policy.NEVER } });
     expect(world.seen()?.reason).toBe(
@@ -201,8 +201,8 @@ describe('a pull that fails', () => {
   });
 });
 
-describe('a start after its image', () => {
-  it('may run although nobody answered: it is stopped by the runtime, also when that is preparing it again', async () => {
+describe('start without an answer of the runtime, after its image was pulled', () => {
+  it('is stopped by the runtime, also while the runtime prepares it again', async () => {
     const world = await begin();
     world.machine.images.set(IMAGE);
     world.machine.failNextStart(new CloudlessError('unavailable', 'no answer'));
@@ -221,7 +221,7 @@ describe('a start after its image', () => {
     expect([stopped.length, world.seen()?.phase]).toEqual([1, 'STOPPED']);
   });
 
-  it('that had no answer, and whose image cannot be had now, does not run beside another one', async () => {
+  it('does not run beside another container when its image becomes unavailable', async () => {
     const world = await begin();
     const ALWAYS = { imagePull: { policy: ImagePull_Policy.ALWAYS } };
     world.machine.images.set(IMAGE);
@@ -239,7 +239,7 @@ describe('a start after its image', () => {
     expect([running(world).length, world.machine.startCount]).toEqual([1, 1]);
   });
 
-  it('that had no answer and runs by now is not prepared or asked for again', async () => {
+  it('is not prepared or started again when it turns out to run', async () => {
     const world = await begin();
     world.machine.images.set(IMAGE);
     const late = loseAnswer(world);
@@ -257,7 +257,7 @@ describe('a start after its image', () => {
     expect([asked, running(world).length]).toEqual([0, 1]);
   });
 
-  it('that had no answer, and is never tried again, leaves nothing that runs', async () => {
+  it('leaves no running container when it is never retried', async () => {
     const world = await begin();
     world.machine.images.set(IMAGE);
     const late = loseAnswer(world);
@@ -274,7 +274,7 @@ describe('a start after its image', () => {
     expect(running(world)).toEqual([]);
   });
 
-  it('that runs after its replica was forgotten is told to the coordinator, which ends it', async () => {
+  it('is reported when it completes after its replica was forgotten, and the coordinator stops it', async () => {
     const world = await begin();
     const late = loseAnswer(world);
     await order(world, 'web-1', { image: 'there:1' });
@@ -289,7 +289,7 @@ describe('a start after its image', () => {
     expect(world.machine.statuses()).toEqual([]);
   });
 
-  it('of an agent that was killed does not run beside that of the next agent', async () => {
+  it('does not run beside the container of the next agent when the agent was killed', async () => {
     const world = await begin();
     world.machine.images.set(IMAGE);
     let request: ContainerRequest | undefined;
@@ -309,7 +309,9 @@ describe('a start after its image', () => {
   });
 });
 
-/** The next start has no answer, and begins only when what is returned is called. */
+/**
+ * The next start gets no answer; the container begins only when the returned function is called.
+ */
 function loseAnswer(world: AgentWorld): () => Promise<void> {
   const start = world.runtime.start.bind(world.runtime);
   let late: () => Promise<unknown> = () => Promise.resolve();

@@ -3,7 +3,7 @@ import { settle } from '@cloudless/base/testing';
 import { toContainerRequest } from './index.js';
 import { aForgetOrder, aStartOrder, AgentWorld } from './testing/index.js';
 
-/** Which cluster was told when: with how many Hellos before. */
+/** Records each call of `onClusterKnown` with the number of Hellos before it. */
 const listenTo = (world: AgentWorld): (readonly [string, number])[] => {
   const told: (readonly [string, number])[] = [];
   world.onCluster = async (clusterId) => {
@@ -13,8 +13,8 @@ const listenTo = (world: AgentWorld): (readonly [string, number])[] => {
   return told;
 };
 
-describe('the cluster of a node', () => {
-  it('is told when the node has joined it, before the first Hello; then at each start of an agent, before it looks at its containers', async () => {
+describe('onClusterKnown', () => {
+  it('is called after the enrolment before the first Hello, then at each start before containers are listed', async () => {
     const world = new AgentWorld();
     const told = listenTo(world);
     await world.start();
@@ -36,11 +36,11 @@ describe('the cluster of a node', () => {
     ]);
   });
 
-  it('has what an agent before it had left there, when that was not reset: it is reported, and goes when the coordinator says so', async () => {
+  it('reports orphans of a previous agent after the enrolment, and stops them when ordered to', async () => {
     const world = new AgentWorld();
     const { runtime } = world;
     const containerId = toContainerId(randomHex(createSeededRandom(9), 32));
-    // The runtime has something only once the cluster is known.
+    // The runtime lists containers only once the cluster is known.
     world.onCluster = async (clusterId) => {
       await runtime.start(
         toContainerRequest(aStartOrder({ replicaId: 'old-1' }), {
@@ -53,14 +53,14 @@ describe('the cluster of a node', () => {
     await world.start();
     expect(world.seen('old-1')).toMatchObject({
       phase: 'RUNNING',
-      reason: 'its order is not known here',
+      reason: 'this agent has no order for the replica',
     });
     world.coordinator.order(aForgetOrder({ replicaId: 'old-1' }));
     await world.clock.advance(60_000);
     expect([world.report('old-1').forgotten, await world.runtime.list()]).toEqual([true, []]);
   });
 
-  it('that cannot be looked at keeps no agent from its session', async () => {
+  it('does not prevent the session when the containers cannot be listed', async () => {
     const world = new AgentWorld();
     world.onCluster = async () => {
       world.runtime.list = () => Promise.reject(new Error('nobody answers'));

@@ -16,7 +16,7 @@ async function aWorld(spec: Parameters<typeof aStartOrder>[0] = {}): Promise<Age
 const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
 const linesOf = (world: AgentWorld) => world.report().lastLines;
 
-/** Writes, ends, and lets a next container start. */
+/** Writes output, exits, and lets the next container start. */
 async function crash(world: AgentWorld, output: string, exitCode = 1): Promise<void> {
   const id = idOf(world);
   world.machine.write(id, 'stderr', output);
@@ -24,8 +24,8 @@ async function crash(world: AgentWorld, output: string, exitCode = 1): Promise<v
   await settle();
 }
 
-describe('the last lines of a replica', () => {
-  it('come with the report of the failure, both streams as they were written, what was not ended by a line feed too', async () => {
+describe('last lines of a replica', () => {
+  it('are in the report of the failure, both streams in order, including an unfinished line', async () => {
     const world = await aWorld();
     const id = idOf(world);
     const before = world.coordinator.history.length;
@@ -39,13 +39,13 @@ describe('the last lines of a replica', () => {
     );
   });
 
-  it('of a line in pieces are its beginning', async () => {
+  it('contain only the beginning of a line that was split', async () => {
     const world = await aWorld();
     await crash(world, `first\n${'x'.repeat(40_000)}\nlast\n`);
     expect(linesOf(world)).toEqual(['first', `${'x'.repeat(255)}…`, 'last']);
   });
 
-  it('stay until the next container fails, over ends that are no failures', async () => {
+  it('stay until the next failure, also after successful exits', async () => {
     const world = await aWorld();
     await crash(world, 'one\n');
     await world.clock.advance(100);
@@ -57,7 +57,7 @@ describe('the last lines of a replica', () => {
     expect([world.report().restarts, linesOf(world)]).toEqual([3, []]);
   });
 
-  it('are those of a container that its probe killed, whatever its exit code', async () => {
+  it('are those of a container that a probe killed, whatever its exit code', async () => {
     const probe = {
       check: { case: 'http', value: { path: '/', port: 'http' } } as const,
       period: durationFromMs(1_000),
@@ -73,7 +73,7 @@ describe('the last lines of a replica', () => {
     expect(linesOf(world)).toEqual(['stuck']);
   });
 
-  it('take none of the time of the next container: the pause before it counts from the end', async () => {
+  it('do not delay the restart: the back-off counts from the exit', async () => {
     const world = await aWorld();
     const logs = world.runtime.logs.bind(world.runtime);
     world.runtime.logs = async function* (...args) {
@@ -87,7 +87,7 @@ describe('the last lines of a replica', () => {
     expect([world.report().ready, linesOf(world)]).toEqual([true, ['one']]);
   });
 
-  it('are none of a stop that was ordered', async () => {
+  it('are empty after an ordered stop', async () => {
     const world = await aWorld();
     world.machine.write(idOf(world), 'stdout', 'bye\n');
     world.coordinator.order(aStopOrder({ preStopMs: 0 }));
@@ -95,7 +95,7 @@ describe('the last lines of a replica', () => {
     expect(world.report()).toMatchObject({ lastExitCode: 143, lastLines: [] });
   });
 
-  it('are none when it could not be started, and those of before are gone', async () => {
+  it('are empty after a failed start', async () => {
     const world = await aWorld();
     await crash(world, 'one\n');
     world.machine.removeExecutable('server');
@@ -103,13 +103,13 @@ describe('the last lines of a replica', () => {
     expect(world.report()).toMatchObject({ restarts: 2, lastLines: [] });
   });
 
-  it('are in the report that it has failed for good', async () => {
+  it('are in the report of the final failure', async () => {
     const world = await aWorld({ spec: { restart: { policy: RestartPolicy_Policy.NEVER } } });
     await crash(world, 'no config\n', 3);
     expect([world.seen()?.phase, linesOf(world)]).toEqual(['FAILED', ['no config']]);
   });
 
-  it('are remembered by the next agent', async () => {
+  it('survive a restart of the agent', async () => {
     const world = await aWorld();
     await crash(world, 'one\n');
     await world.clock.advance(100);
@@ -117,7 +117,7 @@ describe('the last lines of a replica', () => {
     expect(world.report()).toMatchObject({ restarts: 1, ready: true, lastLines: ['one'] });
   });
 
-  it('are read by the next agent when no agent saw the failure', async () => {
+  it('are read by the next agent when no agent observed the failure', async () => {
     const world = await aWorld();
     const id = idOf(world);
     await world.kill();
@@ -133,8 +133,8 @@ describe('the last lines of a replica', () => {
   });
 });
 
-describe('output that is long in coming', () => {
-  /** Gives one line and then nothing, until the reader gives up. */
+describe('last lines of a log that does not end', () => {
+  /** Yields one line and then blocks until the reader aborts. */
   function stuckLog(world: AgentWorld): { readonly aborted: () => number } {
     let aborted = 0;
     const line: LogLine = {
@@ -154,7 +154,7 @@ describe('output that is long in coming', () => {
     return { aborted: () => aborted };
   }
 
-  it('is waited for only so long; what there is by then is told', async () => {
+  it('are reported as far as they were read within 1 s', async () => {
     const world = await aWorld();
     const { aborted } = stuckLog(world);
     await crash(world, '');
@@ -166,7 +166,7 @@ describe('output that is long in coming', () => {
     expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
   });
 
-  it('does not hold up a stop', async () => {
+  it('do not delay a stop', async () => {
     const world = await aWorld();
     stuckLog(world);
     await crash(world, '', 7);
@@ -177,7 +177,7 @@ describe('output that is long in coming', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('does not hold up the end of the agent', async () => {
+  it('do not delay the stop of the agent', async () => {
     const world = await aWorld();
     const { aborted } = stuckLog(world);
     await crash(world, '');

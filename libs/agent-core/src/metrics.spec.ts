@@ -8,7 +8,7 @@ import { aStartOrder, aStopOrder, AgentWorld, FakeStats } from './testing/index.
 interface Row {
   readonly metric: string;
   readonly labels?: Readonly<Record<string, string>>;
-  /** Makes it move, in a world where `web-1` runs. */
+  /** Makes the metric change while replica `web-1` runs. */
   readonly act: (world: AgentWorld) => Promise<unknown> | void;
 }
 
@@ -146,8 +146,8 @@ async function aWorld(meter: RecordingMeter): Promise<AgentWorld> {
   return world;
 }
 
-describe('every metric of an agent moves', () => {
-  it.each(rows)('$metric $labels', async ({ metric, labels = {}, act }) => {
+describe('metrics of an agent', () => {
+  it.each(rows)('change with the agent: $metric $labels', async ({ metric, labels = {}, act }) => {
     const meter = new RecordingMeter();
     const world = await aWorld(meter);
     const before = await meter.read(metric, labels);
@@ -156,7 +156,7 @@ describe('every metric of an agent moves', () => {
     expect(await meter.read(metric, labels)).toBeGreaterThan(before);
   });
 
-  it('cloudless_agent_session_connected falls with the session', async () => {
+  it('set cloudless_agent_session_connected to 0 when the session ends', async () => {
     const meter = new RecordingMeter();
     const world = await aWorld(meter);
     expect(await meter.read('cloudless_agent_session_connected')).toBe(1);
@@ -165,7 +165,7 @@ describe('every metric of an agent moves', () => {
     expect(await meter.read('cloudless_agent_session_connected')).toBe(0);
   });
 
-  it('those of a container go with it, and begin anew with the next one', async () => {
+  it('remove the series of a container when it exits, and start new ones with the next container', async () => {
     const meter = new RecordingMeter();
     const world = await aWorld(meter);
     await world.clock.advance(3_000);
@@ -189,7 +189,7 @@ describe('every metric of an agent moves', () => {
     expect(shown.flatMap((name) => meter.labelsOf(name))).toEqual([]);
   });
 
-  it('and none is without a row', async () => {
+  it('have a row in the table of this spec, each', async () => {
     const meter = new RecordingMeter();
     await aWorld(meter);
     const shown = ['cloudless_agent_session_connected', ...rows.map(({ metric }) => metric)];

@@ -9,9 +9,9 @@ import {
   type Usage,
 } from '@cloudless/api';
 
-/** What a machine uses now, and whether something is short. */
+/** Resource usage and pressure of a machine at one moment. */
 export interface NodeReading {
-  /** Thousandths of a core, since the reading before; absent when not known yet. */
+  /** Thousandths of a core, averaged since the previous reading; absent in the first one. */
   readonly cpuMillis?: number;
   readonly memoryBytes: number;
   /** On the file system of the data directory. */
@@ -20,21 +20,24 @@ export interface NodeReading {
   readonly diskPressure: PressureReading;
 }
 
-/** One condition, with the numbers behind it for people. */
+/** Status of a node condition, and a reason for people. */
 export interface PressureReading {
   readonly status: boolean;
   readonly reason: string;
 }
 
-/** Reads the machine. */
+/** Reads usage and pressure of the machine. */
 export interface NodeProbe {
   read(): Promise<NodeReading>;
 }
 
-/** How often the machine is looked at. */
+/** Time between two readings of the machine. */
 export const LOOK_INTERVAL_MS = 2_000;
 
-/** Looks at the machine from time to time, and keeps what it saw last. */
+/**
+ * Reads usage and pressure of the machine every {@link READ_INTERVAL_MS} and keeps the newest
+ * reading.
+ */
 export class NodeWatch {
   private reading: NodeReading | undefined;
   private failing = false;
@@ -44,12 +47,12 @@ export class NodeWatch {
       readonly probe: NodeProbe;
       readonly clock: Clock;
       readonly log: Log;
-      /** True while the container runtime does not answer. */
+      /** Current CONTAINER_RUNTIME_UNAVAILABLE condition. */
       readonly containers?: () => PressureReading;
     },
   ) {}
 
-  /** As seen last; nothing is short before the first look. */
+  /** Conditions of the newest reading; all are false before the first reading. */
   get conditions(): Condition[] {
     const { memoryPressure, diskPressure } = this.reading ?? {};
     return [
@@ -59,7 +62,7 @@ export class NodeWatch {
     ];
   }
 
-  /** As seen last; undefined before the first look. */
+  /** Usage of the newest reading; undefined before the first reading. */
   get usage(): Usage | undefined {
     const { reading } = this;
     if (reading === undefined) return undefined;
@@ -72,8 +75,8 @@ export class NodeWatch {
   }
 
   /**
-   * Takes a reading. @returns Whether a condition has flipped. A failed reading keeps what was seen
-   * before.
+   * Reads the machine. When the reading fails, the previous one is kept. @returns True when a
+   * condition has changed.
    */
   async look(): Promise<boolean> {
     const before = this.reading;
@@ -91,7 +94,10 @@ export class NodeWatch {
     );
   }
 
-  /** Looks until aborted. @param onFlip - Told as soon as a condition has flipped. */
+  /**
+   * Reads the machine until aborted. @param onConditionChange - Called as soon as a condition has
+   * changed.
+   */
   async run(onFlip: () => void, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await sleep(this.deps.clock, LOOK_INTERVAL_MS, signal).catch(() => undefined);

@@ -29,11 +29,11 @@ async function aWorld(spec: Spec): Promise<AgentWorld> {
 }
 
 const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
-/** How readiness went, as the coordinator was told. */
+/** Readiness in the order of the reports. */
 const readiness = (world: AgentWorld): boolean[] =>
   world.coordinator.history.map(({ ready }) => ready);
 
-describe('a readiness probe', () => {
+describe('readiness probe', () => {
   it('alone makes a replica ready, soon after it passes', async () => {
     let status = 503;
     const world = await aWorld({ readinessProbe: http('/ready') });
@@ -56,7 +56,7 @@ describe('a readiness probe', () => {
     expect(world.seen()).toEqual({ phase: 'RUNNING', ready: true, restarts: 0, reason: '' });
   });
 
-  it('reports nothing while nothing changes', async () => {
+  it('causes no reports while nothing changes', async () => {
     const world = await aWorld({ readinessProbe: http('/ready') });
     world.http = () => 503;
     await world.clock.advance(10_000);
@@ -65,7 +65,7 @@ describe('a readiness probe', () => {
     expect(world.coordinator.history.length).toBe(told);
   });
 
-  it('reports nothing for a command that fails with other words each time', async () => {
+  it('causes no reports for a failing command with changing output', async () => {
     const world = await aWorld({ readinessProbe: exec('check') });
     let count = 0;
     world.machine.onExec(() => ({ exitCode: 1, stderr: `failure ${(count += 1)}` }));
@@ -75,7 +75,7 @@ describe('a readiness probe', () => {
     expect([count > 50, world.coordinator.history.length]).toEqual([true, told]);
   });
 
-  it('takes a replica away by its threshold, says why, and gives it back; nothing is restarted', async () => {
+  it('makes a replica unready at its threshold with a reason, and ready again, without a restart', async () => {
     const world = await aWorld({ readinessProbe: http('/ready') });
     await world.clock.advance(1_200);
     expect(world.seen()?.ready).toBe(true);
@@ -96,7 +96,7 @@ describe('a readiness probe', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('begins anew with a restarted container: unready', async () => {
+  it('starts again, unready, with a restarted container', async () => {
     const world = await aWorld({ readinessProbe: http('/ready') });
     await world.clock.advance(200);
     world.http = () => 503;
@@ -110,10 +110,10 @@ describe('a readiness probe', () => {
   });
 });
 
-describe('a liveness probe', () => {
+describe('liveness probe', () => {
   const livez = { livenessProbe: http('/livez'), terminationGracePeriod: durationFromMs(3_000) };
 
-  it('restarts a container that fails it by its threshold, says why, and backs off', async () => {
+  it('restarts a container at its failure threshold with a reason and back-off', async () => {
     const world = await aWorld(livez);
     await world.clock.advance(2_000);
     expect(world.seen()).toMatchObject({ ready: true, restarts: 0 });
@@ -135,10 +135,10 @@ describe('a liveness probe', () => {
     await world.clock.advance(60_000);
     const { restarts } = world.report();
     expect(restarts).toBeGreaterThan(5);
-    expect(restarts).toBeLessThan(15); // 100 ms, 200 ms, … beside 3 s of failing each
+    expect(restarts).toBeLessThan(15); // 100 ms, 200 ms, … after 3 s of failures each
   });
 
-  it('works without any coordinator, and is told later', async () => {
+  it('works without any coordinator, and is reported later', async () => {
     const world = await aWorld(livez);
     world.coordinator.reachable = false;
     world.coordinator.drop();
@@ -153,7 +153,7 @@ describe('a liveness probe', () => {
     expect(world.report().lastEndReason).toContain('liveness probe: HTTP 500 from /livez');
   });
 
-  it('is a failure for the restart policy, whatever the exit code', async () => {
+  it('counts as a failure for the restart policy, whatever the exit code', async () => {
     const world = await aWorld({ ...livez, restart: { policy: RestartPolicy_Policy.NEVER } });
     world.http = () => 500;
     await world.clock.advance(4_500);
@@ -175,7 +175,7 @@ describe('a liveness probe', () => {
     expect(world.report().restarts).toBe(1);
   });
 
-  it('does not take a check that could not be made for a failed one', async () => {
+  it('does not count a check that could not be made', async () => {
     const world = await aWorld({ livenessProbe: exec('alive') });
     world.machine.onExec(() => {
       throw new CloudlessError('unavailable', 'the supervisor went away');
@@ -189,7 +189,7 @@ describe('a liveness probe', () => {
     );
   });
 
-  it('ends a command that takes longer than the timeout', async () => {
+  it('ends a command that exceeds the timeout', async () => {
     const world = await aWorld({
       livenessProbe: { ...exec('hangs'), timeout: durationFromMs(300), failureThreshold: 1 },
     });
@@ -200,14 +200,14 @@ describe('a liveness probe', () => {
   });
 });
 
-describe('a startup probe', () => {
+describe('startup probe', () => {
   const slow: Spec = {
     startupProbe: http('/started', { failureThreshold: 5 }),
     livenessProbe: http('/livez', { failureThreshold: 1 }),
     readinessProbe: http('/ready'),
   };
 
-  it('holds the others back until it has passed once', async () => {
+  it('delays the other probes until it has passed once', async () => {
     let started = false;
     const world = await aWorld(slow);
     world.http = (path) =>
@@ -225,7 +225,7 @@ describe('a startup probe', () => {
     expect([...asked].sort()).toEqual(['/livez', '/ready']);
   });
 
-  it('restarts a container that does not start up in time', async () => {
+  it('restarts a container that does not start in time', async () => {
     const world = await aWorld(slow);
     world.http = () => 503;
     await world.clock.advance(4_300);
@@ -235,7 +235,7 @@ describe('a startup probe', () => {
     expect(world.report().restarts).toBe(1);
   });
 
-  it('comes before the check of ports where there is no readiness probe', async () => {
+  it('passes before the TCP ports are checked when there is no readiness probe', async () => {
     const world = await aWorld({ startupProbe: http('/started') });
     world.deafPorts.add('*');
     await world.clock.advance(150);
@@ -246,10 +246,10 @@ describe('a startup probe', () => {
   });
 });
 
-describe('probes and the life of a replica', () => {
+describe('probes', () => {
   const all: Spec = { livenessProbe: http('/livez'), readinessProbe: http('/ready') };
 
-  it('are not made while it stops, and nothing of them is left', async () => {
+  it('are not made while the replica stops, and leave no timers', async () => {
     const world = await aWorld({ ...all, preStopDelay: durationFromMs(5_000) });
     await world.clock.advance(2_000);
     world.coordinator.order(aStopOrder());
@@ -265,7 +265,7 @@ describe('probes and the life of a replica', () => {
     expect(world.clock.pendingTimers).toBe(0);
   });
 
-  it('are not made in the grace of a container that is being killed', async () => {
+  it('are not made during the grace period of a container that is being killed', async () => {
     const command = [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])];
     const world = await aWorld({ ...all, command, terminationGracePeriod: durationFromMs(20_000) });
     world.http = () => 500;
@@ -289,7 +289,7 @@ describe('probes and the life of a replica', () => {
   it.each([
     { after: 'while the container is ended', ends: false },
     { after: 'when it has ended meanwhile', ends: true },
-  ])('a kill is carried on by the next agent, $after', async ({ ends }) => {
+  ])('continue a kill after a restart of the agent, $after', async ({ ends }) => {
     const command = [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])];
     const restart = { policy: RestartPolicy_Policy.ON_FAILURE };
     const world = await aWorld({
@@ -312,7 +312,7 @@ describe('probes and the life of a replica', () => {
     );
   });
 
-  it('go on after a restart of the agent, and readiness does not flap', async () => {
+  it('continue after a restart of the agent without a change of readiness', async () => {
     const world = await aWorld(all);
     await world.clock.advance(2_500);
     world.coordinator.history.length = 0;
@@ -332,7 +332,7 @@ describe('probes and the life of a replica', () => {
     });
   });
 
-  it('count the initial delay from the start of the container, also for the next agent', async () => {
+  it('count the initial delay from the start of the container, also in the next agent', async () => {
     const world = await aWorld({
       livenessProbe: http('/livez', { initialDelay: durationFromMs(20_000) }),
     });
@@ -344,7 +344,7 @@ describe('probes and the life of a replica', () => {
     expect(world.probed).not.toEqual([]);
   });
 
-  it('are known again for a container whose order was forgotten, once it is repeated', async () => {
+  it('are made again for an orphan once its order is repeated', async () => {
     const world = await aWorld(all);
     await world.clock.advance(2_000);
     await world.kill();

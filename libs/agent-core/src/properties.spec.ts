@@ -68,7 +68,7 @@ const arbStep: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-/** Checks of one failure each, so that their verdicts come often. */
+/** Probes with a failure threshold of 1, so that verdicts come often. */
 const probe = (path: string) => ({
   check: { case: 'http', value: { path, port: 'http' } } as const,
   ...{ period: durationFromMs(2_000), failureThreshold: 1 },
@@ -80,7 +80,7 @@ const spec = {
   readinessProbe: probe('/ready'),
 };
 
-/** What the last replica runs, pulled anew for each of its starts; the others are processes. */
+/** Image of the last replica, pulled for each start; the other replicas are processes. */
 const IMAGE = 'nginx';
 const image = { image: IMAGE, imagePull: { policy: ImagePull_Policy.ALWAYS } };
 
@@ -162,7 +162,10 @@ class Run {
     }
   }
 
-  /** Odd revisions start and even ones stop, so that one revision always means one order. */
+  /**
+   * Odd revisions are start orders and even ones stop orders, so that one revision always means the
+   * same order.
+   */
   private revisionOf({
     kind,
     revision,
@@ -197,8 +200,8 @@ class Run {
 const lower = (report: ReplicaReport): ReplicaPhase =>
   phaseOf(report).toLowerCase() as ReplicaPhase;
 
-describe('whatever happens to an agent', () => {
-  it('phases go forward, revisions grow, a replica has at most one container; and the newest order wins in the end', async () => {
+describe('Agent under random orders, exits, failures and restarts', () => {
+  it('keeps phases and revisions monotonic, runs at most one container per replica, and applies the newest order in the end', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(arbStep, { minLength: 5, maxLength: 40 }), async (steps) => {
         const run = new Run();
@@ -235,7 +238,7 @@ describe('whatever happens to an agent', () => {
     );
   }, 60_000);
 
-  it('a forgotten replica leaves nothing', async () => {
+  it('leaves nothing of a forgotten replica', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(arbStep, { maxLength: 15 }), async (steps) => {
         const run = new Run();

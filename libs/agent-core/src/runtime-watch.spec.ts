@@ -93,7 +93,7 @@ beforeEach(async () => {
 });
 afterEach(() => node.world.stop());
 
-describe('an agent whose container runtime does not answer', () => {
+describe('Agent whose container runtime does not answer', () => {
   it('reports the node condition after 5 s, and clears the condition when the runtime answers', async () => {
     await node.world.clock.advance(10_000);
     expect(node.condition()).toBe(false);
@@ -162,7 +162,8 @@ describe('an agent whose container runtime does not answer', () => {
       phase: 'RUNNING',
       ready: false,
       restarts: 0,
-      reason: 'its main process has ended, and the container runtime has not told how',
+      reason:
+        'the main process no longer exists, and the container runtime has not reported its exit',
     });
   });
 });

@@ -3,11 +3,13 @@ import { HEALTHY, type ContainerRuntime } from '@cloudless/runtime';
 import type { PressureReading } from './node-watch.js';
 import type { NodeReplicas } from './replica/node-replicas.js';
 
-/** How often the health of the runtime is read; no call to the container runtime is made for it. */
+/**
+ * Time between two reads of the runtime's health; a read makes no call to the container runtime.
+ */
 export const HEALTH_INTERVAL_MS = 1_000;
 /**
- * A container runtime that is restarted answers again within this time; after it, the node takes no
- * new containers.
+ * A restarted container runtime answers again within this time; after it, the node reports
+ * CONTAINER_RUNTIME_UNAVAILABLE and gets no new containers.
  */
 export const UNAVAILABLE_AFTER_MS = 5_000;
 /**
@@ -25,21 +27,21 @@ export interface RuntimeWatchOptions {
 }
 
 /**
- * Watches the health of the container runtime. While the runtime does not answer, reports a node
+ * Monitors the health of the container runtime. While the runtime does not answer, reports a node
  * condition and gives up starts that have not succeeded. Marks containers without their main
- * process as not ready. Never ends a running container.
+ * process as not ready. Never stops a running container.
  */
 export class RuntimeWatch {
   private isAway = false;
   /**
-   * Containers without a process at the last look; the runtime gets one second to report their
-   * exit.
+   * Containers without a main process at the previous read. The runtime gets one more interval to
+   * report their exit.
    */
   private suspected: ReadonlySet<string> = new Set();
 
   constructor(private readonly options: RuntimeWatchOptions) {}
 
-  /** CONTAINER_RUNTIME_UNAVAILABLE as of the last look. */
+  /** CONTAINER_RUNTIME_UNAVAILABLE as of the newest read. */
   get condition(): PressureReading {
     const reason = this.isAway
       ? `the container runtime has not answered for ${UNAVAILABLE_AFTER_MS / 1_000} s`
@@ -47,7 +49,7 @@ export class RuntimeWatch {
     return { status: this.isAway, reason };
   }
 
-  /** Reads the health and acts on it. @returns Whether the condition has changed. */
+  /** Reads the health and acts on it. @returns True when the condition has changed. */
   look(): boolean {
     const { runtime, replicas, log } = this.options;
     const { containersSilentMs, withoutProcess } = runtime.health?.() ?? HEALTHY;
@@ -68,8 +70,8 @@ export class RuntimeWatch {
   }
 
   /**
-   * Looks each second until aborted.
-   * @param onFlip - Called as soon as the condition has changed.
+   * Reads the health every second until aborted.
+   * @param onConditionChange - Called as soon as the condition has changed.
    */
   async run(onFlip: () => void, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {

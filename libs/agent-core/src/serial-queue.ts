@@ -1,15 +1,15 @@
-/** Runs tasks one after the other, in the order they were given. */
+/** Runs asynchronous tasks one after the other, in the given order. */
 export class SerialQueue {
   private last: Promise<unknown> = Promise.resolve();
 
-  /** Resolves or rejects as the task does. A failed task does not keep the next from running. */
+  /** Queues a task. Settles as the task does; a failed task does not stop the next one. */
   run<Result>(task: () => Promise<Result>): Promise<Result> {
     const result = this.last.then(task);
     this.last = result.catch(() => undefined);
     return result;
   }
 
-  /** Resolves when everything given so far has ended. */
+  /** Resolves when all tasks queued so far have ended. */
   async idle(): Promise<void> {
     await this.last;
   }

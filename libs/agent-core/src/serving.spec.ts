@@ -65,8 +65,8 @@ async function crashWriting(world: AgentWorld, text: string): Promise<void> {
   await world.clock.advance(10_000);
 }
 
-describe('logs', () => {
-  it('of a replica are those of all its kept containers, in order', async () => {
+describe('streamLogs', () => {
+  it('returns the lines of all kept containers of a replica in order', async () => {
     const world = await aWorld('web-1');
     await crashWriting(world, 'a1\na2\n');
     await crashWriting(world, 'b1\nb2\n');
@@ -77,7 +77,7 @@ describe('logs', () => {
     expect(await all(world, { containerId: idOf(world).slice(0, 12) })).toEqual(['c1']);
   });
 
-  it('follow goes on over restarts in place until the replica has ended for good', async () => {
+  it('follows a replica across restarts in place until its final phase', async () => {
     const world = await aWorld('web-1');
     const reader = follow(world, { replicaId: 'web-1', follow: true });
     await settle();
@@ -92,7 +92,7 @@ describe('logs', () => {
     expect(reader.state).toEqual({ done: true, failure: undefined });
   });
 
-  it('of a workload are those of all its replicas, merged by time', async () => {
+  it('merges the lines of all replicas of a workload by time', async () => {
     const world = await aWorld('web-1', 'web-2');
     for (const [replicaId, text] of [
       ['web-1', 'a'],
@@ -113,7 +113,7 @@ describe('logs', () => {
     expect(reader.state.done).toBe(true);
   });
 
-  it('hold a bookmark after 15 s of silence', async () => {
+  it('sends a bookmark after 15 s without lines', async () => {
     const world = await aWorld('web-1');
     world.machine.write(idOf(world), 'stdout', 'a\n');
     const reader = follow(world, { replicaId: 'web-1', follow: true });
@@ -129,7 +129,7 @@ describe('logs', () => {
     expect(reader.state.done).toBe(true);
   });
 
-  it('replace what is not UTF-8, and give the exact bytes only then', async () => {
+  it('replaces bytes that are not UTF-8 and adds the raw bytes only then', async () => {
     const world = await aWorld();
     const command = behaviourCommand([
       { step: 'writeBytes', stream: 'stderr', bytes: [0x61, 0xff, 10, 0xc3, 0xa9, 10] },
@@ -150,7 +150,7 @@ describe('logs', () => {
     ]);
   });
 
-  it('resume one container after a line', async () => {
+  it('resumes one container after a line', async () => {
     const world = await aWorld('web-1');
     world.machine.write(idOf(world), 'stdout', 'a\nb\nc\n');
     expect(await all(world, { containerId: idOf(world), afterSequence: 2n })).toEqual(['c']);
@@ -160,7 +160,7 @@ describe('logs', () => {
     });
   });
 
-  it('with a tail say where they begin, so that a reader can come back before the first line', async () => {
+  it('sends the start position with a tail, so that a client can resume before the first line', async () => {
     const world = await aWorld('web-1');
     world.machine.write(idOf(world), 'stdout', 'a\nb\nc\n');
     for (const [tailLines, position] of [
@@ -176,7 +176,7 @@ describe('logs', () => {
     }
   });
 
-  it('with a tail of which no line is wanted begin after the last line, so that nothing before it counts as missing', async () => {
+  it('starts after the last line with a tail of 0, so that no earlier line counts as missing', async () => {
     const world = await aWorld('web-1');
     world.machine.write(idOf(world), 'stdout', 'a\nb\n');
     const { seen } = follow(world, {
@@ -192,7 +192,7 @@ describe('logs', () => {
     expect(seen.slice(1)).toMatchObject([{ sequence: 3n, line: 'c' }]);
   });
 
-  it('resume a replica after what was seen, with its later containers, whatever the tail', async () => {
+  it('resumes a replica after the received lines, including later containers, whatever the tail', async () => {
     const world = await aWorld('web-1');
     const first = idOf(world);
     await crashWriting(world, 'a1\na2\na3\n');
@@ -233,17 +233,17 @@ describe('logs', () => {
       kind: 'invalid',
       message: 'container_id: is required, or replica_id, or the name of a workload',
     },
-  ])('of $request: $message', async ({ request, kind, message }) => {
+  ])('rejects $request: $message', async ({ request, kind, message }) => {
     const world = await aWorld('web-1');
     await expect(all(world, request)).rejects.toMatchObject({ kind, message });
   });
 });
 
-describe('commands', () => {
+describe('execCommand', () => {
   const exec = (init: MessageInitShape<typeof ExecCommandRequestSchema>) =>
     create(ExecCommandRequestSchema, init);
 
-  it('run in the container of a workload with the lowest slot', async () => {
+  it('runs in the container with the lowest slot of a workload', async () => {
     const world = await aWorld('web-2', 'web-1');
     world.machine.onExec(() => ({ exitCode: 3, stdout: 'out', stderr: 'err' }));
     expect(
@@ -258,7 +258,7 @@ describe('commands', () => {
     });
   });
 
-  it('keep 1 MiB of each stream and say that there was more', async () => {
+  it('keeps 1 MiB of each stream and reports truncation', async () => {
     const world = await aWorld('web-1');
     const command = behaviourCommand([
       { step: 'fill', stream: 'stdout', letter: 'a', count: 3_000_000 },
@@ -275,7 +275,7 @@ describe('commands', () => {
     });
   });
 
-  it('end after 30 s, or the timeout that was asked for', async () => {
+  it('ends the command after 30 s or the requested timeout', async () => {
     const world = await aWorld('web-1');
     for (const [timeout, waitMs] of [
       [{}, 30_000],
@@ -291,7 +291,7 @@ describe('commands', () => {
     }
   });
 
-  it('are refused where nothing runs', async () => {
+  it('rejects a target without a running container', async () => {
     const world = await aWorld('web-1');
     world.machine.exit(idOf(world), 1);
     await settle();
@@ -303,8 +303,8 @@ describe('commands', () => {
   });
 });
 
-describe('the state of a container', () => {
-  it('is found by a unique prefix, and refused for an ambiguous one', async () => {
+describe('getContainerStatus', () => {
+  it('finds a container by a unique prefix and rejects an ambiguous one', async () => {
     const world = await aWorld('web-1');
     const status = (containerId: string) =>
       world.agent.containers.getContainerStatus(
@@ -338,11 +338,11 @@ describe('the state of a container', () => {
   });
 });
 
-describe('tunnels', () => {
+describe('TunnelServer', () => {
   const followed = (world: AgentWorld) =>
     ({ case: 'logs', value: logs({ containerId: idOf(world), follow: true }) }) as const;
 
-  it('stream logs until the coordinator ends the call', async () => {
+  it('streams logs until the coordinator ends the call', async () => {
     const world = await aWorld('web-1');
     world.coordinator.openTunnel('t1', followed(world));
     await settle();
@@ -359,7 +359,7 @@ describe('tunnels', () => {
     expect(world.coordinator.tunnels.get('t1')).toHaveLength(2);
   });
 
-  it('carry many logs, of which one goes on when another is closed', async () => {
+  it('carries many logs; closing one does not affect the others', async () => {
     const world = await aWorld('web-1');
     world.coordinator.openTunnel('t1', { case: 'logChannel', value: create(LogChannelSchema) });
     await settle();
@@ -396,7 +396,7 @@ describe('tunnels', () => {
     expect(framesNow()).toHaveLength(3);
   });
 
-  it('end a command and its children when the coordinator ends the call', async () => {
+  it('ends a command and its children when the coordinator ends the call', async () => {
     const world = await aWorld('web-1');
     const command = behaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
     world.coordinator.openTunnel('t1', {
@@ -417,7 +417,7 @@ describe('tunnels', () => {
       pieces: [65_536, 34_464],
     },
     { name: 'in one frame to a coordinator of an earlier version', more: {}, pieces: [100_000] },
-  ])('send the result of a command $name', async ({ more, pieces }) => {
+  ])('sends the result of a command $name', async ({ more, pieces }) => {
     const world = await aWorld('web-1');
     world.machine.onExec(() => ({ exitCode: 3, stdout: 'a'.repeat(100_000), stderr: 'err' }));
     const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['x'] });
@@ -434,7 +434,7 @@ describe('tunnels', () => {
     expect(frames.at(-1)).toMatchObject({ value: { exitCode: 3 } });
   });
 
-  it('answer failures with their code', async () => {
+  it('sends failures with their code', async () => {
     const world = await aWorld('web-1');
     world.coordinator.openTunnel('t1', {
       case: 'status',
@@ -447,7 +447,7 @@ describe('tunnels', () => {
     });
   });
 
-  it('are 40 at most', async () => {
+  it('refuses more than 40 tunnels', async () => {
     const world = await aWorld('web-1');
     for (let tunnel = 0; tunnel < 41; tunnel += 1)
       world.coordinator.openTunnel(`t${tunnel}`, followed(world));
@@ -455,7 +455,10 @@ describe('tunnels', () => {
     expect(world.coordinator.received).toContainEqual(
       expect.objectContaining({
         case: 'tunnelRefused',
-        value: expect.objectContaining({ tunnelId: 't40', reason: '40 tunnels are in use' }),
+        value: expect.objectContaining({
+          tunnelId: 't40',
+          reason: 'the node already serves 40 tunnels',
+        }),
       }),
     );
     world.coordinator.endTunnels();
@@ -465,7 +468,7 @@ describe('tunnels', () => {
     expect(world.coordinator.tunnels.has('t41')).toBe(true);
   });
 
-  it('are refused while the agent stops', async () => {
+  it('refuses tunnels while the agent is stopping', async () => {
     const world = await aWorld('web-1');
     const stopped = world.stop();
     world.coordinator.openTunnel('late', followed(world));
@@ -473,7 +476,7 @@ describe('tunnels', () => {
     expect(world.coordinator.tunnels.has('late')).toBe(false);
   });
 
-  it('end when the coordinator has gone without a word', async () => {
+  it('ends a tunnel when the coordinator stops answering pings', async () => {
     const world = await aWorld('web-1');
     const command = behaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
     world.coordinator.openTunnel('t1', {
@@ -487,7 +490,7 @@ describe('tunnels', () => {
     expect(world.machine.hasChild('kid')).toBe(false);
   });
 
-  it('read no further ahead than the other side takes', async () => {
+  it('reads no further ahead than flow control allows', async () => {
     const world = await aWorld('web-1');
     world.coordinator.readsTunnels = false;
     world.coordinator.openTunnel('t1', followed(world));

@@ -14,8 +14,8 @@ function recordingLog(lines: string[]): Log {
   return log;
 }
 
-describe('the session of an agent', () => {
-  it('pings by its own timer, whatever else is sent', async () => {
+describe('SessionClient', () => {
+  it('sends pings independent of other messages', async () => {
     const world = new AgentWorld();
     await world.start();
     await world.clock.advance(0);
@@ -25,7 +25,7 @@ describe('the session of an agent', () => {
     expect(world.coordinator.pings - before).toBe(10);
   });
 
-  it('drops a connection whose pings are not answered for the lease, and dials again', async () => {
+  it('closes a connection without an answered ping for the lease and dials again', async () => {
     const world = new AgentWorld();
     await world.start();
     await world.clock.advance(900);
@@ -36,7 +36,7 @@ describe('the session of an agent', () => {
     expect(world.coordinator.hellos).toHaveLength(2);
   });
 
-  it('bridges a restart of the coordinator well inside the lease', async () => {
+  it('reconnects after a restart of the coordinator well within the lease', async () => {
     const world = new AgentWorld();
     await world.start();
     await world.clock.advance(100_000);
@@ -48,7 +48,7 @@ describe('the session of an agent', () => {
     expect(world.coordinator.hellos).toHaveLength(2);
   });
 
-  it('is renewed when what the node can do has changed, and then says so', async () => {
+  it('renews the session when the capabilities change and reports the new ones', async () => {
     const world = new AgentWorld();
     let capabilities = ['runtime.process'];
     world.runtime.capabilities = () => capabilities;
@@ -62,7 +62,7 @@ describe('the session of an agent', () => {
     ]);
   });
 
-  it('names a replica in its inventory whose first order is still being written down', async () => {
+  it('includes a replica in the inventory whose first order is still being stored', async () => {
     const world = new AgentWorld();
     const save = world.store.saveReplica.bind(world.store);
     let writeDown: () => void = () => undefined;
@@ -84,7 +84,7 @@ describe('the session of an agent', () => {
     expect(world.machine.startCount).toBe(1);
   });
 
-  it('tries for ever, at least once a second, and says it once', async () => {
+  it('retries forever, at least once a second, and logs the failure once', async () => {
     const lines: string[] = [];
     const world = new AgentWorld();
     world.log = recordingLog(lines);
@@ -92,7 +92,7 @@ describe('the session of an agent', () => {
     await world.start();
     await world.clock.advance(600_000);
     expect(world.coordinator.dials.length).toBeGreaterThan(600);
-    expect(lines).toEqual(['warn no session; what runs goes on']);
+    expect(lines).toEqual(['warn no session; replicas keep running']);
     world.coordinator.reachable = true;
     await world.clock.advance(1_000);
     expect(world.agent.connected).toBe(true);
@@ -104,7 +104,7 @@ describe('the session of an agent', () => {
     );
   });
 
-  it('tries several coordinators in turn, and stays with one that has welcomed it', async () => {
+  it('tries several coordinators one after the other and stays with one that sends Welcome', async () => {
     const world = new AgentWorld();
     world.coordinators = ['http://a', 'http://b'];
     world.coordinator.reachable = false;
@@ -124,7 +124,7 @@ describe('the session of an agent', () => {
     expect(world.coordinator.dials.at(-1)).toBe(last);
   });
 
-  it('leaves a coordinator that accepts and says nothing', async () => {
+  it('leaves a coordinator that accepts the connection and never answers', async () => {
     const world = new AgentWorld();
     world.coordinator.welcomes = false;
     await world.start();
@@ -132,7 +132,7 @@ describe('the session of an agent', () => {
     expect(world.coordinator.hellos).toHaveLength(2);
   });
 
-  it('refuses a protocol it does not speak', async () => {
+  it('rejects an unsupported protocol version', async () => {
     const lines: string[] = [];
     const world = new AgentWorld();
     world.log = recordingLog(lines);
@@ -140,10 +140,10 @@ describe('the session of an agent', () => {
     await world.start();
     await world.clock.advance(10_000);
     expect(world.agent.connected).toBe(false);
-    expect(lines).toEqual(['error no session: the coordinator and this agent do not fit']);
+    expect(lines).toEqual(['error no session: the coordinator rejects this agent']);
   });
 
-  it('sends usage by its interval, and at once when a condition flips', async () => {
+  it('sends usage at its interval, and at once when a condition changes', async () => {
     const world = new AgentWorld();
     await world.start();
     const usages = () =>
@@ -165,7 +165,7 @@ describe('the session of an agent', () => {
     ]);
   });
 
-  it('cuts a large inventory into chunks and marks the last', async () => {
+  it('splits a large inventory into messages and marks the last one', async () => {
     const world = new AgentWorld();
     await world.start();
     for (let replica = 0; replica < 1_500; replica += 1) {
@@ -199,7 +199,7 @@ describe('the session of an agent', () => {
     expect(chunks.flatMap(({ replicas }) => replicas)).toHaveLength(1_500);
   });
 
-  it('says goodbye, leaves what runs, and leaves no timer behind', async () => {
+  it('sends Goodbye on stop, keeps containers running and leaves no timer', async () => {
     const world = new AgentWorld();
     await world.start();
     world.coordinator.order(aStartOrder());
@@ -211,7 +211,7 @@ describe('the session of an agent', () => {
     expect(world.coordinator.openSessions).toBe(0);
   });
 
-  it('ends what runs when the machine is put away', async () => {
+  it('stops all containers with stopWorkloads', async () => {
     const world = new AgentWorld();
     await world.start();
     world.coordinator.order(aStartOrder());

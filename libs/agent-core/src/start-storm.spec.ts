@@ -5,10 +5,10 @@ import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/ind
 
 const START_MS = 1_000;
 
-/** A world in which each start takes a second, two at a time at most. */
+/** Test bed in which each start takes a second and two starts run at the same time. */
 class Storm {
   readonly world = new AgentWorld();
-  /** Replicas in the order in which the runtime was asked to start them. */
+  /** Replicas in the order of their start calls. */
   readonly begun: string[] = [];
   startMs = START_MS;
   most = 0;
@@ -22,7 +22,7 @@ class Storm {
     return storm;
   }
 
-  /** The runtime is another one for each agent. */
+  /** Each agent has its own runtime instance. */
   slow(): void {
     const { world } = this;
     const start = world.runtime.start.bind(world.runtime);
@@ -50,8 +50,8 @@ class Storm {
 
 const many = Array.from({ length: 20 }, (_, index) => `web-${index}`);
 
-describe('many starts at once', () => {
-  it('are bounded, in the order in which they came; orders are acknowledged at once', async () => {
+describe('start queue of an agent', () => {
+  it('limits concurrent starts, keeps their order and acknowledges orders at once', async () => {
     const storm = await Storm.begin();
     await storm.order(...many);
     for (const replicaId of many)
@@ -62,9 +62,7 @@ describe('many starts at once', () => {
       restarts: 0,
       reason: '',
     });
-    expect(storm.world.seen('web-2')?.reason).toBe(
-      'waits until fewer containers are being started on this node',
-    );
+    expect(storm.world.seen('web-2')?.reason).toBe('waits in the start queue of this node');
     expect(storm.world.agent.replicas.startsWaiting).toBe(18);
     await storm.world.clock.advance((many.length / 2) * START_MS);
     expect([storm.most, storm.begun]).toEqual([2, many]);
@@ -76,14 +74,14 @@ describe('many starts at once', () => {
       });
   });
 
-  it('and restarts take turns, so that neither holds up the other', async () => {
+  it('alternates first starts and restarts', async () => {
     const storm = await Storm.begin();
     const crashing = many.slice(0, 6);
     storm.startMs = 0;
     await storm.order(...crashing);
     await storm.world.clock.advance(0);
     storm.startMs = START_MS;
-    await storm.order('new-1', 'new-2'); // take both places
+    await storm.order('new-1', 'new-2'); // occupy both slots
     for (const replicaId of crashing)
       storm.world.machine.exit(toContainerId(storm.world.report(replicaId).containerId), 1);
     await storm.world.clock.advance(500); // their back-off has passed
@@ -105,7 +103,7 @@ describe('many starts at once', () => {
     expect(storm.most).toBe(2);
   });
 
-  it('do not keep a stop waiting: of what runs, nor of what waits, which is never started', async () => {
+  it('does not delay stops of running or waiting replicas, which are then never started', async () => {
     const storm = await Storm.begin();
     await storm.order('old-1');
     await storm.world.clock.advance(START_MS);
@@ -127,14 +125,14 @@ describe('many starts at once', () => {
     expect(storm.begun).toEqual(['old-1', ...rest]);
   });
 
-  it('leave what an earlier try may have started to the runtime to stop', async () => {
+  it('lets the runtime stop a container that an earlier attempt may have started', async () => {
     const storm = await Storm.begin();
     const { world } = storm;
     world.machine.failNextStart(new CloudlessError('unavailable', 'no answer'));
     await storm.order('web-1');
     await world.clock.advance(START_MS);
     await storm.order('web-2', 'web-3');
-    await world.clock.advance(500); // web-1 is tried again, and waits
+    await world.clock.advance(500); // web-1 is retried and waits
     expect(world.agent.replicas.startsWaiting).toBe(1);
     const stopped: string[] = [];
     const stop = world.runtime.stop.bind(world.runtime);
@@ -151,7 +149,7 @@ describe('many starts at once', () => {
     ]);
   });
 
-  it('go on behind starts that hang', async () => {
+  it('continues behind starts that hang', async () => {
     const storm = await Storm.begin();
     storm.startMs = Number.MAX_SAFE_INTEGER;
     await storm.order('web-0', 'web-1', 'web-2');
@@ -162,7 +160,7 @@ describe('many starts at once', () => {
     expect(storm.phaseOf('web-2')).toBe('RUNNING');
   });
 
-  it('that wait at the end of an agent are for the next one', async () => {
+  it('leaves waiting starts to the next agent', async () => {
     const storm = await Storm.begin();
     await storm.order(...many);
     await storm.world.kill();

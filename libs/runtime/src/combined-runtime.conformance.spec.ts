@@ -13,7 +13,7 @@ const capabilities = ['limits.cpu', 'limits.memory', 'disconnect.exclusive', 'ex
 const late = { name: 'cri', version: 'late', capabilities: ['runtime.cri'] };
 
 /**
- * Two fakes as one, the second opened late. `image` decides which of the two the suite works with.
+ * Combines two fakes, the second one opened lazily. `image` selects the fake that the suite uses.
  */
 function harness(image?: string): RuntimeHarness {
   return {

@@ -15,7 +15,7 @@ const random = createSeededRandom(5);
 const away = (): CloudlessError =>
   new CloudlessError('unavailable', 'no container runtime answers');
 
-/** A runtime that can go away and come back, with what runs on it. */
+/** A runtime that can become unavailable and available again, with its containers. */
 class Absent {
   isAway = false;
   private current: FakeRuntime;
@@ -37,7 +37,7 @@ class Absent {
 
   async leave(): Promise<void> {
     this.isAway = true;
-    this.current = await this.current.reopen(); // whoever listens is told
+    this.current = await this.current.reopen(); // readers of events get the failure
   }
 }
 
@@ -85,7 +85,7 @@ const aRequest = (overrides: Partial<ContainerRequest> = {}): ContainerRequest =
 });
 const start = async (image?: string): Promise<ContainerId> =>
   (await runtime.start(aRequest(image === undefined ? {} : { image }))).containerId;
-/** Hears of everything from now on. */
+/** Records all events from now on. */
 const listen = async (): Promise<void> => {
   const stream = runtime.events(stop.signal);
   await runtime.list();
@@ -98,7 +98,7 @@ const listen = async (): Promise<void> => {
 const seen = (): readonly unknown[] =>
   events.map(({ kind, status }) => [kind, status.containerId, status.reason]);
 
-it('sends images to the one runtime and everything else to the other, and can what either can', async () => {
+it('sends requests with an image to one runtime and all others to the other, and has the capabilities of both', async () => {
   const image = await start('nginx');
   const process = await start();
   expect((await containers.fake.list()).map(({ containerId }) => containerId)).toEqual([image]);
@@ -121,12 +121,12 @@ it('sends images to the one runtime and everything else to the other, and can wh
   ]);
 });
 
-it('finds what another instance has started', async () => {
+it('lists the containers that another instance has started', async () => {
   const image = await containers.fake.start(aRequest({ image: 'nginx' }));
   expect(await runtime.stop(image.containerId, 0)).toMatchObject({ phase: 'exited' });
 });
 
-it('lists without waiting long for a part that is stuck, and takes in what that says late', async () => {
+it('lists without waiting long for a part that hangs, and applies its late answer', async () => {
   const image = await start('nginx');
   const process = await start();
   await listen();
@@ -164,14 +164,14 @@ it.each([
     (id: ContainerId) =>
       runtime.logs(id, { follow: false }, stop.signal)[Symbol.asyncIterator]().next(),
   ],
-] as const)('%s: an unknown id is unknown only when both have said so', async (_, call) => {
+] as const)('%s: rejects an id as unknown only when both parts have', async (_, call) => {
   const unknown = aRequest().containerId;
   await expect(call(unknown)).rejects.toMatchObject({ kind: 'notFound' });
   await containers.leave();
   await expect(call(unknown)).rejects.toMatchObject({ kind: 'unavailable' });
 });
 
-it('refuses an id that the other one has', async () => {
+it('rejects an id of the other part', async () => {
   const request = aRequest();
   await runtime.start(request);
   await expect(runtime.start({ ...request, image: 'nginx' })).rejects.toMatchObject({
@@ -179,7 +179,7 @@ it('refuses an id that the other one has', async () => {
   });
 });
 
-it('lists nothing as long as one of the two was never seen: its containers would be taken for lost', async () => {
+it('fails to list until each part has been listed once, as containers would seem lost otherwise', async () => {
   containers.isAway = true;
   await start();
   await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
@@ -187,7 +187,7 @@ it('lists nothing as long as one of the two was never seen: its containers would
   expect(await runtime.list()).toHaveLength(1);
 });
 
-describe('while the containers are away', () => {
+describe('combineRuntimes while the container runtime is unavailable', () => {
   let image: ContainerId;
   let other: ContainerId;
   let process: ContainerId;
@@ -198,7 +198,7 @@ describe('while the containers are away', () => {
     await settle();
   });
 
-  it('they are listed as last seen, and refuse calls; processes go on', async () => {
+  it('lists its containers as last known and rejects calls about them; processes work', async () => {
     expect((await runtime.list()).map(({ containerId, phase }) => [containerId, phase])).toEqual([
       [process, 'running'],
       [image, 'running'],
@@ -214,7 +214,7 @@ describe('while the containers are away', () => {
     expect(await start()).toBeDefined();
   });
 
-  it('what changed is told when they are back: ended, gone, started by others; and nothing of what did not', async () => {
+  it('publishes changes when the runtime answers again: exited, removed, started by others; and nothing unchanged', async () => {
     const same = other;
     const { machine } = containers.fake;
     machine.exit(image, 7);
@@ -247,7 +247,7 @@ describe('while the containers are away', () => {
     expect(seen()).toEqual([['exited', same, 'exit code 1']]);
   });
 
-  it('the first list after they are back tells the changes too, once', async () => {
+  it('publishes changes of the first list after the outage once', async () => {
     containers.fake.machine.exit(image, 7);
     containers.isAway = false;
     await runtime.list();
@@ -258,7 +258,7 @@ describe('while the containers are away', () => {
   });
 });
 
-it('tells nothing of what was there before, and all that comes after', async () => {
+it('publishes nothing about existing containers, and all later events', async () => {
   const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
   const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
   await runtime.list();
@@ -269,19 +269,19 @@ it('tells nothing of what was there before, and all that comes after', async () 
   });
 });
 
-it('loses no exit that comes before anybody has seen a list', async () => {
+it('loses no exit before the first list', async () => {
   const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
   const list = containers.fake.list.bind(containers.fake);
   containers.fake.list = async () => {
     await settle();
-    return list(); // shows it as ended, and so does not tell of it
+    return list(); // lists the container as exited, so publishes no event
   };
   const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
   containers.fake.machine.exit(containerId, 3);
   expect(await stream.next()).toMatchObject({ value: { kind: 'exited', status: { containerId } } });
 });
 
-it('letGo leaves both runtimes open', async () => {
+it('leaves both runtimes open on detach', async () => {
   await listen();
   const image = await start('nginx');
   runtime.letGo();

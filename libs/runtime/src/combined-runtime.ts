@@ -29,40 +29,39 @@ import type {
   StartProgress,
 } from './container-runtime.js';
 
-/** Needs of {@link combineRuntimes}. */
 export interface CombinedRuntimeOptions {
-  /** Runs what has no image. */
+  /** Runs requests without an image. */
   readonly processes: ContainerRuntime;
-  /** Runs images. */
+  /** Runs requests with an image. */
   readonly containers: ContainerRuntime;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
 }
 
-/** A part that does not answer a list for so long is taken for away. */
+/** A part that does not answer a list call for this long counts as unavailable, milliseconds. */
 const STUCK_MS = 2_000;
-/** A part that went away is asked again, ever more slowly. */
+/** Delay between attempts to reach an unavailable part. */
 const AWAY: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
 
 /**
- * Two runtimes as one: images go to one of them, everything else to the other. When one is away, or
- * does not answer for 2 s, the other works on: what the one had is listed as it was last seen,
- * calls about it fail with kind `unavailable`, and when it is back, what changed meanwhile comes as
- * events. So `events` does not end when a part goes away; and `list` fails only as long as a part
- * has never been seen.
+ * Combines two runtimes: requests with an image go to `containers`, all others to `processes`.
+ * While one part is unavailable or does not answer for 2 s, the other one works on: `list` returns
+ * the last known containers of the unavailable part, calls about them fail with kind `unavailable`,
+ * and their changes follow as events when the part answers again. So `events` does not end when a
+ * part becomes unavailable, and `list` fails only until each part has been listed once.
  */
 export function combineRuntimes(options: CombinedRuntimeOptions): CombinedRuntime {
   return new TwoRuntimes(options);
 }
 
-/** Two runtimes as one. */
+/** Two runtimes that act as one. */
 export interface CombinedRuntime extends ContainerRuntime {
-  /** As `close`, and leaves both open for who has them. */
+  /** As `close`, but does not close the two parts. */
   letGo(): void;
 }
 
-/** One of the two, and what it is known to have. */
+/** One of the two runtimes with the cache of its containers. */
 interface Part {
   readonly runtime: ContainerRuntime;
   readonly known: KnownContainers;
@@ -190,8 +189,8 @@ class TwoRuntimes implements CombinedRuntime {
   }
 
   /**
-   * @throws kind `unavailable` when it may be one of a part that is away. One that nobody has is
-   * for the processes to refuse.
+   * @throws kind `unavailable` when the container may belong to an unavailable part. An id that no
+   *   part has goes to the processes, which reject it.
    */
   private async partOf(containerId: ContainerId): Promise<Part> {
     const seen = this.parts.find(({ known }) => known.has(containerId));
@@ -226,7 +225,7 @@ class TwoRuntimes implements CombinedRuntime {
     return known.compare(await runtime.list(), mark);
   }
 
-  /** Hears what happens in one part, as long as this lives. */
+  /** Follows the events of one part until closed. */
   private async follow(part: Part): Promise<void> {
     const { clock, random, log } = this.options;
     const { signal } = this.closing;
@@ -236,14 +235,15 @@ class TwoRuntimes implements CombinedRuntime {
       const endRound = (): void => round.abort();
       signal.addEventListener('abort', endRound, { once: true });
       try {
-        const events = part.runtime.events(round.signal); // from here on no change is missed
+        // subscribes before the list, so that no change is missed
+        const events = part.runtime.events(round.signal);
         await this.look(part);
-        if (failures > 0) log.info('runtime is back', { runtime: part.runtime.name });
+        if (failures > 0) log.info('runtime available again', { runtime: part.runtime.name });
         failures = 0;
         for await (const { status } of events) part.known.take(status, true);
       } catch (reason) {
         if (failures === 0 && !signal.aborted)
-          log.warn('runtime is away', { runtime: part.runtime.name, ...errorFields(reason) });
+          log.warn('runtime unavailable', { runtime: part.runtime.name, ...errorFields(reason) });
       } finally {
         signal.removeEventListener('abort', endRound);
         round.abort();

@@ -8,7 +8,7 @@ import type { ExecEvent, ExecRequest } from './container-runtime.js';
  */
 export const NOT_STARTED_EXIT_CODES = { notFound: 127, notExecutable: 126 } as const;
 
-/** A command whose program does not exist, or cannot be executed. */
+/** Error for a command whose program does not exist or cannot be executed. */
 export class CommandNotStartedError extends CloudlessError {
   constructor(
     readonly exitCode: (typeof NOT_STARTED_EXIT_CODES)[keyof typeof NOT_STARTED_EXIT_CODES],

@@ -26,8 +26,8 @@ async function read(events: AsyncIterable<ContainerEvent>): Promise<string[]> {
   return seen;
 }
 
-describe('readers of events', () => {
-  it('each have all that is told while they read, then the failure', async () => {
+describe('EventBroadcaster', () => {
+  it('delivers all events since the subscription to each reader, then the failure', async () => {
     const readers = new EventReaders();
     const { signal } = new AbortController();
     const early = readers.read(signal);
@@ -43,7 +43,7 @@ describe('readers of events', () => {
     expect(readers.isEmpty).toBe(true);
   });
 
-  it('are forgotten when they are aborted, also before they begin', async () => {
+  it('drops readers that are aborted, also before they begin', async () => {
     const readers = new EventReaders();
     const stop = new AbortController();
     const events = readers.read(stop.signal);
@@ -54,7 +54,7 @@ describe('readers of events', () => {
     expect([readers.isEmpty, await read(events), await read(never)]).toEqual([true, [], []]);
   });
 
-  it('fail at once when they are refused, and end quietly when they were aborted before', async () => {
+  it('fails a refused reader at once, and ends an aborted one without an error', async () => {
     const readers = new EventReaders();
     const stop = new AbortController();
     expect(await read(readers.read(stop.signal, gone))).toEqual(['gone']);

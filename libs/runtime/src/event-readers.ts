@@ -2,30 +2,30 @@ import type { CloudlessError, StopSignal } from '@cloudless/base';
 import type { ContainerEvent } from './container-runtime.js';
 import { PushQueue } from './push-queue.js';
 
-/** A reader of events this far behind is cut off. */
+/** A reader with more unread events than this fails. */
 const EVENT_LIMIT = 10_000;
 
 /**
- * Who reads the events of a runtime: each reader has all that is told from its `read` on, in a
- * queue of its own.
+ * Delivers the events of a runtime to any number of readers. Each reader gets all events after its
+ * subscription, in its own queue.
  */
 export class EventReaders {
   private readonly queues = new Set<PushQueue<ContainerEvent>>();
 
-  /** Whether anybody reads. */
+  /** True without readers. */
   get isEmpty(): boolean {
     return this.queues.size === 0;
   }
 
   /**
-   * Events from now on, until `signal` is aborted.
-   * @param refusal - Why there are none: this reader fails with it.
+   * Events from now on until `signal` is aborted.
+   * @param refusal - If set, the reader fails with this error at once.
    */
   read(signal: StopSignal, refusal?: CloudlessError): AsyncIterable<ContainerEvent> {
     const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
       limit: EVENT_LIMIT,
       signal,
-      // it may close while it is made
+      // the queue may close during its construction
       onClose: () => queueMicrotask(() => this.queues.delete(queue)),
     });
     if (refusal === undefined) this.queues.add(queue);
@@ -37,7 +37,7 @@ export class EventReaders {
     for (const queue of [...this.queues]) queue.push(event);
   }
 
-  /** Every reader fails, once it has read what waits for it. */
+  /** Fails every reader after it has read its queued events. */
   fail(reason: CloudlessError): void {
     for (const queue of [...this.queues]) queue.fail(reason);
     this.queues.clear();

@@ -1,6 +1,8 @@
 import type { ExecInput } from './container-runtime.js';
 
-/** As much of a socket as {@link writeInTurn} needs; Node's sockets and streams have it. */
+/**
+ * Subset of a socket that {@link writeWithBackpressure} needs; Node's sockets and streams have it.
+ */
 export interface FrameSink {
   readonly destroyed: boolean;
   write(frame: Uint8Array): boolean;
@@ -8,7 +10,7 @@ export interface FrameSink {
   off(event: 'drain' | 'close', listener: () => void): this;
 }
 
-/** Writes a frame. Resolves when more may be sent, or never will be. */
+/** Writes a frame. Resolves when more data may be written or the sink is closed. */
 export async function writeInTurn(sink: FrameSink, frame: Uint8Array): Promise<void> {
   if (sink.destroyed || sink.write(frame)) return;
   await new Promise<void>((resolve) => {
@@ -20,7 +22,7 @@ export async function writeInTurn(sink: FrameSink, frame: Uint8Array): Promise<v
   });
 }
 
-/** All of a command's input as one piece. */
+/** Converts complete input to streamed input of one piece. */
 export async function* wholeInput(data: Uint8Array): AsyncGenerator<ExecInput> {
   yield { kind: 'stdin', data };
 }

@@ -1,7 +1,7 @@
 /**
- * The phrase for people that goes with an exit code.
- * @param exitCode - As in `ContainerStatus.exitCode`; -1 when nobody saw it.
- * @param signal - Name of the signal that ended the process, if one did.
+ * Formats an exit code for people, such as `exit code 3`.
+ * @param exitCode - As in `ContainerStatus.exitCode`; -1 when it could not be observed.
+ * @param signal - Name of the signal that ended the process, if any.
  */
 export function exitReason(exitCode: number, signal?: string): string {
   if (signal !== undefined) return `killed by ${signal}`;

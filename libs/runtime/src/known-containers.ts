@@ -3,25 +3,26 @@ import type { ContainerEvent, ContainerStatus } from './container-runtime.js';
 
 interface Known {
   status: ContainerStatus;
-  /** Its present phase was told as an event. */
+  /** Its current phase has been published as an event. */
   told: boolean;
 }
 
-/** Why a container ended that the runtime does not have any more. */
+/** Exit of a container that the runtime no longer lists. */
 const VANISHED = { exitCode: -1, reason: 'lost: the runtime does not know it any more' } as const;
 
 /**
- * What a runtime is known to have, from lists, events and answers in any order; each change is told
- * once. The first list is where it begins, and is not told: an event about what it shows may still
- * come and is then passed on, as it may be of after the call.
+ * Last known containers of a runtime, from lists, events and results of calls in any order. Each
+ * change is published once. The first list is the starting point and is not published. An event
+ * about a container of the first list is published, as it may have happened after the reader
+ * subscribed.
  */
 export class KnownContainers {
   private readonly known = new Map<ContainerId, Known>();
   private complete = false;
 
   /**
-   * @param runtime - Its name, for the statuses.
-   * @param tell - Gets every change as an event.
+   * @param runtime - Name of the runtime, added to each status.
+   * @param tell - Receives each change as an event.
    */
   constructor(
     private readonly runtime: string,
@@ -29,7 +30,7 @@ export class KnownContainers {
     private readonly wallTime: () => number,
   ) {}
 
-  /** Whether a whole list was ever seen. */
+  /** True after the first complete list. */
   get isComplete(): boolean {
     return this.complete;
   }
@@ -42,13 +43,16 @@ export class KnownContainers {
     return [...this.known.values()].map(({ status }) => status);
   }
 
-  /** To be taken before a list is asked for: what is unknown then is not missed in it. */
+  /**
+   * Known ids. Callers read them before they call `list`, so that containers added meanwhile are
+   * not considered missing.
+   */
   mark(): ReadonlySet<ContainerId> {
     return new Set(this.known.keys());
   }
 
   /**
-   * Takes a whole list. What had been known at `mark` and is not in it has gone. @returns The list,
+   * Applies a complete list. A container of `mark` that is not listed is lost. @returns The list
    * with the runtime's name.
    */
   compare(
@@ -69,9 +73,9 @@ export class KnownContainers {
   }
 
   /**
-   * Takes what was said of one container; what is older than what is known changes nothing.
-   * @param isEvent - The runtime told it by itself.
-   * @returns The same, with the runtime's name.
+   * Applies the status of one container. An outdated status changes nothing.
+   * @param isEvent - The status comes from an event of the runtime.
+   * @returns The status with the runtime's name.
    */
   take(said: ContainerStatus, isEvent = false): ContainerStatus {
     const status = this.named(said);

@@ -16,7 +16,7 @@ const aRequest = (): ContainerRequest => ({
 });
 const never = new AbortController().signal;
 
-describe('a late runtime', () => {
+describe('LazyRuntime', () => {
   let clock: ManualClock;
   let fake: FakeRuntime;
   let failure: CloudlessError | undefined;
@@ -40,7 +40,7 @@ describe('a late runtime', () => {
     });
   });
 
-  it('is there and empty until its owner is known', async () => {
+  it('has no containers until its owner is set', async () => {
     expect([runtime.name, await runtime.version(), runtime.capabilities()]).toEqual([
       'cri',
       'containerd 1.6.20',
@@ -55,7 +55,7 @@ describe('a late runtime', () => {
     expect(owners).toEqual([]);
   });
 
-  it('counts as silent from when its owner asked for it until it opens', async () => {
+  it('counts as silent from the first setOwner until it opens', async () => {
     expect(runtime.health()).toEqual({ containersSilentMs: 0, withoutProcess: [] });
     failure = new CloudlessError('unavailable', 'nobody answers');
     await expect(runtime.begin('home')).rejects.toThrow('nobody answers');
@@ -66,7 +66,7 @@ describe('a late runtime', () => {
     expect(runtime.health().containersSilentMs).toBe(0);
   });
 
-  it('is what is opened for its owner, whose capabilities it then has', async () => {
+  it('delegates to the opened runtime and has its capabilities', async () => {
     await runtime.begin('home');
     await runtime.begin('home');
     expect([owners, runtime.capabilities(), await runtime.version()]).toEqual([
@@ -78,7 +78,7 @@ describe('a late runtime', () => {
     expect(await fake.list()).toHaveLength(1);
   });
 
-  it('who listened before hears of what was there, and of what comes', async () => {
+  it('publishes existing containers and later events to earlier readers', async () => {
     const { containerId } = await fake.start(aRequest());
     const events = runtime.events(never)[Symbol.asyncIterator]();
     const first = events.next();
@@ -90,7 +90,7 @@ describe('a late runtime', () => {
     });
   });
 
-  it('fails as it cannot be opened, and is opened by the next call that finds it possible', async () => {
+  it('fails while it cannot be opened, and is opened by the next call that succeeds', async () => {
     failure = new CloudlessError('unavailable', 'nobody answers');
     await expect(runtime.begin('home')).rejects.toBe(failure);
     await expect(runtime.list()).rejects.toBe(failure);
@@ -101,7 +101,7 @@ describe('a late runtime', () => {
     expect(owners).toEqual(['home', 'home', 'home', 'home']);
   });
 
-  it('ends the wait for its owner with its reader, and with itself', async () => {
+  it('stops waiting for its owner when the reader aborts or the runtime is closed', async () => {
     const leave = new AbortController();
     const left = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
     const closed = runtime.events(never)[Symbol.asyncIterator]().next();

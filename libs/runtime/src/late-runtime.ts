@@ -15,23 +15,23 @@ import type {
   StartProgress,
 } from './container-runtime.js';
 
-/** Needs of a {@link LateRuntime}. */
 export interface LateRuntimeOptions<Runtime extends ContainerRuntime> {
   readonly name: string;
-  /** What is said of it before it is open. */
+  /** Version to report before the runtime is open. */
   readonly version: string;
   readonly capabilities: readonly string[];
   /**
-   * Opens the runtime of an owner. Called again after a failure, whenever somebody asks for
-   * something.
+   * Opens the runtime for an owner. After a failure, the next call of any method calls `open`
+   * again.
    */
   readonly open: (owner: string) => Promise<Runtime>;
   readonly clock: Pick<Clock, 'now'>;
 }
 
 /**
- * A runtime whose owner becomes known later. Until {@link LateRuntime.begin} it is there and empty;
- * from then on it is what `open` gives, and every call fails as `open` does as long as that fails.
+ * A runtime that is opened once its owner is known. Until {@link LazyRuntime.setOwner} it has no
+ * containers. Afterwards it delegates to the runtime that `open` returns, and every call fails with
+ * the error of `open` while that fails.
  */
 export class LateRuntime<
   Runtime extends ContainerRuntime = ContainerRuntime,
@@ -41,7 +41,7 @@ export class LateRuntime<
   private opening: Promise<Runtime> | undefined;
   private opened: Runtime | undefined;
   private closed = false;
-  /** When `begin` was first called, on the monotonic clock. */
+  /** Time of the first `setOwner` on the monotonic clock. */
   private begunAt: number | undefined;
   private readonly waiting = new Set<() => void>();
 
@@ -49,20 +49,20 @@ export class LateRuntime<
     this.name = options.name;
   }
 
-  /** The runtime, once it is open. */
+  /** The opened runtime; undefined before. */
   get inner(): Runtime | undefined {
     return this.opened;
   }
 
   /**
-   * Names the owner; a second call changes nothing. Resolves when the runtime is open. @throws What
-   * `open` throws.
+   * Sets the owner and opens the runtime; a second call only waits. Resolves when the runtime is
+   * open. @throws The error of `open`.
    */
   async begin(owner: string): Promise<void> {
     if (this.owner === undefined) {
       this.owner = owner;
       this.begunAt = this.options.clock.now();
-      this.opening = this.attempt(owner); // before those who wait ask for it
+      this.opening = this.attempt(owner); // set before the waiting readers continue
       for (const wake of [...this.waiting]) wake();
     }
     await this.runtime();
@@ -105,7 +105,7 @@ export class LateRuntime<
     return this.owner === undefined && !this.closed ? [] : (await this.runtime()).list();
   }
 
-  /** A runtime that could not be opened counts as silent since `begin`. */
+  /** A runtime that has not been opened counts as silent since `setOwner`. */
   health(): RuntimeHealth {
     if (this.opened !== undefined) return this.opened.health?.() ?? HEALTHY;
     if (this.begunAt === undefined) return HEALTHY;
@@ -149,12 +149,10 @@ export class LateRuntime<
     await (await this.opening?.catch(() => undefined))?.close();
   }
 
-  /**
-   * Who listens before it is open must list when it is: what was there already is told as events.
-   */
+  /** Readers that subscribed before the runtime was open get its existing containers as events. */
   private eventsOnceOpen(signal: StopSignal): AsyncIterable<ContainerEvent> {
     const subscribed = this.subscribe(signal);
-    subscribed.catch(() => undefined); // thrown where it is read
+    subscribed.catch(() => undefined); // thrown to the reader
     return (async function* () {
       const events = await subscribed;
       if (events !== undefined) yield* events;

@@ -1,8 +1,8 @@
 import type { Clock } from '@cloudless/base';
 import { LeaseTimer } from './lease-timer.js';
 
-describe('the lease of a container', () => {
-  /** A process that stood still: its time went on, its timers did not run yet. */
+describe('LeaseTimer', () => {
+  /** Clock of a suspended process: time has passed, timers have not fired yet. */
   function aClock(): Clock & { nowMs: number; fire(): void } {
     let due: (() => void) | undefined;
     return {
@@ -19,7 +19,7 @@ describe('the lease of a container', () => {
     };
   }
 
-  it('is not brought back by a renewal that is read only after its end', () => {
+  it('ignores a renewal that is handled after the end of the lease', () => {
     const clock = aClock();
     const graces: number[] = [];
     const lease = new LeaseTimer(clock, (graceMs) => graces.push(graceMs));
@@ -37,7 +37,7 @@ describe('the lease of a container', () => {
     expect(graces).toEqual([6_000]);
   });
 
-  it('that was taken away has no end', () => {
+  it('never ends after the lease was removed', () => {
     const clock = aClock();
     const lease = new LeaseTimer(clock, () => undefined);
     lease.renew({ leaseMs: 10_000, graceMs: 0 });

@@ -1,31 +1,34 @@
 import type { Clock, Timer } from '@cloudless/base';
 import type { ContainerLease } from './container-runtime.js';
 
-/** Why a container ended whose lease was not renewed; part of its status. */
+/** Exit reason of a container whose lease was not renewed; part of its status. */
 export const LEASE_ENDED_REASON = 'ended by itself: its lease was not renewed';
 
-/** The lease of one running container, for runtimes. Once it has ended it stays so. */
+/**
+ * Lease of one running container, for implementations of runtimes. An ended lease cannot be
+ * renewed.
+ */
 export class LeaseTimer {
   private timer: Timer | undefined;
   private endsAt = Number.POSITIVE_INFINITY;
   private graceMs = 0;
   private ended = false;
 
-  /** @param onEnd - Called once, when the lease ends; is to end the container within `graceMs`. */
+  /** @param onEnd - Called once when the lease ends; must end the container within `graceMs`. */
   constructor(
     private readonly clock: Clock,
     private readonly onEnd: (graceMs: number) => void,
   ) {}
 
-  /** Whether the lease ran out. */
+  /** True after the lease has ended. */
   get hasEnded(): boolean {
     return this.ended;
   }
 
   /**
-   * Runs anew from now on, or no more. A lease that has ended does not come back; nor does one
-   * whose time is over and whose timer has only not fired yet, as in a process that stood still:
-   * what it then reads may be as old.
+   * Restarts the lease from now on; undefined removes it. Has no effect on an ended lease, nor on
+   * an expired one whose timer has not fired yet, as in a process that was suspended: the renewal
+   * may be as old as the lease.
    */
   renew(lease: ContainerLease | undefined): void {
     if (!this.ended && this.clock.now() >= this.endsAt) this.end();
@@ -38,7 +41,7 @@ export class LeaseTimer {
     this.timer = this.clock.setTimer(leaseMs, () => this.end());
   }
 
-  /** The container has ended, or somebody else looks after it. */
+  /** Stops the timer: the container has exited, or another instance enforces the lease. */
   cancel(): void {
     this.timer?.cancel();
     this.timer = undefined;

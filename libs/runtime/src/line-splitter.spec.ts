@@ -19,11 +19,11 @@ describe('LineSplitter', () => {
     { name: 'empty lines', chunks: ['\n\n', '\n'], lines: ['', '', ''] },
     { name: 'a carriage return', chunks: ['a\r\n'], lines: ['a\r'] },
     { name: 'nothing', chunks: [''], lines: [] },
-  ])('cuts $name', ({ chunks, lines }) => {
+  ])('splits $name', ({ chunks, lines }) => {
     expect(show(split(chunks.map((chunk) => Buffer.from(chunk))))).toEqual(lines);
   });
 
-  it('loses and adds no byte, however the output was cut into chunks, and bounds each entry', () => {
+  it('keeps all bytes and bounds each entry, however the output is split into chunks', () => {
     const arbPart = fc.oneof(
       fc.uint8Array({ maxLength: 40 }),
       fc.constant(Uint8Array.of(10)),
@@ -59,13 +59,13 @@ describe('LineSplitter', () => {
     );
   });
 
-  it('goes on with what another splitter held back', () => {
+  it('continues with the pending bytes of another splitter', () => {
     const first = new LineSplitter();
     first.feed(Buffer.from('beg'));
     expect(show(new LineSplitter(first.pending).feed(Buffer.from('un\n')))).toEqual(['begun']);
   });
 
-  it('may be given a buffer that is reused', () => {
+  it('allows the buffer to be reused', () => {
     const splitter = new LineSplitter();
     const buffer = Buffer.from('abc');
     splitter.feed(buffer);

@@ -1,11 +1,11 @@
-/** A longer line is cut into entries of this many bytes; the bound that `LogLine.text` promises. */
+/** Maximum size of a log entry, bytes; longer lines are split. The bound of `LogLine.text`. */
 export const MAX_LINE_BYTES = 16 * 1024;
 
-/** One entry cut out of a stream of output. */
+/** One log entry of an output stream. */
 export interface SplitLine {
   /** Bytes without the line feed. */
   readonly text: Uint8Array;
-  /** The line goes on in the next entry. */
+  /** The line continues in the next entry. */
   readonly partial: boolean;
 }
 
@@ -13,26 +13,23 @@ const NONE = new Uint8Array(0);
 const LINE_FEED = 10;
 
 /**
- * Cuts one output stream into lines. A line ends with a line feed; a carriage return before it is
- * kept, as it is output like any other. How the bytes were cut into chunks changes nothing.
+ * Splits one output stream into lines at line feeds. A carriage return before a line feed is kept.
+ * The result does not depend on how the bytes are split into chunks.
  */
 export class LineSplitter {
   private rest: Uint8Array;
 
-  /** @param pending - What an earlier splitter held back as {@link LineSplitter.pending}. */
+  /** @param pending - {@link LineSplitter.pending} of a previous splitter of the same stream. */
   constructor(pending: Uint8Array = NONE) {
     this.rest = pending;
   }
 
-  /** The beginning of a line whose end has not been seen; at most {@link MAX_LINE_BYTES}. */
+  /** The unfinished last line; at most {@link MAX_LINE_BYTES}. */
   get pending(): Uint8Array {
     return this.rest;
   }
 
-  /**
-   * Takes the next bytes and returns the entries that they complete. The chunk may be reused
-   * afterwards.
-   */
+  /** Adds bytes and returns the entries that they complete. The chunk may be reused afterwards. */
   feed(chunk: Uint8Array): readonly SplitLine[] {
     const lines: SplitLine[] = [];
     let start = 0;
@@ -49,7 +46,7 @@ export class LineSplitter {
     return lines;
   }
 
-  /** The output has ended: returns the last line if it had no line feed. */
+  /** Ends the output. Returns the last line if it had no line feed. */
   flush(): SplitLine | undefined {
     const text = this.rest;
     this.rest = NONE;

@@ -1,7 +1,7 @@
 import type { LogBatch, LogLine, LogRequest } from './container-runtime.js';
 
 /**
- * Whether a line fulfils the conditions of a request that concern single lines (all but `tailLines`
+ * True when a line meets the conditions of a request that concern single lines (all but `tailLines`
  * and `follow`).
  */
 export function selectsLine(
@@ -13,7 +13,7 @@ export function selectsLine(
   return request.streams === undefined || request.streams.includes(line.stream);
 }
 
-/** Selects the requested lines from the lines that are read, and detects missing lines. */
+/** Selects the requested lines and detects missing ones. */
 export class LineSelection {
   /** Sequence number of the next expected line; undefined while any line may be the first. */
   private due: bigint | undefined;

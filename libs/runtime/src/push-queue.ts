@@ -1,25 +1,34 @@
 import { CloudlessError, type StopSignal } from '@cloudless/base';
 
-/** Needs of a {@link PushQueue}. */
 export interface PushQueueOptions {
-  /** More waiting items than this, and the reader is cut off instead of being buffered for. */
+  /** Maximum number of unread items. Beyond it, the reader fails with kind `exhausted`. */
   readonly limit: number;
-  /** Ends the iteration when aborted; what still waits is dropped. */
+  /** Ends the iteration when aborted; unread items are dropped. */
   readonly signal?: StopSignal;
   /**
-   * Called once, when nothing more will be read: it ended, failed, was aborted, or the reader left
-   * its loop.
+   * Called once when nothing more will be read: after the end, a failure, an abort or when the
+   * reader leaves its loop.
    */
   readonly onClose?: () => void;
 }
 
-/** A `next` that no item has answered yet. */
+/** A pending call of `next`. */
 interface Waiting<Item> {
   readonly resolve: (result: IteratorResult<Item>) => void;
   readonly reject: (reason: unknown) => void;
 }
 
-/** Items pushed by one side and read by one `for await` on the other, in order, bounded. */
+/**
+ * Bounded queue: one side pushes items, the other side reads them with one `for await` loop.
+ *
+ * @example
+ * ```ts
+ * const queue = new PushQueue<number>({ limit: 10 });
+ * queue.push(1);
+ * queue.end();
+ * for await (const item of queue) console.log(item); // 1
+ * ```
+ */
 export class PushQueue<Item> implements AsyncIterableIterator<Item> {
   private readonly items: Item[] = [];
   private readonly waiting: Waiting<Item>[] = [];
@@ -39,7 +48,7 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
   }
 
   /**
-   * Adds an item; without effect after the end. A reader too far behind fails with kind
+   * Adds an item; no effect after the end. When the limit is exceeded, the reader fails with kind
    * `exhausted`.
    */
   push(item: Item): void {
@@ -58,7 +67,7 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
     }
   }
 
-  /** No more items; what waits is still delivered. */
+  /** Ends the queue. Unread items are still delivered. */
   end(): void {
     this.ended = true;
     this.waiting.splice(0).forEach((next) => next.resolve({ done: true, value: undefined }));

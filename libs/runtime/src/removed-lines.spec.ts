@@ -5,21 +5,21 @@ import {
   parseRemovedLines,
 } from './removed-lines.js';
 
-describe('the record of removed lines', () => {
-  it('is read back as it was written', () => {
+describe('parseRemovedLines', () => {
+  it('parses an encoded record', () => {
     const removed = { keptFrom: 9_007_199_254_740_993n, bytes: 12_345 };
     expect(parseRemovedLines(encodeRemovedLines(removed))).toEqual(removed);
   });
 
   it.each(['', '12', '12 34', 'a 1\n', '12 34\n5 6\n', '99999999999999999999 1\n'])(
-    'is refused when its text is %j',
+    'returns undefined for the text %j',
     (text) => {
       expect(parseRemovedLines(text)).toBeUndefined();
     },
   );
 });
 
-describe('the bytes before a file', () => {
+describe('countBytesBefore', () => {
   const files = [
     { firstSequence: 11n, bytes: 100 },
     { firstSequence: 21n, bytes: 120 },
@@ -28,37 +28,37 @@ describe('the bytes before a file', () => {
 
   it.each([
     {
-      name: 'count removed and kept files',
+      name: 'counts removed and kept files',
       first: 31n,
       removed: { keptFrom: 11n, bytes: 90 },
       bytes: 310,
     },
     {
-      name: 'are those removed before the oldest kept file',
+      name: 'returns the removed bytes for the oldest kept file',
       first: 11n,
       removed: { keptFrom: 11n, bytes: 90 },
       bytes: 90,
     },
     {
-      name: 'leave out a file that is about to be removed',
+      name: 'leaves out a file that is about to be removed',
       first: 31n,
       removed: { keptFrom: 21n, bytes: 190 },
       bytes: 310,
     },
     {
-      name: 'are unknown when old files are gone without a record',
+      name: 'returns undefined when old files are gone without a record',
       first: 31n,
       removed: undefined,
       bytes: undefined,
     },
     {
-      name: 'are unknown for a file removed since the listing',
+      name: 'returns undefined for a file removed since the listing',
       first: 11n,
       removed: { keptFrom: 21n, bytes: 190 },
       bytes: undefined,
     },
     {
-      name: 'are unknown when the record is newer than the listing',
+      name: 'returns undefined when the record is newer than the listing',
       first: 31n,
       removed: { keptFrom: 25n, bytes: 310 },
       bytes: undefined,
@@ -67,7 +67,7 @@ describe('the bytes before a file', () => {
     expect(bytesBefore(first, files, removed)).toBe(bytes);
   });
 
-  it('are none when nothing was ever removed and the log begins with the file', () => {
+  it('returns 0 when nothing was removed and the log begins with the file', () => {
     expect(bytesBefore(1n, [{ firstSequence: 1n, bytes: 5 }], undefined)).toBe(0);
   });
 });
@@ -96,7 +96,7 @@ describe('addRemovedFiles', () => {
       bytes: 12,
     },
     {
-      name: 'knows no size after a removal without a record',
+      name: 'returns undefined after a removal without a record',
       removed: undefined,
       files: [file(3n, 7)],
       bytes: undefined,

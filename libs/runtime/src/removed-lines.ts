@@ -1,7 +1,7 @@
 /** The name of the file beside the files of a log that holds its {@link RemovedLines}. */
 export const REMOVED_LINES_FILE = 'removed';
 
-/** The part of a log that rotation has removed since the log began. */
+/** Record of the part of a log that rotation has removed. */
 export interface RemovedLines {
   /** Sequence number of the first line that is kept. */
   readonly keptFrom: bigint;
@@ -31,11 +31,10 @@ export function parseRemovedLines(text: string): RemovedLines | undefined {
 }
 
 /**
- * Adds files that are about to be removed to the record of removed lines. Files that the record
- * counts already, as an interrupted rotation recorded but did not remove them, are not counted
- * twice.
- * @param removed - Undefined without a record of removed files.
- * @param surplus - The files that go, oldest first.
+ * Adds files that are about to be removed to the record of removed lines. Skips files that the
+ * record already counts: an interrupted rotation may have recorded files without removing them.
+ * @param removed - Undefined without a record.
+ * @param surplus - Files to remove, oldest first.
  * @param keptFrom - Sequence number of the first line that stays.
  * @param sizeOf - Returns the size of a file in bytes; called only for files that are counted.
  * @returns Undefined when earlier files were removed without a record: the size of the log is

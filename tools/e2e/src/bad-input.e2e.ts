@@ -682,14 +682,14 @@ describe('a program that cannot start', () => {
       args: () => ['--data-dir', path('agent-1')],
       code: 1,
       says: () =>
-        `data directory ${path('agent-1')} is used by another agent, process ${cluster.agent('agent-1').pid}`,
+        `data directory ${path('agent-1')} is in use by another agent, process ${cluster.agent('agent-1').pid}`,
     },
     {
       what: 'a data directory that others can read',
       args: () => ['--data-dir', path('open')],
       code: 1,
       says: () =>
-        `data directory ${path('open')} is open to others: make it private (chmod 700 ${path('open')})`,
+        `data directory ${path('open')} can be read by other users: make it private (chmod 700 ${path('open')})`,
     },
     {
       what: 'a data directory that is a file',
@@ -778,7 +778,7 @@ describe('a coordinator that cannot be reached', () => {
       expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
         {
           level: 'warn',
-          message: 'no session; what runs goes on',
+          message: 'no session; replicas keep running',
           coordinator: `http://127.0.0.1:${port}`,
         },
       ]);
@@ -812,7 +812,7 @@ describe('a coordinator that cannot be reached', () => {
       expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
         {
           level: 'error',
-          message: 'no session: the coordinator and this agent do not fit',
+          message: 'no session: the coordinator rejects this agent',
           error:
             'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
         },

@@ -69,7 +69,7 @@ describeContainers('a node whose container runtime is dead', () => {
     expect(broken.status!.replicas.find(({ ready }) => !ready)).toMatchObject({
       id: doomed.id,
       restarts: 0,
-      reason: 'its main process has ended, and the container runtime has not told how',
+      reason: 'the main process no longer exists, and the container runtime has not reported its exit',
     });
 
     await own.start();

@@ -140,7 +140,7 @@ describe('the development cluster', () => {
       socket,
     );
     expect(await told(without, 'Runtime')).toMatch(
-      /^processes; containers are not used: (no container runtime answers at|only root may use the container runtime at) .*no\.sock.*; `sudo node tools\/containers\/setup\.mjs install` installs one$/,
+      /^processes; containers are not used: (no container runtime answers at|the agent must run as root to use the container runtime at) .*no\.sock.*; `sudo node tools\/containers\/setup\.mjs install` installs one$/,
     );
     expect(await without.kill('SIGINT')).toBe(0);
     const { code, stderr } = await runs(

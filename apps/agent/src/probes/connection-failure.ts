@@ -10,7 +10,7 @@ const WORDS: Readonly<Record<string, string>> = {
   ENETUNREACH: 'network not reached',
 };
 
-/** What a connection failed with, in words that stay the same as long as the cause does. */
+/** Converts a connection failure to an error with a message that is the same for the same cause. */
 export function connectionFailure(cause: unknown): CloudlessError {
   const code = errorCodeOf(cause) ?? '';
   const words =

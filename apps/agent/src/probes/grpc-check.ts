@@ -11,16 +11,16 @@ import { grpcOver } from '@cloudless/rpc-client';
 import { errorCodeOf } from '../error-code.js';
 import { connectionFailure } from './connection-failure.js';
 
-/** The answer is one small number. */
+/** Maximum size of the response, which is one small number. */
 const MAX_ANSWER_BYTES = 4 * 1024;
 const MAX_MESSAGE_CHARACTERS = 160;
 const MAX_CAUSES = 8;
 
-/** One `grpc.health.v1.Health/Check` over a connection of its own, HTTP/2 without TLS. */
+/** Makes one `grpc.health.v1.Health/Check` over a new HTTP/2 connection without TLS. */
 export const grpcCheck: ProbeClients['grpc'] = async ({ ip, port, service }, signal) => {
   const address = `http://${isIPv6(ip) ? `[${ip}]` : ip}:${port}`;
   const session = connect(address);
-  session.on('error', () => undefined); // the call fails with it
+  session.on('error', () => undefined); // the call fails with the same error
   try {
     const { status } = await createHealthClient(grpcOver(session, address, MAX_ANSWER_BYTES)).check(
       { service },
@@ -31,7 +31,7 @@ export const grpcCheck: ProbeClients['grpc'] = async ({ ip, port, service }, sig
     throw failureOf(reason);
   } finally {
     if (signal.aborted) session.destroy();
-    else session.close(); // in good order: a server should not see a reset for each check
+    else session.close(); // a graceful close: a reset would show up as an error in the server
   }
 };
 

@@ -3,11 +3,11 @@ import type { ProbeClients } from '@cloudless/agent-core';
 import { VERSION } from '../version.js';
 import { connectionFailure } from './connection-failure.js';
 
-/** A longer body is not read to its end: the status has been told. */
+/** Maximum bytes of the body that are read. */
 const MAX_BODY_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** One GET over a connection of its own, by the status of which a container is judged. */
+/** Makes one GET over a new connection. Resolves with the status. */
 export const httpCheck: ProbeClients['http'] = ({ ip, port, path, headers }, signal) =>
   new Promise((resolve, reject) => {
     const request = httpRequest({
@@ -39,7 +39,7 @@ export const httpCheck: ProbeClients['http'] = ({ ip, port, path, headers }, sig
     request.end();
   });
 
-/** So that each replaces our own of that name. */
+/** Lower-case names, so that user headers replace the defaults of the same name. */
 function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),

@@ -9,7 +9,7 @@ import { httpCheck } from './http-check.js';
 const undo: (() => Promise<unknown>)[] = [];
 const ip = '127.0.0.1';
 
-/** Listens until the test ends, and counts the connections that stand. */
+/** Starts a server until the test ends, with the number of open connections. */
 async function serving(server: Server): Promise<{
   readonly port: number;
   readonly open: () => number;
@@ -38,7 +38,7 @@ async function serving(server: Server): Promise<{
 
 const answering = (listener: RequestListener) => serving(createHttpServer(listener));
 
-/** A port that nobody listens on. */
+/** A port on which no server listens. */
 async function closedPort(): Promise<number> {
   const { port } = await serving(net.createServer());
   await undo.pop()?.();
@@ -78,18 +78,21 @@ describe('httpCheck', () => {
     ]);
   });
 
-  it.each([200, 204, 302, 404, 500])('tells status %i, and follows nothing', async (status) => {
-    let requests = 0;
-    const { port, quiet } = await answering((_request, response) => {
-      requests += 1;
-      response.writeHead(status, { location: '/elsewhere' }).end();
-    });
-    expect(await get(port)).toBe(status);
-    expect(requests).toBe(1);
-    await quiet(); // no connection is kept
-  });
+  it.each([200, 204, 302, 404, 500])(
+    'resolves with status %i and follows no redirect',
+    async (status) => {
+      let requests = 0;
+      const { port, quiet } = await answering((_request, response) => {
+        requests += 1;
+        response.writeHead(status, { location: '/elsewhere' }).end();
+      });
+      expect(await get(port)).toBe(status);
+      expect(requests).toBe(1);
+      await quiet(); // no connection is kept
+    },
+  );
 
-  it('does not read a body without end', async () => {
+  it('does not read an endless body', async () => {
     const { port, quiet } = await answering((_request, response) => {
       const more = (): void => {
         while (response.write('x'.repeat(16_384)));
@@ -102,14 +105,14 @@ describe('httpCheck', () => {
   });
 
   it.each([
-    { name: 'nobody', server: undefined, message: 'connection refused' },
+    { name: 'a closed port', server: undefined, message: 'connection refused' },
     {
-      name: 'one that hangs up',
+      name: 'a server that closes the connection',
       server: () => net.createServer((socket) => socket.on('data', () => socket.end())),
       message: 'connection closed without an answer',
     },
     {
-      name: 'no web server',
+      name: 'a server of another protocol',
       server: () =>
         net.createServer((socket) =>
           socket.on('data', () => socket.end('220 mail.example ESMTP\r\n')),
@@ -121,7 +124,7 @@ describe('httpCheck', () => {
     await expect(get(port)).rejects.toMatchObject({ kind: 'unavailable', message });
   });
 
-  it('ends with its signal, with nothing left open', async () => {
+  it('aborts with its signal and leaves nothing open', async () => {
     const stop = new AbortController();
     const { port, quiet } = await answering(() => stop.abort());
     await expect(get(port, {}, stop.signal)).rejects.toThrow();
@@ -142,7 +145,7 @@ describe('grpcCheck', () => {
   const ask = (port: number, service = '', signal = never) =>
     grpcCheck({ ip, port, service }, signal);
 
-  it('asks for the service, tells the status by name, and keeps no connection', async () => {
+  it('sends the service name, resolves with the status name and keeps no connection open', async () => {
     const { port, quiet } = await health((service) =>
       service === 'shop.Cart' ? Status.NOT_SERVING : Status.SERVING,
     );
@@ -150,21 +153,21 @@ describe('grpcCheck', () => {
     await quiet();
   });
 
-  it('tells what the server refuses with', async () => {
+  it('rejects with the error of the server', async () => {
     const { port } = await serving(
       http2.createServer(connectNodeAdapter({ routes: () => undefined })) as unknown as Server,
     );
     await expect(ask(port, 'x')).rejects.toMatchObject({ message: 'gRPC unimplemented: HTTP 404' });
   });
 
-  it('rejects for nobody', async () => {
+  it('rejects for a closed port', async () => {
     await expect(ask(await closedPort())).rejects.toMatchObject({
       kind: 'unavailable',
       message: 'connection refused',
     });
   });
 
-  it('rejects for a server of HTTP/1.1', async () => {
+  it('rejects for an HTTP/1.1 server', async () => {
     const { port, quiet } = await answering((_request, response) => response.end('hello'));
     await expect(ask(port)).rejects.toMatchObject({
       kind: 'unavailable',
@@ -173,7 +176,7 @@ describe('grpcCheck', () => {
     await quiet();
   });
 
-  it('ends with its signal, with nothing left open', async () => {
+  it('aborts with its signal and leaves nothing open', async () => {
     const stop = new AbortController();
     const { port, quiet } = await serving(
       net.createServer((socket) => socket.once('data', () => stop.abort())),

@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
 const main = fileURLToPath(new URL('../main.ts', import.meta.url));
 
-/** An agent's own process, from source. */
+/** An agent process that runs from source. */
 export class AgentProcess {
   readonly stderr: string[] = [];
   private readonly child: ChildProcess;
@@ -36,21 +36,20 @@ export class AgentProcess {
     });
   }
 
-  /**
-   * The first log line with this message, as soon as it is there. @throws when the process ends
-   * before.
-   */
+  /** Waits for the first log line with this message. @throws when the process ends before. */
   async logged(message: string): Promise<Record<string, unknown>> {
     for (;;) {
       const found = this.lines.find((line) => line['message'] === message);
       if (found !== undefined) return found;
       if (this.ended)
-        throw new Error(`the agent ended without saying "${message}": ${this.stderr.join('\n')}`);
+        throw new Error(
+          `the agent ended without the log message "${message}": ${this.stderr.join('\n')}`,
+        );
       await new Promise<void>((resolve) => this.waiting.push(resolve));
     }
   }
 
-  /** Sends a signal and resolves with the exit code (null when the signal ended it). */
+  /** Sends a signal. Resolves with the exit code (null when the signal ended the process). */
   async end(signal: NodeJS.Signals): Promise<number | null> {
     if (this.child.exitCode !== null || this.child.signalCode !== null) return this.child.exitCode;
     this.child.kill(signal);

@@ -18,12 +18,12 @@ import { systemClock } from '@cloudless/system';
 
 const QUEUE_LIMIT = 10_000;
 
-/** A coordinator that only talks to agents, on a port that the system chose. */
+/** Fake coordinator that serves agents on a free port. */
 export class FakeCoordinatorServer {
   readonly clusterId = 'cluster-e2e';
-  /** The newest report of each replica. */
+  /** Newest report of each replica. */
   readonly reports = new Map<string, ReplicaReport>();
-  /** Replicas in the newest whole inventory. */
+  /** Replicas of the newest complete inventory. */
   inventory: ReplicaReport[] = [];
   sessions = 0;
   pings = 0;
@@ -77,7 +77,7 @@ export class FakeCoordinatorServer {
   }
 
   /**
-   * Opens a tunnel and resolves with its frames, without the first, when the agent has ended it.
+   * Opens a tunnel. Resolves with its frames except the first when the agent has ended the tunnel.
    */
   async tunnel(
     tunnelId: string,
@@ -90,7 +90,9 @@ export class FakeCoordinatorServer {
     return this.tunnels.get(tunnelId) ?? [];
   }
 
-  /** Resolves once it holds; looked at after everything an agent says. */
+  /**
+   * Resolves once the condition holds. The condition is checked after every message of an agent.
+   */
   async until(holds: () => boolean): Promise<void> {
     while (!holds()) await new Promise<void>((resolve) => this.waiting.push(resolve));
   }

@@ -2,7 +2,7 @@ import type { Meter } from '@cloudless/base';
 import type { CoordinatorTransport } from '../session/coordinator-transport.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 
-/** The same way to coordinators; counts what is dialled. */
+/** Wraps a transport so that dials and sessions are counted. */
 export function meterTransport(
   transport: CoordinatorTransport,
   meter: Meter,
@@ -14,7 +14,7 @@ export function meterTransport(
   });
   const sessions = meter.counter({
     name: 'cloudless_agent_sessions_total',
-    help: 'Sessions begun with coordinators; all but the first are reconnects.',
+    help: 'Sessions opened with coordinators; all but the first are reconnects.',
   });
   return {
     connect: async (address, signal) => {
@@ -39,7 +39,10 @@ export function meterTransport(
   };
 }
 
-/** Registers what an agent is now; read when it is scraped. @returns Ends that. */
+/**
+ * Registers gauges that are read when metrics are exposed, and a counter of restarts. @returns A
+ * function that removes them.
+ */
 export function showAgent(
   meter: Meter,
   agent: {
@@ -50,11 +53,11 @@ export function showAgent(
 ): () => void {
   const connected = meter.gauge({
     name: 'cloudless_agent_session_connected',
-    help: '1 while a session with a coordinator stands.',
+    help: '1 while the session with a coordinator is open.',
   });
   const tunnels = meter.gauge({
     name: 'cloudless_agent_tunnels_open',
-    help: 'Tunnels that are being served.',
+    help: 'Open tunnels.',
   });
   const held = meter.gauge({
     name: 'cloudless_agent_replicas',
@@ -63,11 +66,11 @@ export function showAgent(
   });
   const waiting = meter.gauge({
     name: 'cloudless_agent_starts_waiting',
-    help: 'Replicas that wait for their turn to be started, as so many others are being started.',
+    help: 'Replicas that wait in the start queue of this node.',
   });
   const restarts = meter.counter({
     name: 'cloudless_agent_replica_restarts_total',
-    help: 'Restarts of replicas in place, since the agent started.',
+    help: 'Restarts of replicas in place since the start of the agent.',
   });
   const known = new Map(
     [...agent.replicas.reports()].map((report) => [report.replicaId, report.restarts]),

@@ -1,16 +1,16 @@
 import { DURATION_BUCKETS, type Clock, type Meter } from '@cloudless/base';
 import type { ProbeClients } from '../probes/check-container.js';
 
-/** The same clients of probes, measured. */
+/** Wraps probe clients so that requests and their durations are measured. */
 export function meterProbes(clients: ProbeClients, meter: Meter, clock: Clock): ProbeClients {
   const requests = meter.counter({
     name: 'cloudless_agent_probe_requests_total',
-    help: 'Requests of probes over the network, by protocol, and whether there was an answer; what it says is for the probe to judge.',
+    help: 'Network requests of probes, by protocol, and by whether the server answered; the kind of answer does not change the count.',
     labels: ['protocol', 'answered'],
   });
   const duration = meter.histogram({
     name: 'cloudless_agent_probe_duration_seconds',
-    help: 'Time of one request of a probe, by protocol.',
+    help: 'Duration of one network request of a probe, by protocol.',
     labels: ['protocol'],
     buckets: DURATION_BUCKETS,
   });

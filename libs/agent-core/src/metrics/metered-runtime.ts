@@ -7,7 +7,7 @@ import {
   type StartProgress,
 } from '@cloudless/runtime';
 
-/** The same runtime, measured. */
+/** Wraps a runtime so that starts, stops, exits, pulls, execs and log reads are measured. */
 export function meterRuntime(
   runtime: ContainerRuntime,
   meter: Meter,
@@ -15,49 +15,49 @@ export function meterRuntime(
 ): ContainerRuntime {
   const starts = meter.counter({
     name: 'cloudless_agent_container_starts_total',
-    help: 'Containers that the runtime was told to start, by result: ok or failed.',
+    help: 'Start calls to the container runtime, by result: ok or failed.',
     labels: ['result'],
   });
   const startDuration = meter.histogram({
     name: 'cloudless_agent_container_start_duration_seconds',
-    help: 'From telling the runtime to start a container until its main process runs.',
+    help: 'Time from the start call to the container runtime until the main process runs.',
     buckets: DURATION_BUCKETS,
   });
   const stops = meter.counter({
     name: 'cloudless_agent_container_stops_total',
-    help: 'Containers that the runtime was told to stop, by result: ok or failed.',
+    help: 'Stop calls to the container runtime, by result: ok or failed.',
     labels: ['result'],
   });
   const exits = meter.counter({
     name: 'cloudless_agent_container_exits_total',
-    help: 'Containers that the runtime says have ended.',
+    help: 'Container exits reported by the runtime.',
   });
   const lag = meter.histogram({
     name: 'cloudless_agent_runtime_event_lag_seconds',
-    help: 'From the start or end of a container until the agent hears of it.',
+    help: 'Time from the start or exit of a container until the agent receives the event.',
     buckets: DURATION_BUCKETS,
   });
   const execs = meter.counter({
     name: 'cloudless_agent_execs_total',
-    help: 'Commands run in containers, for users and for probes.',
+    help: 'Commands run in containers, for users and exec probes.',
   });
   const pulls = meter.counter({
     name: 'cloudless_agent_image_pulls_total',
-    help: 'Pulls of images that replicas waited for, by result: ok or failed.',
+    help: 'Image pulls of replicas, by result: ok or failed.',
     labels: ['result'],
   });
   const pullDuration = meter.histogram({
     name: 'cloudless_agent_image_pull_duration_seconds',
-    help: 'Time a replica waited for its image, when that was pulled.',
+    help: 'Duration of successful image pulls.',
     buckets: DURATION_BUCKETS,
   });
   const lines = meter.counter({
     name: 'cloudless_agent_log_lines_read_total',
-    help: 'Lines of logs read for users.',
+    help: 'Log lines read for users.',
   });
   const bytes = meter.counter({
     name: 'cloudless_agent_log_read_bytes_total',
-    help: 'Bytes of logs read for users.',
+    help: 'Log bytes read for users.',
   });
 
   const heard = ({ kind, status }: ContainerEvent): void => {
@@ -122,7 +122,10 @@ export function meterRuntime(
   };
 }
 
-/** The same items; each is looked at as it comes. Asks for nothing before it is asked. */
+/**
+ * Calls `observe` with each item before the reader gets it. Requests no item before the reader
+ * does.
+ */
 function tap<Item>(items: AsyncIterable<Item>, look: (item: Item) => void): AsyncIterable<Item> {
   return {
     [Symbol.asyncIterator]: () => {

@@ -14,7 +14,7 @@ const container = {
 const passed: CheckResult = { kind: 'passed' };
 const failed = (reason: string): CheckResult => ({ kind: 'failed', reason });
 
-/** Makes one check; what was asked of the other side is kept. */
+/** Makes one check and records the requests to the other side. */
 async function checked(
   check: ProbeCheck,
   answers: { http?: () => number; grpc?: () => string; tcp?: boolean; exec?: Exec } = {},
@@ -64,7 +64,7 @@ const fails =
     throw new CloudlessError(kind, message);
   };
 
-describe('an HTTP check', () => {
+describe('checkContainer with an HTTP check', () => {
   const check: ProbeCheck = {
     kind: 'http',
     portName: 'http',
@@ -72,31 +72,34 @@ describe('an HTTP check', () => {
     headers: { Host: 'web' },
   };
 
-  it('asks the endpoint of its port for its path, with its headers', async () => {
+  it('sends path and headers to the endpoint of its port', async () => {
     const { asked } = await checked(check);
     expect(asked).toEqual([
       { ip: '127.0.0.2', port: 4_711, path: '/healthz?full', headers: { Host: 'web' } },
     ]);
   });
 
-  it.each([199, 200, 204, 301, 399, 400, 404, 503])('judges %i', async (status) => {
-    const good = status >= 200 && status <= 399;
-    const { result } = await checked(check, { http: () => status });
-    expect(result).toEqual(good ? passed : failed(`HTTP ${status} from /healthz?full`));
-  });
+  it.each([199, 200, 204, 301, 399, 400, 404, 503])(
+    'passes or fails by HTTP status %i',
+    async (status) => {
+      const good = status >= 200 && status <= 399;
+      const { result } = await checked(check, { http: () => status });
+      expect(result).toEqual(good ? passed : failed(`HTTP ${status} from /healthz?full`));
+    },
+  );
 
-  it('fails when there is no answer, and says of which port', async () => {
+  it('fails without an answer, naming the port', async () => {
     const { result } = await checked(check, { http: fails('unavailable', 'connection refused') });
     expect(result).toEqual(failed('connection refused at port http'));
   });
 });
 
-describe('a TCP check', () => {
+describe('checkContainer with a TCP check', () => {
   const check: ProbeCheck = { kind: 'tcp', portName: 'http' };
   it.each([
     { tcp: true, expected: passed },
     { tcp: false, expected: failed('no connection to port http') },
-  ])('judges a connection: $tcp', async ({ tcp, expected }) => {
+  ])('passes when the connection is accepted: $tcp', async ({ tcp, expected }) => {
     const { asked, result } = await checked(check, { tcp });
     expect(result).toEqual(expected);
     expect(asked).toEqual([['127.0.0.2', 4_711, 700]]);
@@ -109,7 +112,7 @@ describe('a TCP check', () => {
   });
 });
 
-describe('a gRPC check', () => {
+describe('checkContainer with a gRPC check', () => {
   const check: ProbeCheck = { kind: 'grpc', portName: 'http', service: 'shop.Cart' };
   it.each([
     { status: 'SERVING', service: 'shop.Cart', expected: passed },
@@ -119,17 +122,20 @@ describe('a gRPC check', () => {
       expected: failed('gRPC health NOT_SERVING for service shop.Cart'),
     },
     { status: 'UNKNOWN', service: '', expected: failed('gRPC health UNKNOWN') },
-  ])('judges $status of "$service"', async ({ status, service, expected }) => {
-    const { asked, result } = await checked({ ...check, service }, { grpc: () => status });
-    expect(result).toEqual(expected);
-    expect(asked).toEqual([{ ip: '127.0.0.2', port: 4_711, service }]);
-  });
+  ])(
+    'passes or fails by status $status of service "$service"',
+    async ({ status, service, expected }) => {
+      const { asked, result } = await checked({ ...check, service }, { grpc: () => status });
+      expect(result).toEqual(expected);
+      expect(asked).toEqual([{ ip: '127.0.0.2', port: 4_711, service }]);
+    },
+  );
 });
 
-describe('an exec check', () => {
+describe('checkContainer with an exec check', () => {
   const check: ProbeCheck = { kind: 'exec', command: ['test', '-f', 'ok'] };
 
-  it('runs its command in the container, with its timeout', async () => {
+  it('runs the command in the container with the timeout', async () => {
     const { asked } = await checked(check, { exec: () => [exited(0)] });
     expect(asked).toEqual([[container.id, { command: ['test', '-f', 'ok'], timeoutMs: 700 }]]);
   });
@@ -142,12 +148,12 @@ describe('an exec check', () => {
       expected: { kind: 'failed', reason: 'the command ended with exit code 3', detail: 'no file' },
     },
     {
-      name: 'silence',
+      name: 'a failing command without output',
       exec: () => [exited(1)],
       expected: failed('the command ended with exit code 1'),
     },
     {
-      name: 'output without end',
+      name: 'endless output',
       exec: function* () {
         for (let chunk = 0; chunk < 1_000; chunk += 1) yield wrote('x'.repeat(1_000));
         yield exited(1);
@@ -164,21 +170,21 @@ describe('an exec check', () => {
       expected: failed('no executable test'),
     },
     {
-      name: 'its timeout',
+      name: 'a timeout',
       exec: fails('deadline', 'took too long'),
       expected: failed('no answer within 700 ms'),
     },
     {
-      name: 'a runtime that is away',
+      name: 'an unavailable runtime',
       exec: fails('unavailable', 'the supervisor went away'),
       expected: { kind: 'unknown', reason: 'the supervisor went away' },
     },
     {
-      name: 'a container that has ended',
+      name: 'an exited container',
       exec: fails('precondition', 'is not running'),
       expected: { kind: 'unknown', reason: 'is not running' },
     },
-  ])('judges $name', async ({ exec, expected }) => {
+  ])('handles $name', async ({ exec, expected }) => {
     expect((await checked(check, { exec })).result).toEqual(expected);
   });
 });

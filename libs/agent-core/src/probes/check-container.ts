@@ -4,20 +4,18 @@ import type { TcpConnect } from '../replica/await-ready.js';
 import type { ProbeCheck, ProbePlan } from './probe-plan.js';
 import { noAnswerWithin, type CheckResult } from './probe-state.js';
 
-/** Where a check goes. */
+/** Address that a check connects to. */
 export interface ProbeTarget {
   readonly ip: string;
   readonly port: number;
 }
 
 /**
- * The protocols of checks. Both reject with what a person should read when there was no answer, and
- * as soon as `signal` is aborted.
+ * Protocol clients of probes. Both methods reject with a message for people when the server does
+ * not answer, and as soon as `signal` is aborted.
  */
 export interface ProbeClients {
-  /**
-   * One GET, without following redirects; the body is dropped. @returns The status of the answer.
-   */
+  /** Sends one GET request; follows no redirect and drops the body. @returns The HTTP status. */
   http(
     request: ProbeTarget & {
       readonly path: string;
@@ -25,22 +23,23 @@ export interface ProbeClients {
     },
     signal: AbortSignal,
   ): Promise<number>;
-  /** One `grpc.health.v1.Health/Check`. @returns The name of the status: `SERVING`. */
+  /**
+   * Sends one `grpc.health.v1.Health/Check`. @returns The name of the status, such as `SERVING`.
+   */
   grpc(request: ProbeTarget & { readonly service: string }, signal: AbortSignal): Promise<string>;
 }
 
-/** Needs of {@link checkContainer}. */
 export interface CheckDeps {
   readonly runtime: Pick<ContainerRuntime, 'exec'>;
   readonly connect: TcpConnect;
   readonly probeClients: ProbeClients;
 }
 
-/** Of what a command writes, this much is kept to tell why it failed. */
+/** Bytes of a command's output that are kept for the failure message. */
 const OUTPUT_BYTES = 512;
 const DETAIL_CHARACTERS = 160;
 
-/** Makes one check of a running container. Never rejects. */
+/** Makes one check of a running container. Never rejects: failures are part of the result. */
 export async function checkContainer(
   { check, timeoutMs }: Pick<ProbePlan, 'check' | 'timeoutMs'>,
   container: { readonly id: ContainerId; readonly endpoints: readonly ContainerEndpoint[] },
@@ -86,7 +85,10 @@ async function askPort(
   }
 }
 
-/** A runtime that cannot be asked, or a container that has just ended, is no failed check. */
+/**
+ * A runtime that does not answer and a container that has just exited give the result `unknown`,
+ * not `failed`.
+ */
 async function checkByCommand(
   command: readonly string[],
   timeoutMs: number,
@@ -108,7 +110,7 @@ async function checkByCommand(
     return { kind: 'unknown', reason: errorMessageOf(reason) };
   }
   if (exitCode === 0) return { kind: 'passed' };
-  if (signal.aborted) return { kind: 'unknown', reason: 'ended before its time' };
+  if (signal.aborted) return { kind: 'unknown', reason: 'the check was aborted' };
   const line =
     new TextDecoder().decode(output).trim().split('\n')[0]?.slice(0, DETAIL_CHARACTERS) ?? '';
   return {

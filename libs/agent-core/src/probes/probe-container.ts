@@ -19,30 +19,35 @@ import {
 } from './probe-state.js';
 import { runProbe } from './run-probe.js';
 
-/** What the probes of a container say. */
+/** Receives the results of the probes of one container. */
 export interface ProbeListener {
-  /** The startup probe has passed. */
+  /** Called when the startup probe has passed. */
   startedUp(): void;
   /**
-   * The readiness probe passes or not, or does not for another reason; also while the startup probe
-   * has not passed.
+   * Called when readiness or its reason changes; also with `false` while the startup probe has not
+   * passed.
    */
   readiness(ready: boolean, reason: string): void;
-  /** The liveness or startup probe has failed by its threshold: nothing more is told. */
+  /**
+   * Called when the liveness or startup probe has reached its failure threshold. No further calls
+   * follow.
+   */
   unhealthy(reason: string): void;
 }
 
-/** Which probes of which container. */
+/** A container and its probes. */
 export interface ProbedContainer {
   readonly plans: ProbePlans;
   readonly container: CurrentContainer;
-  /** How long it has run, milliseconds. */
+  /** Time since the start of the container, milliseconds. */
   readonly upMs: number;
-  /** It was ready before an agent's restart: it stays so until a probe fails by its threshold. */
+  /**
+   * True when the container was ready before a restart of the agent: it stays ready until its
+   * readiness probe reaches the failure threshold.
+   */
   readonly wasReady: boolean;
 }
 
-/** Needs of {@link probeContainer}. */
 export interface ProbeDeps extends CheckDeps {
   readonly clock: Clock;
   readonly random: Random;
@@ -50,15 +55,15 @@ export interface ProbeDeps extends CheckDeps {
 }
 
 /**
- * First checks of what is not ready are spread over this, those of what runs well over the whole
- * period.
+ * First checks of a container that is not ready are spread over this time, first checks of a ready
+ * container over the whole period.
  */
 const FIRST_CHECK_SPREAD_MS = 100;
 
 /**
- * Probes a container until `signal` is aborted, which the listener's owner does when the container
- * ends or has failed. Whether the startup probe had passed is not kept over an agent's restart: one
- * that was not ready starts with it again.
+ * Probes a container until `signal` is aborted; the owner of the listener aborts when the container
+ * exits or is unhealthy. A passed startup probe is not remembered across restarts of the agent: a
+ * container that was not ready starts with its startup probe again.
  */
 export async function probeContainer(
   probed: ProbedContainer,
@@ -84,7 +89,7 @@ export async function probeContainer(
   }
 }
 
-/** Resolves once the startup probe has passed. */
+/** Runs the startup probe until it passes. */
 async function untilStarted(
   plan: ProbePlan,
   probed: ProbedContainer,
@@ -142,7 +147,7 @@ function probeLiveness(
   });
 }
 
-/** Runs one probe and tells each change that a person would see. */
+/** Runs one probe and calls `onChange` when its verdict or reason changes. */
 function watch(
   name: keyof ProbePlans,
   plan: ProbePlan,
@@ -177,7 +182,7 @@ function watch(
         : `${state.verdict} ${textOfProbe(name, state, plan, { withDetail: false })}`;
     if (key !== shown) onChange(state, textOfProbe(name, state, plan));
     shown = key;
-    // Failures of a startup probe are a budget of time, which quicker checks would cut.
+    // The failure threshold of a startup probe is a time budget; faster checks would shorten it.
     return name === 'readiness' && !everPassed && result.kind !== 'passed' ? 'soon' : 'atPeriod';
   };
   const waitMs = Math.max(0, plan.initialDelayMs - probed.upMs);

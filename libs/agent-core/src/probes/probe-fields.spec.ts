@@ -4,7 +4,7 @@ import { settle } from '@cloudless/base/testing';
 import { fromContainerLabels } from '../index.js';
 import { aStartOrder, AgentWorld } from '../testing/index.js';
 
-/** Paths of the fields of a probe that hold a value. */
+/** Paths of the set fields of a probe. */
 const LEAVES = ProbeSchema.fields.flatMap((field) =>
   field.message?.typeName.startsWith('cloudless.') === true
     ? field.message.fields.map((inner) => `${field.name}.${inner.name}`)
@@ -21,7 +21,7 @@ const http = (fields: JsonObject): JsonObject => ({
   period: '1s',
 });
 
-/** Two probes that differ in that field only. */
+/** Two probes that differ only in one field. */
 const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
   'exec.command': [exec(), exec({ exec: { command: ['other'] } })],
   'http.path': [http({}), http({ path: '/healthz' })],
@@ -41,8 +41,8 @@ const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
 };
 
 /**
- * All that an agent does and says with a container that is not well at first and at times later,
- * and sometimes slow to say so.
+ * Everything that an agent does and reports for a container that fails checks at first and at times
+ * later, and sometimes answers slowly.
  */
 async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
   const world = new AgentWorld();
@@ -54,7 +54,7 @@ async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
   world.deafPorts.add('*');
   world.machine.onExec((_id, { command }) => {
     seen.push([world.clock.now(), command]);
-    // Without an answer of the test the command hangs until its timeout.
+    // Without a result of the test the command runs until its timeout.
     const hangs = world.clock.now() < 1_100 || world.clock.now() > 25_000;
     return hangs ? undefined : { exitCode: isWell() ? 0 : 1 };
   });
@@ -87,7 +87,7 @@ async function deafen(portName: string, { runtime, deafPorts }: AgentWorld): Pro
 }
 
 describe.each(['livenessProbe', 'readinessProbe', 'startupProbe'])('each field of %s', (name) => {
-  it('has a row', () => {
+  it('has a row in the table of this spec', () => {
     expect(Object.keys(rows).sort()).toEqual([...LEAVES].sort());
   });
 
@@ -95,11 +95,11 @@ describe.each(['livenessProbe', 'readinessProbe', 'startupProbe'])('each field o
   const felt = Object.entries(rows).filter(
     ([leaf]) => leaf !== 'success_threshold' || name === 'readinessProbe',
   );
-  it.each(felt)('%s changes what the agent does', async (_leaf, [before, after]) => {
+  it.each(felt)('%s changes the behaviour of the agent', async (_leaf, [before, after]) => {
     expect(await outcomeOf(name, after)).not.toBe(await outcomeOf(name, before));
   });
 
-  it('and nothing else does: the same probe, the same outcome', async () => {
+  it('gives the same outcome for the same probe', async () => {
     expect(await outcomeOf(name, exec())).toBe(await outcomeOf(name, exec()));
   });
 });

@@ -8,7 +8,7 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 
-/** What is asked of a container. Ports are names of declared ones. */
+/** One kind of check. Ports are names of declared ports. */
 export type ProbeCheck =
   | { readonly kind: 'exec'; readonly command: readonly string[] }
   | {
@@ -20,19 +20,19 @@ export type ProbeCheck =
   | { readonly kind: 'tcp'; readonly portName: string }
   | { readonly kind: 'grpc'; readonly portName: string; readonly service: string };
 
-/** A check, when it is made, and how many results decide. */
+/** A check with its timing and thresholds. Times in milliseconds. */
 export interface ProbePlan {
   readonly check: ProbeCheck;
-  /** Counted from the start of the container. */
+  /** From the start of the container to the first check. */
   readonly initialDelayMs: number;
-  /** From the start of one check to that of the next. */
+  /** From the start of one check to the start of the next. */
   readonly periodMs: number;
   readonly timeoutMs: number;
   readonly successThreshold: number;
   readonly failureThreshold: number;
 }
 
-/** The probes of a replica. */
+/** Probes of a replica; a probe that is absent is not made. */
 export interface ProbePlans {
   readonly liveness?: ProbePlan;
   readonly readiness?: ProbePlan;
@@ -40,8 +40,8 @@ export interface ProbePlans {
 }
 
 /**
- * Reads the probes of a spec whose defaults are filled in. One without a check that is known here
- * is none.
+ * Converts the probes of a spec whose defaults are filled in. Leaves out a probe whose kind of
+ * check this agent does not know.
  */
 export function toProbePlans({
   livenessProbe,

@@ -11,7 +11,7 @@ import {
 const passed: CheckResult = { kind: 'passed' };
 const failed: CheckResult = { kind: 'failed', reason: 'HTTP 503 from /healthz' };
 const unknown: CheckResult = { kind: 'unknown', reason: 'the runtime was away' };
-/** `+` passed, `-` failed, `?` not known. */
+/** Converts text to results: `+` passed, `-` failed, `?` unknown. */
 const resultsOf = (text: string): CheckResult[] =>
   [...text].map((sign) => (sign === '+' ? passed : sign === '-' ? failed : unknown));
 const after = (
@@ -51,14 +51,14 @@ describe('reduceProbe', () => {
     { results: '--', from: 'passing', verdict: 'passing' },
     { results: '---', from: 'passing', verdict: 'failing' },
   ])(
-    'after "$results" from $from with thresholds $success, $failure: $verdict',
+    'changes $from by "$results" with thresholds $success, $failure to $verdict',
     ({ results, verdict, ...options }) => {
       const { success = 1, failure = 3, from = 'undecided' } = options;
       expect(after(resultsOf(results), success, failure, from).verdict).toBe(verdict);
     },
   );
 
-  it('says as the last full run of equal results says, whatever came before', () => {
+  it('has the verdict of the last run of equal results that reached its threshold', () => {
     const arb = fc.record({
       signs: fc.array(fc.constantFrom('+', '-', '?'), { maxLength: 30 }),
       success: fc.integer({ min: 1, max: 4 }),
@@ -80,7 +80,7 @@ describe('reduceProbe', () => {
   });
 });
 
-describe('textOfProbe', () => {
+describe('formatProbeReason', () => {
   const thresholds = { successThreshold: 2, failureThreshold: 3 };
   it.each([
     { results: '', text: 'waiting for the readiness probe' },
@@ -89,13 +89,13 @@ describe('textOfProbe', () => {
     { results: '---', text: 'readiness probe: HTTP 503 from /healthz, 3 of 3 failed' },
     { results: '-------', text: 'readiness probe: HTTP 503 from /healthz, 3 of 3 failed' },
     { results: '---+', text: 'readiness probe: 1 of 2 passed' },
-  ])('says after "$results": $text', ({ results, text }) => {
+  ])('formats "$results" as $text', ({ results, text }) => {
     expect(textOfProbe('readiness', after(resultsOf(results), 2, 3, 'undecided'), thresholds)).toBe(
       text,
     );
   });
 
-  it('adds what may differ each time, or leaves it out', () => {
+  it('includes or leaves out details that change with each check', () => {
     const result: CheckResult = {
       kind: 'failed',
       reason: 'the command ended with exit code 1',

@@ -1,44 +1,43 @@
 import { formatDelay } from '../replica/restart-decision.js';
 import type { ProbePlan, ProbePlans } from './probe-plan.js';
 
-/** What one check found. */
+/** Result of one check. */
 export type CheckResult =
   | { readonly kind: 'passed' }
   /**
-   * `reason` is the same as long as the cause is: `HTTP 503 from /healthz`; `detail` may differ
-   * each time.
+   * `reason` stays the same as long as the cause does, such as `HTTP 503 from /healthz`; `detail`
+   * may differ with each check.
    */
   | { readonly kind: 'failed'; readonly reason: string; readonly detail?: string }
-  /** The check could not be made, which says nothing of the container. */
+  /** The check could not be made; the result does not count for or against the container. */
   | { readonly kind: 'unknown'; readonly reason: string };
 
-/** Why a check failed that was ended at its timeout. */
+/** Failure reason of a check that was ended at its timeout. */
 export function noAnswerWithin(timeoutMs: number): string {
   return `no answer within ${formatDelay(timeoutMs)}`;
 }
 
-/** What a probe says by its thresholds; `undecided` until the first of them is reached. */
+/** Verdict of a probe; `undecided` until one of its thresholds is reached for the first time. */
 export type ProbeVerdict = 'undecided' | 'passing' | 'failing';
 
-/** What is known by the results of a probe so far. */
+/** Accumulated results of a probe. */
 export interface ProbeState {
   readonly verdict: ProbeVerdict;
-  /** Results of the same kind in a row, up to the threshold; one of the two is 0. */
+  /** Consecutive results of the same kind, at most the threshold; one of the two counts is 0. */
   readonly passes: number;
   readonly failures: number;
-  /** The newest failed check, when the last check failed. */
+  /** The last check, if it failed. */
   readonly failure?: { readonly reason: string; readonly detail?: string };
 }
 
 /**
- * @param verdict - What is known already: `passing` for a replica that was ready when it was
- * adopted.
+ * @param verdict - Initial verdict: `passing` for a container that was ready when it was adopted.
  */
 export function newProbeState(verdict: ProbeVerdict): ProbeState {
   return { verdict, passes: 0, failures: 0 };
 }
 
-/** Counts one result. Pure. A result that is not known changes nothing. */
+/** Adds one result to the state. Pure. An `unknown` result does not change the state. */
 export function reduceProbe(
   state: ProbeState,
   result: CheckResult,
@@ -70,9 +69,9 @@ export function reduceProbe(
 }
 
 /**
- * What a probe that does not pass says, for people: `readiness probe: HTTP 503 from /healthz, 3 of
- * 3 failed`. Counts are given only at the threshold: a text that changes with each check would be a
- * report, and a write, for each.
+ * Reason of a probe that does not pass, for people: `readiness probe: HTTP 503 from /healthz, 3 of
+ * 3 failed`. The text has counts only at the threshold: a text that changes with each check would
+ * cause a report, and a write in the store, for each check.
  */
 export function textOfProbe(
   name: keyof ProbePlans,

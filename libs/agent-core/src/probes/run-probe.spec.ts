@@ -4,14 +4,14 @@ import { ManualClock, settle } from '@cloudless/base/testing';
 import type { CheckResult } from './probe-state.js';
 import { nextDue, runProbe, type RunCheck } from './run-probe.js';
 
-/** Runs a probe on virtual time, with checks of a length that is given by number. */
+/** Runs a probe on virtual time, with the given duration for each check. */
 function aProbe(options: {
   readonly periodMs?: number;
   readonly timeoutMs?: number;
   readonly firstDelayMs?: number;
   readonly lengthMs?: (count: number) => number;
   readonly soon?: boolean;
-  /** Goes on for so long after its signal was aborted. */
+  /** Time that a check continues after its signal was aborted. */
   readonly lingersMs?: number;
 }) {
   const {
@@ -60,14 +60,14 @@ function aProbe(options: {
 }
 
 describe('runProbe', () => {
-  it('checks after the first delay and then each period, from start to start', async () => {
+  it('makes checks after the first delay and then once per period, from start to start', async () => {
     const { clock, seen } = aProbe({ firstDelayMs: 300, lengthMs: () => 400 });
     await clock.advance(30_000);
     expect(seen.begun).toEqual([300, 10_300, 20_300]);
     expect(seen.results).toEqual([700, 10_700, 20_700].map((at) => [at, { kind: 'passed' }]));
   });
 
-  it('fails a check that takes longer than its timeout, at the timeout', async () => {
+  it('fails a check at its timeout', async () => {
     const { clock, seen } = aProbe({ lengthMs: () => 60_000 });
     await clock.advance(11_500);
     const failed = { kind: 'failed', reason: 'no answer within 1 s' };
@@ -77,7 +77,7 @@ describe('runProbe', () => {
     ]);
   });
 
-  it('skips what is due while a check runs', async () => {
+  it('skips checks that are due while another one runs', async () => {
     const { clock, seen } = aProbe({
       periodMs: 100,
       timeoutMs: 1_000,
@@ -88,7 +88,7 @@ describe('runProbe', () => {
     expect(seen.most).toBe(1);
   });
 
-  it('waits for the end of a check that it has given up', async () => {
+  it('waits for the end of a check that timed out', async () => {
     const { clock, seen } = aProbe({
       periodMs: 100,
       timeoutMs: 50,
@@ -100,7 +100,7 @@ describe('runProbe', () => {
     expect(seen.most).toBe(1);
   });
 
-  it('checks more often while it is told so, ever more slowly up to the period', async () => {
+  it('makes early checks while told so, with growing delay up to the period', async () => {
     const { clock, seen } = aProbe({ periodMs: 1_000, soon: true });
     await clock.advance(20_000);
     const gaps = seen.begun.slice(1).map((at, index) => at - (seen.begun[index] ?? 0));
@@ -117,7 +117,7 @@ describe('runProbe', () => {
     { during: 'a check', at: 400 },
     { during: 'a check given up', at: 1_310 },
     { during: 'the period', at: 5_000 },
-  ])('stops during $during: tells nothing more, and leaves no timer', async ({ at }) => {
+  ])('stops during $during without a result and leaves no timer', async ({ at }) => {
     const { clock, stop, seen } = aProbe({
       firstDelayMs: 300,
       lengthMs: () => 60_000,
@@ -133,8 +133,8 @@ describe('runProbe', () => {
   });
 });
 
-describe('nextDue', () => {
-  it('is on the grid, not before now, after the last, and skips no more than it must', () => {
+describe('computeNextDue', () => {
+  it('is on the grid, not before now, after the previous check, and skips no more than necessary', () => {
     const arb = fc.record({
       due: fc.nat(10_000),
       interval: fc.integer({ min: 1, max: 500 }),

@@ -9,27 +9,27 @@ import type { ProbePlan } from './probe-plan.js';
 import { noAnswerWithin, type CheckResult } from './probe-state.js';
 
 /**
- * Before a container is ready for the first time: what it needed to start is noticed at most a
- * quarter too late.
+ * Delays between checks before the container is ready for the first time. The factor bounds the
+ * delay of readiness to a quarter of the container's own start time.
  */
 const EAGER: BackoffPolicy = { firstMs: 100, maxMs: 24 * 3_600_000, factor: 1.25 };
 
-/** Makes one check. Rejects only for faults; ends soon once `signal` is aborted. */
+/** Makes one check. Rejects only for programming errors; ends soon after `signal` is aborted. */
 export type RunCheck = (signal: AbortSignal) => Promise<CheckResult>;
 
-/** Needs of {@link runProbe}. */
 export interface ProbeRun {
   readonly plan: Pick<ProbePlan, 'periodMs' | 'timeoutMs'>;
   readonly firstDelayMs: number;
   readonly check: RunCheck;
-  /** @returns Whether the next check may come before the period has passed. */
+  /** @returns `soon` when the next check may come before the period has passed. */
   readonly onResult: (result: CheckResult) => 'atPeriod' | 'soon';
   readonly clock: Clock;
 }
 
 /**
- * Checks again and again, one at a time; what is due while a check runs is skipped.
- * @throws StoppedError once `signal` is aborted and the check under way has ended.
+ * Makes checks one at a time until aborted. Checks that would be due while another one runs are
+ * skipped.
+ * @throws StoppedError once `signal` is aborted and the current check has ended.
  */
 export async function runProbe(
   { plan, firstDelayMs, check, onResult, clock }: ProbeRun,
@@ -50,16 +50,15 @@ export async function runProbe(
 }
 
 /**
- * The first time at or after now that is a whole number of intervals, and at least one, after
- * `due`.
+ * The first time at or after `now` that is `due` plus a whole number of intervals, at least one.
  */
 export function nextDue(due: number, intervalMs: number, now: number): number {
   return due + intervalMs * Math.max(1, Math.ceil((now - due) / intervalMs));
 }
 
 /**
- * Tells the result at the timeout at the latest; resolves when nothing of the check is left.
- * Nothing is told after an abort.
+ * Makes one check and calls `onResult` exactly once, at the timeout at the latest, unless `signal`
+ * is aborted before. Resolves when the check has ended.
  */
 async function checkOnce(
   check: RunCheck,

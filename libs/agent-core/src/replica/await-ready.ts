@@ -8,19 +8,21 @@ import {
 import type { ContainerEndpoint } from '@cloudless/runtime';
 
 /**
- * Tries one TCP connection: true when it was accepted within the timeout (milliseconds). Never
+ * Tries one TCP connection. Resolves with true when it is accepted within `timeoutMs`; never
  * rejects.
  */
 export type TcpConnect = (ip: string, port: number, timeoutMs: number) => Promise<boolean>;
 
-/** Often at first, as most servers listen within a few tens of milliseconds. */
+/**
+ * Delay between rounds; short at first, as most servers listen within some tens of milliseconds.
+ */
 const CHECK_BACKOFF: BackoffPolicy = { firstMs: 25, maxMs: 250, factor: 1.25 };
-/** A connection on this machine that takes longer is not worth waiting for. */
+/** Connections on the same machine take much less; a slower one counts as refused. */
 const CONNECT_TIMEOUT_MS = 1_000;
 
 /**
- * Resolves once each endpoint has accepted a connection.
- * @throws StoppedError as soon as `signal` is aborted and a check has ended.
+ * Resolves once every endpoint has accepted a TCP connection.
+ * @throws StoppedError as soon as `signal` is aborted and the current round has ended.
  */
 export async function awaitReady(
   endpoints: readonly ContainerEndpoint[],

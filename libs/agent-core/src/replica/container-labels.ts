@@ -1,5 +1,6 @@
 /**
- * What an agent writes on each container, so that it finds its own again without any other memory.
+ * Owner of a container. The agent stores it in labels of the container, so that it can identify its
+ * containers without any other data.
  */
 export interface ContainerOwner {
   readonly clusterId: string;
@@ -11,9 +12,9 @@ export interface ContainerOwner {
   /** Version of the replica template. */
   readonly version: number;
   readonly slot: number;
-  /** The order that the container was started by. */
+  /** Revision of the order by which the container was started. */
   readonly orderRevision: bigint;
-  /** How often the replica had been restarted in place when this container was started. */
+  /** Restarts in place of the replica before this container. */
   readonly restarts: number;
 }
 
@@ -33,10 +34,7 @@ export const CONTAINER_LABELS = {
   annotationPrefix: 'cloudless.annotation/',
 } as const;
 
-/**
- * The labels of a container: its owner, and the labels and annotations that users gave the
- * workload.
- */
+/** Labels of a container: its owner, and the labels and annotations of the workload spec. */
 export function toContainerLabels(
   owner: ContainerOwner,
   spec: {
@@ -60,7 +58,10 @@ export function toContainerLabels(
   };
 }
 
-/** Who owns a container; undefined when it is not one of an agent, or its labels were damaged. */
+/**
+ * Reads the owner from the labels of a container; undefined when the container does not belong to
+ * an agent or its labels are damaged.
+ */
 export function fromContainerLabels(
   labels: Readonly<Record<string, string>>,
 ): ContainerOwner | undefined {

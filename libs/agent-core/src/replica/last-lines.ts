@@ -11,14 +11,13 @@ import type { ContainerRuntime } from '@cloudless/runtime';
 import { decodeOutput } from '../serving/log-entry.js';
 
 /**
- * Most time that the end of a container waits for its last lines, milliseconds. They take a few; a
- * runtime gives what a process has left to others some hundreds to be written.
+ * Maximum time that the report of an exit waits for the last lines, milliseconds. Reading takes a
+ * few milliseconds; a runtime waits some hundreds for output of child processes.
  */
 const LAST_LINES_WITHIN_MS = 1_000;
-/** Entries that are read: as many lines, some of them in pieces. */
+/** Log entries to read. A long line is split into several entries. */
 const ENTRIES = 2 * LAST_LINES.count;
 
-/** What {@link readLastLines} reads with. */
 export interface LastLinesDeps {
   readonly runtime: Pick<ContainerRuntime, 'logs'>;
   readonly clock: Clock;
@@ -26,9 +25,9 @@ export interface LastLinesDeps {
 }
 
 /**
- * What an ended container wrote last, both streams in their order; all of it has been read then.
- * Empty when it wrote nothing, or when its output cannot be had. Never rejects.
- * @param stop - Gives up.
+ * Reads the last lines of an exited container, both streams in their order. Resolves after all
+ * output has been read. Empty when there is no output or when it cannot be read; never rejects.
+ * @param stop - Stops reading early.
  */
 export async function readLastLines(
   containerId: ContainerId,

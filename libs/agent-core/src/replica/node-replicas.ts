@@ -22,32 +22,38 @@ import { keptStopOf } from './stored-orders.js';
 import { StartQueue } from './start-queue.js';
 import { toReplicaReport } from './to-replica-report.js';
 
-/** Hears of everything that the coordinator should be told. */
+/** Receives every change that must be sent to the coordinator. */
 export interface ReplicaListener {
-  /** The report of this replica has changed, or is asked for again. */
+  /**
+   * Called when the report of this replica has changed or the coordinator requests the report
+   * again.
+   */
   changed(replicaId: string): void;
   refused(refusal: OrderRefused): void;
-  /** Nothing is left of the replica; the report acknowledges the order that said so. */
+  /**
+   * Called when all data of the replica has been removed; the report acknowledges the forget order.
+   */
   gone(report: ReplicaReport): void;
 }
 
-/** Needs of {@link NodeReplicas}. */
 export type NodeReplicasOptions = Omit<
   ReplicaRunnerDeps,
   'onChanged' | 'onForgotten' | 'clusterId' | 'starts'
 > & {
   readonly identity: IdentityKeeper;
-  /** See `AgentOptions`. */
+  /** See {@link AgentOptions.startConcurrency}. */
   readonly startConcurrency?: number;
 };
 
-/** Enough to keep a small machine busy with starting. */
+/** Saturates a small machine. */
 const DEFAULT_START_CONCURRENCY = 4;
 
-/** As ids are made by coordinators: refuses what could not be a file name or a label. */
+/**
+ * Format of replica ids as coordinators create them. Other ids could not be file names and labels.
+ */
 const REPLICA_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
-/** All replicas of this node. Only explicit orders make or end one. */
+/** All replicas of this node. Only explicit orders create or end a replica. */
 export class NodeReplicas {
   private readonly runners = new Map<string, ReplicaRunner>();
   private readonly listeners = new Set<ReplicaListener>();
@@ -69,9 +75,9 @@ export class NodeReplicas {
   }
 
   /**
-   * Takes up what an earlier agent left: its orders, and the containers that the runtime has.
-   * @param signal - Gives up reading what they wrote.
-   * @throws kind `internal` when a kept order cannot be read.
+   * Restores the replicas from stored orders and the containers of the runtime.
+   * @param signal - Stops reading the last lines of failed containers early.
+   * @throws kind `internal` when a stored order cannot be decoded.
    */
   async restore(
     stored: readonly StoredReplica[],
@@ -103,7 +109,7 @@ export class NodeReplicas {
     this.adoptOrphans([...byReplica.values()].flat());
   }
 
-  /** Takes up containers of this agent whose replicas it does not know. */
+  /** Adopts containers of this node that have no stored replica (orphans). */
   adoptOrphans(containers: readonly ContainerStatus[]): void {
     for (const [replicaId, statuses] of this.byReplica(containers)) {
       if (this.runners.has(replicaId)) continue;
@@ -111,20 +117,21 @@ export class NodeReplicas {
       const runner = new ReplicaRunner(this.deps, state, { bootId: this.options.bootId });
       this.runners.set(replicaId, runner);
       runner.resume(effects);
-      this.options.log.warn('container without order found', { replicaId });
+      this.options.log.warn('orphan container adopted', { replicaId });
     }
   }
 
   /**
-   * Obeys or refuses an order; resolves when it is on disk or refused. Orders for one replica are
-   * taken in the order given.
+   * Accepts or refuses an order. Resolves when the order has been stored or refused. Orders for the
+   * same replica are handled in the given order.
    */
   async handle(order: Order): Promise<void> {
     const { identity, log } = this.options;
     const held = this.runners.get(order.replicaId);
     if (order.epoch < identity.current.highestEpoch)
-      return this.refuse(order, 'a coordinator of a newer epoch was heard');
-    if (!REPLICA_ID.test(order.replicaId)) return this.refuse(order, 'malformed replica id');
+      return this.refuse(order, 'the agent has received a newer epoch');
+    if (!REPLICA_ID.test(order.replicaId))
+      return this.refuse(order, 'replica_id: must have letters, digits, ".", "_" or "-" only');
     if (held === undefined && order.order.case === 'forget') return this.tellForgotten(order);
     const runner =
       held ??
@@ -133,7 +140,7 @@ export class NodeReplicas {
       });
     this.runners.set(order.replicaId, runner);
     const outcome = await runner.order(order, () => identity.raiseEpoch(order.epoch));
-    if (isBlank(runner)) this.runners.delete(order.replicaId); // nothing came of it
+    if (isBlank(runner)) this.runners.delete(order.replicaId); // the order was not accepted
     switch (outcome.kind) {
       case 'accepted':
         if (!runner.isOver) this.runners.set(order.replicaId, runner);
@@ -149,14 +156,14 @@ export class NodeReplicas {
       case 'refused':
         return this.refuse(order, outcome.reason);
       case 'failed':
-        return; // logged there; the coordinator repeats it
+        return; // the runner has logged the failure; the coordinator repeats the order
       case 'over':
-        // for what comes after it
+        // the replica was forgotten meanwhile: handles the order as one for a new replica
         return this.runners.get(order.replicaId) === runner ? undefined : this.handle(order);
     }
   }
 
-  /** The runtime said so. */
+  /** Handles an event of the runtime. */
   observe({ kind, status }: ContainerEvent): void {
     const owner = this.ownerOf(status);
     if (owner === undefined) return;
@@ -170,8 +177,8 @@ export class NodeReplicas {
   }
 
   /**
-   * A start that nobody saw the end of may show when its replica is forgotten: the coordinator says
-   * what becomes of it.
+   * Adopts a container whose start completed after its replica was forgotten. The coordinator
+   * decides what happens to the container.
    */
   private adoptLate(replicaId: string, status: ContainerStatus): void {
     this.adoptOrphans([status]);
@@ -179,8 +186,8 @@ export class NodeReplicas {
   }
 
   /**
-   * Ids of the containers that should run now. Taken before a list, so that none started meanwhile
-   * is missed in it.
+   * Container ids that should be running now, by replica id. Callers read them before they list the
+   * runtime's containers, so that a container started in between is not considered missing.
    */
   expected(): ReadonlyMap<string, string> {
     const running = [...this.runners].flatMap(([replicaId, { current }]) =>
@@ -191,7 +198,10 @@ export class NodeReplicas {
     return new Map(running);
   }
 
-  /** Catches up after events may have been missed. */
+  /**
+   * Applies a list of the runtime's containers after events may have been missed. A container that
+   * was expected and is not listed counts as lost.
+   */
   compare(expected: ReadonlyMap<string, string>, containers: readonly ContainerStatus[]): void {
     const known = new Map(containers.map((status) => [status.containerId as string, status]));
     for (const status of containers)
@@ -211,7 +221,10 @@ export class NodeReplicas {
     }
   }
 
-  /** A coordinator counts this node as alive: exclusive replicas may run on. */
+  /**
+   * Renews the leases of the containers of exclusive replicas after a confirmed contact with a
+   * coordinator.
+   */
   async renewLeases(): Promise<void> {
     const leases = new Map(
       [...this.runners.values()].flatMap((runner) => toList(runner.lease.toRenew())),
@@ -224,7 +237,7 @@ export class NodeReplicas {
     }
   }
 
-  /** How many replicas wait for their turn to be started. */
+  /** Number of replicas in the start queue. */
   get startsWaiting(): number {
     return this.starts.size;
   }
@@ -243,20 +256,23 @@ export class NodeReplicas {
   }
 
   /**
-   * Every replica, also one whose first order is still being written down: what an inventory leaves
-   * out is taken for gone, and that one is going to run.
+   * Reports of all replicas, including replicas whose first order is still being stored: the
+   * coordinator considers a replica that is missing in an inventory gone, but that replica is about
+   * to run.
    */
   reports(): readonly ReplicaReport[] {
     return [...this.runners.values()].map(({ current }) => toReplicaReport(current));
   }
 
-  /** @returns Ends the subscription. */
+  /** @returns A function that ends the subscription. */
   listen(listener: ReplicaListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
-  /** Who owns a container, when it is one of this agent. */
+  /**
+   * Owner of a container; undefined when the container does not belong to this node and cluster.
+   */
   ownerOf({ labels }: Pick<ContainerStatus, 'labels'>): ContainerOwner | undefined {
     const owner = fromContainerLabels(labels);
     return owner?.clusterId === this.options.identity.clusterId &&
@@ -265,14 +281,14 @@ export class NodeReplicas {
       : undefined;
   }
 
-  /** Does nothing more for any replica; what runs goes on. */
+  /** Stops handling all replicas. Containers keep running. */
   async close(): Promise<void> {
     await Promise.all([...this.runners.values()].map((runner) => runner.close()));
   }
 
   /**
-   * Ends every container, each with the grace of its own spec, and starts none again. For machines
-   * that are put away.
+   * Closes, then stops every container of this node, each with the grace period of its own spec.
+   * For clusters that are being removed.
    */
   async stopAll(): Promise<void> {
     await this.close();
@@ -306,7 +322,7 @@ export class NodeReplicas {
     return byReplica;
   }
 
-  /** What those containers wrote last that have failed while no agent saw it, by replica. */
+  /** Reads the last lines of containers that failed while no agent was running, by replica id. */
   private async linesOfFailed(
     stored: readonly StoredReplica[],
     byReplica: ReadonlyMap<string, readonly ContainerStatus[]>,
@@ -361,8 +377,8 @@ export class NodeReplicas {
   }
 
   /**
-   * There was nothing to forget, or not any more: says so, as the coordinator asks until it hears
-   * that.
+   * Acknowledges a forget order for a replica that is not on this node. The coordinator repeats the
+   * order until it is acknowledged.
    */
   private tellForgotten({ replicaId, workloadUid, orderRevision }: Order): void {
     const phase = ReplicaStatus_Phase.STOPPED;
@@ -381,7 +397,7 @@ export class NodeReplicas {
   }
 }
 
-/** Made for an order that is not on disk yet. */
+/** True for a runner whose first order has not been stored. */
 function isBlank({ current }: ReplicaRunner): boolean {
   return current.heldRevision === 0n && current.activity.kind === 'none' && !isEnded(current.phase);
 }

@@ -42,7 +42,7 @@ const tcpProbe: ProbePlan = {
   ...{ initialDelayMs: 0, periodMs: 10, timeoutMs: 10, successThreshold: 1, failureThreshold: 1 },
 };
 const CONTAINER = toContainerId('a'.repeat(64));
-/** With and without each of the probes, by the bits of a number. */
+/** Probe schedules by the bits of a number. */
 const probesOf = (bits: number): ProbePlans => ({
   ...((bits & 1) === 0 ? {} : { liveness: tcpProbe }),
   ...((bits & 2) === 0 ? {} : { readiness: tcpProbe }),
@@ -130,7 +130,7 @@ describe('decideRestart', () => {
       kind: 'failed',
     },
   ] as const)(
-    '$restart with $failures failures of $maxRetries retries after $ending: $kind $delayMs',
+    'decides for policy $restart with $failures failures of $maxRetries retries after $ending: $kind $delayMs',
     ({ ending, failures, kind, ...rest }) => {
       const decision = decideRestart(rest, ending, failures);
       expect(decision).toMatchObject(
@@ -145,13 +145,14 @@ describe('decideRestart', () => {
     [1_600, '1.6 s'],
     [51_200, '51.2 s'],
     [300_000, '5 min'],
-  ])('says %d ms as %s', (delayMs, text) => {
+  ])('formats %d ms as %s', (delayMs, text) => {
     expect(formatDelay(delayMs)).toBe(text);
   });
 });
 
 /**
- * Plays the runtime and the timers: answers each effect by one of the events that may follow it.
+ * Simulates the runtime and the timers: answers each effect by one of the events that may follow
+ * it.
  */
 class Player {
   state: ReplicaState = newReplica('web-1', 'web');
@@ -178,7 +179,7 @@ class Player {
     }
   }
 
-  /** Does the `pick`-th thing that may happen now. */
+  /** Carries out the `pick`-th possible event. */
   happen(pick: number, choice: number): void {
     const effect = this.pending.splice(pick % Math.max(1, this.pending.length), 1)[0];
     if (effect === undefined) return this.spontaneous(choice);
@@ -265,7 +266,7 @@ class Player {
     this.apply({
       kind: 'exited',
       exit: { containerId, exitCode, reason: `exit code ${exitCode}`, upMs: 0 },
-    }); // events may be doubled
+    }); // events may be duplicated
   }
 
   private dropTimers(): void {
@@ -283,7 +284,7 @@ describe('reduceReplica', () => {
     choice: fc.nat(100),
   });
 
-  it('only goes forward, runs one container at most, and is ready only while it runs', () => {
+  it('only moves forward, runs at most one container, and is ready only while the container runs', () => {
     fc.assert(
       fc.property(fc.array(arbMove, { maxLength: 60 }), (moves) => {
         const player = new Player();
@@ -312,7 +313,7 @@ describe('reduceReplica', () => {
     );
   });
 
-  it('always gets to an end once it was told to stop', () => {
+  it('always reaches a final phase after a stop order', () => {
     fc.assert(
       fc.property(fc.array(arbMove, { maxLength: 30 }), (moves) => {
         const player = new Player();
@@ -327,7 +328,7 @@ describe('reduceReplica', () => {
     );
   });
 
-  it('takes no event of another container for its own', () => {
+  it('ignores events of other containers', () => {
     const player = new Player();
     player.order(0);
     player.happen(0, 1);
@@ -346,7 +347,7 @@ describe('reduceReplica', () => {
   });
 });
 
-describe('reduceReplica, of a container that could not be started', () => {
+describe('reduceReplica after a failed start', () => {
   const refused = {
     kind: 'startFailed',
     containerId: CONTAINER,
@@ -370,7 +371,7 @@ describe('reduceReplica, of a container that could not be started', () => {
       reason: 'exec: "run": permission denied, restarting in 100 ms',
     },
   ] as const)(
-    'keeps the words of the runtime and no exit code under $restart',
+    'reports the message of the runtime and no exit code under policy $restart',
     ({ restart, phase, reason }) => {
       const { state } = reduceReplica(
         { ...aReplicaThatStarts(0), plan: plan({ restart }) },
@@ -381,7 +382,7 @@ describe('reduceReplica, of a container that could not be started', () => {
     },
   );
 
-  it('tells a restart that failed to start from the end of the container before', () => {
+  it('distinguishes a failed restart from the exit of the previous container', () => {
     const ran: ReplicaState = {
       ...aReplicaThatStarts(0),
       ...{
@@ -400,8 +401,8 @@ describe('reduceReplica, of a container that could not be started', () => {
   });
 });
 
-describe('reduceReplica, of probes', () => {
-  /** A replica whose container runs, by the probes of the bits. */
+describe('reduceReplica with probes', () => {
+  /** A running replica with the probes of the bits. */
   function aRunning(bits: number): Player {
     const player = new Player();
     player.order(bits * 4); // a start order
@@ -416,7 +417,7 @@ describe('reduceReplica, of probes', () => {
     { probes: 'readiness', bits: 2, reason: 'waiting for the readiness probe' },
     { probes: 'startup', bits: 4, reason: 'waiting for the startup probe' },
     { probes: 'all', bits: 7, reason: 'waiting for the startup probe' },
-  ])('begins unready with $probes: $reason', ({ bits, reason }) => {
+  ])('is not ready after the start with $probes: $reason', ({ bits, reason }) => {
     const { state } = reduceReplica(aReplicaThatStarts(bits), startedEvent());
     expect(state).toMatchObject({ phase: 'running', ready: false, reason });
   });
@@ -424,14 +425,14 @@ describe('reduceReplica, of probes', () => {
   it.each([
     { after: 'with a readiness probe', bits: 6, reason: 'waiting for the readiness probe' },
     { after: 'without', bits: 4, reason: 'waiting for port http to accept connections' },
-  ])('waits for what makes it ready once it has started, $after', ({ bits, reason }) => {
+  ])('waits for readiness once the startup probe has passed, $after', ({ bits, reason }) => {
     const started = reduceReplica(aReplicaThatStarts(bits), startedEvent()).state;
     expect(
       reduceReplica(started, { kind: 'startedUp', containerId: CONTAINER }).state,
     ).toMatchObject({ ready: false, reason });
   });
 
-  it('ends an unhealthy container with its grace, and restarts it: the phase stays', () => {
+  it('stops an unhealthy container with its grace period and restarts it in the same phase', () => {
     const started = reduceReplica(aReplicaThatStarts(1), startedEvent()).state;
     const kill = reduceReplica(started, {
       kind: 'unhealthy',
@@ -454,7 +455,7 @@ describe('reduceReplica, of probes', () => {
     });
   });
 
-  it('stops it when told to while it is being killed, and then restarts nothing', () => {
+  it('follows a stop order during a kill and does not restart', () => {
     const player = aRunning(1);
     player.apply({ kind: 'unhealthy', containerId: idOf(player), reason: 'bad' });
     player.order(2);

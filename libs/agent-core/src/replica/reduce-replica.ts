@@ -16,27 +16,28 @@ import {
   type StopDelays,
 } from './replica-state.js';
 
-/** Ended containers of a replica kept for their logs. */
+/** Number of exited containers of a replica that are kept for their logs. */
 export const KEPT_CONTAINERS = 2;
-/** Why an exclusive replica does not run. */
+/** Reason of an exclusive replica that is not started for lack of contact. */
 const OUT_OF_CONTACT =
-  'exclusive: not started until a coordinator, which was not heard for too long, says so';
+  'exclusive: without contact with a coordinator for too long; starts when a coordinator repeats the order';
 /**
  * Reason of a replica whose main process is gone while the runtime still reports the container as
  * running.
  */
-const PROCESS_GONE = 'its main process has ended, and the container runtime has not told how';
+const PROCESS_GONE =
+  'the main process no longer exists, and the container runtime has not reported its exit';
 /** Reason of a replica whose start was given up; the coordinator creates another replica. */
 const RUNTIME_AWAY = 'not started: the container runtime of the node does not answer';
-/** Why a replica that was ordered to start does not yet. */
-const WAITS_FOR_TURN = 'waits until fewer containers are being started on this node';
-/** When the runtime cannot be asked, it is asked again after this. */
+/** Reason of a replica that waits in the start queue. */
+const WAITS_FOR_TURN = 'waits in the start queue of this node';
+/** Delay before the next call to a runtime that did not answer, milliseconds. */
 export const RUNTIME_RETRY_MS = 500;
 
 /**
- * One move of a replica. Pure. Safe against doubled and late events: an event about a container
- * that is not the one at hand changes nothing. Whether an order may be obeyed at all was decided
- * before.
+ * Applies one event to the state of a replica and returns the new state with the effects to carry
+ * out. Pure. Duplicated and late events are harmless: an event of another container than the
+ * current one changes nothing. The caller has already checked whether an order is current.
  */
 export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced {
   switch (event.kind) {
@@ -59,7 +60,7 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
     case 'startQueued':
       if (state.activity.kind !== 'starting' || state.activity.containerId !== event.containerId)
         return same(state);
-      // why it is started again says more
+      // the reason of a restart is more useful
       return same(state.reason === '' ? { ...state, reason: WAITS_FOR_TURN } : state);
     case 'pullChanged':
       return onPullChanged(state, event);
@@ -98,10 +99,7 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
   }
 }
 
-/**
- * The delays of a stop: those of the order, or else of the replica's own spec, or else the defaults
- * of the API.
- */
+/** Delays of a stop: from the order, or else from the replica's spec, or else the API defaults. */
 export function stopDelaysOf(
   plan: ReplicaPlan | undefined,
   ordered: Partial<StopDelays>,
@@ -117,7 +115,7 @@ function onStartOrdered(
   newContainerId: ContainerId,
   planBefore: ReplicaPlan | undefined,
 ): Reduced {
-  // a replica never comes back
+  // an ended replica is never started again
   if (state.stop !== undefined || isEnded(state.phase)) return same(state);
   if (state.activity.kind === 'none') return start(state, newContainerId);
   if (
@@ -125,7 +123,7 @@ function onStartOrdered(
     planBefore === undefined &&
     state.container !== undefined
   ) {
-    // what to probe was not known
+    // the probes were unknown until this order arrived
     return { state, effects: probing(state.plan, state.container, state.ready) };
   }
   if (state.activity.kind !== 'unconfirmed') return same(state);
@@ -156,9 +154,9 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
       return activity.containerId === undefined
         ? finish(stopping, 'stopped', reason)
         : terminate(stopping, activity.containerId);
-    case 'starting': // the runtime's answer comes first
+    case 'starting': // waits for the result of the start
       return same(stopping);
-    case 'killing': // it has left the endpoints already
+    case 'killing': // the replica is not an endpoint any more: no pre-stop delay
       return terminate(stopping, activity.containerId);
     case 'running':
       if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
@@ -166,7 +164,7 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
         state: { ...stopping, activity: { kind: 'leaving', containerId: activity.containerId } },
         effects: [{ kind: 'terminateAfter', delayMs: delays.preStopMs }],
       };
-    case 'leaving': // a newer stop may hasten an older one
+    case 'leaving': // a newer stop order may shorten the delay
       if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
       if (earlier !== undefined && delays.preStopMs >= earlier.preStopMs) return same(stopping);
       return { state: stopping, effects: [{ kind: 'terminateAfter', delayMs: delays.preStopMs }] };
@@ -179,8 +177,8 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
 }
 
 /**
- * What still runs is stopped first, by a stop that is under way or by one with the replica's own
- * delays.
+ * Stops a running container first: by the stop in progress, or else with the delays of the
+ * replica's own spec.
  */
 function onForgetOrdered(state: ReplicaState): Reduced {
   if (isEnded(state.phase)) return { state, effects: [{ kind: 'forget' }] };
@@ -205,8 +203,8 @@ function onPullChanged(
 }
 
 /**
- * Why it does not run yet. What went wrong with the pull before is not forgotten while there is
- * another.
+ * Reason of a replica whose image is being pulled. Includes the failure of the previous pull of the
+ * same image.
  */
 function pullReason({ image, phase }: ImagePull, before: ImagePull | undefined): string {
   if (phase !== 'pulling') return '';
@@ -242,7 +240,10 @@ function onStarted(
   };
 }
 
-/** It has started: ready by its readiness probe, or else once its TCP ports accept connections. */
+/**
+ * Decides how a container becomes ready: by its readiness probe, or else when its TCP ports accept
+ * connections, or else at once.
+ */
 function awaitReadiness(state: ReplicaState, container: CurrentContainer): Reduced {
   if (state.plan?.probes.readiness !== undefined) {
     return same({ ...state, ready: false, reason: 'waiting for the readiness probe' });
@@ -259,7 +260,7 @@ function awaitReadiness(state: ReplicaState, container: CurrentContainer): Reduc
   };
 }
 
-/** Begins to probe a container, when its plan has probes. */
+/** Effect that probes a container; none when the target has no probes. */
 function probing(
   plan: ReplicaPlan | undefined,
   container: CurrentContainer,
@@ -272,7 +273,7 @@ function probing(
 
 type ProbeEvent = Extract<ReplicaEvent, { kind: 'startedUp' | 'probed' | 'unhealthy' }>;
 
-/** What a probe of the running container says. */
+/** Handles a result of the probes of the running container. */
 function onProbe(state: ReplicaState, event: ProbeEvent): Reduced {
   switch (event.kind) {
     case 'startedUp':
@@ -285,7 +286,9 @@ function onProbe(state: ReplicaState, event: ProbeEvent): Reduced {
   }
 }
 
-/** Ends a container to restart it: the replica itself does not stop. */
+/**
+ * Stops an unhealthy container. The restart policy then restarts the replica, so its phase stays.
+ */
 function kill(state: ReplicaState, containerId: ContainerId, reason: string): Reduced {
   const killing: ReplicaState = {
     ...state,
@@ -300,8 +303,9 @@ function kill(state: ReplicaState, containerId: ContainerId, reason: string): Re
 }
 
 /**
- * Goes on with a container that an earlier agent had: one that was ready stays so until a probe
- * fails by its threshold, one that was being killed (`killing`: why) is killed.
+ * Adopts the running container of a previous agent. A container that was ready stays ready until
+ * its readiness probe reaches the failure threshold. A container that was being killed (`killing`:
+ * the reason) is killed.
  */
 export function adoptRunning(
   state: ReplicaState,
@@ -347,8 +351,8 @@ function onStartFailed(
 }
 
 /**
- * An earlier try may have made the container all the same: its id is tried again, or it is ended
- * when none is.
+ * Keeps track of a container that an earlier attempt may have started: the next attempt uses the
+ * same id, or else the container is stopped.
  */
 function stillOpen({ state, effects }: Reduced, containerId: ContainerId): Reduced {
   if (state.activity.kind === 'backingOff')
@@ -357,8 +361,8 @@ function stillOpen({ state, effects }: Reduced, containerId: ContainerId): Reduc
 }
 
 /**
- * Whether this end of a container is a failure of it, so that what it wrote last is worth knowing:
- * one that nobody had ordered, and that shows in its exit code or was brought about by a probe.
+ * True when an exit is a failure whose last lines are reported: the exit was not ordered, and its
+ * exit code is not 0 or a probe caused it.
  */
 export function hasFailed(
   { activity, stop }: Pick<ReplicaState, 'activity' | 'stop'>,
@@ -382,7 +386,10 @@ function onExited(state: ReplicaState, exit: ContainerExit): Reduced {
   });
 }
 
-/** It may have been replaced meanwhile: whether it is wanted still is for a coordinator to say. */
+/**
+ * The coordinator may have replaced the replica meanwhile: only a repeated order starts the replica
+ * again.
+ */
 function onLeaseEnded(state: ReplicaState, exit: ContainerExit): Reduced {
   const kept = keepEnded(state, exit.containerId);
   const waiting: ReplicaState = {
@@ -406,10 +413,10 @@ function onOutOfContact(state: ReplicaState, containerId: ContainerId): Reduced 
 }
 
 /**
- * Gives up a start, so that the coordinator creates the replica elsewhere. The replica ends as
- * stopped, not as failed, as the workload is not at fault. If the container may have been started,
- * it is removed as soon as the runtime answers; under restart policy `never` the start is not given
- * up, as the work must not run twice.
+ * Gives up a start, so that the coordinator creates another replica. The replica ends as stopped,
+ * not as failed, as the workload did not cause it. A container that may have been started is
+ * removed as soon as the runtime answers. Under restart policy `never` a start with unknown outcome
+ * is not given up, as the work must not run twice.
  */
 function onRuntimeAway(state: ReplicaState, uncertain: boolean): Reduced {
   const { activity, stop, plan } = state;
@@ -425,8 +432,8 @@ function onRuntimeAway(state: ReplicaState, uncertain: boolean): Reduced {
 }
 
 /**
- * The container has ended, or there was none: by the stop that was ordered, or else as the restart
- * policy says.
+ * Handles the end of a container or a failed start: finishes an ordered stop, or else applies the
+ * restart policy.
  */
 function ended(
   state: ReplicaState,
@@ -447,8 +454,7 @@ function ended(
 }
 
 /**
- * A container that never ran has no end of its own. Its failure only replaces the end of a
- * container that ran before.
+ * A failed start has no exit of its own. It only replaces the end reason of a previous container.
  */
 function lastEndOf(state: ReplicaState, ending: Ending): Pick<ReplicaState, 'lastEndReason'> {
   if (ending.kind === 'exited') return { lastEndReason: ending.reason };
@@ -463,7 +469,7 @@ function afterEnd(state: ReplicaState, ending: Ending): Reduced {
     return finish(
       state,
       'failed',
-      `${ending.reason}; not restarted, as its order is not known here`,
+      `${ending.reason}; not restarted: this agent has no order for the replica`,
     );
   const decision = decideRestart(state.plan, ending, state.failures);
   if (decision.kind !== 'restart') return finish(state, decision.kind, decision.reason);
@@ -480,7 +486,10 @@ function afterEnd(state: ReplicaState, ending: Ending): Reduced {
   };
 }
 
-/** Adds a container to those kept for their logs, and drops the oldest beyond the limit. */
+/**
+ * Adds a container to the list of exited containers and removes the oldest ones beyond {@link
+ * KEPT_CONTAINERS}.
+ */
 function keepEnded(state: ReplicaState, containerId: ContainerId): Reduced {
   const all = [...state.ended.filter((id) => id !== containerId), containerId];
   const dropped = all.slice(0, Math.max(0, all.length - KEPT_CONTAINERS));

@@ -17,7 +17,7 @@ import { fromContainerLabels } from './container-labels.js';
 import { toReplicaPlan } from './replica-plan.js';
 import { toContainerRequest } from './to-container-request.js';
 
-/** Whose containers. */
+/** Runtime and owner of the containers of a node. */
 export interface ContainerHome {
   readonly runtime: ContainerRuntime;
   readonly clusterId: () => string;
@@ -25,20 +25,20 @@ export interface ContainerHome {
 }
 
 /**
- * Failures of a start after which the container may run all the same: the same id must be tried
- * again.
+ * Error kinds of a start after which the container may be running nevertheless. The next attempt
+ * must use the same container id.
  */
 const UNCERTAIN: readonly ErrorKind[] = ['unavailable', 'deadline', 'internal'];
 
-/** Begins the names of those capabilities that say which runtimes there are. */
+/** Prefix of capabilities that name a runtime. */
 const RUNTIME = 'runtime.';
 
-/** Whether a failed start leaves open if the container runs. */
+/** True when the container may be running although the start failed. */
 export function isUncertain(reason: unknown): boolean {
   return UNCERTAIN.includes(errorKindOf(reason));
 }
 
-/** Which container of a replica. */
+/** One start of a container of a replica. */
 export interface ContainerPlan {
   readonly containerId: ContainerId;
   readonly restarts: number;
@@ -46,8 +46,9 @@ export interface ContainerPlan {
 }
 
 /**
- * Does what can be done before a container is started.
- * @throws As `ContainerRuntime.prepare`; `unimplemented` when the spec asks for another runtime.
+ * Prepares the start of a container: pulls its image.
+ * @throws As `ContainerRuntime.prepare`; `unimplemented` when the spec names a runtime that this
+ *   node does not have.
  */
 export async function prepareContainer(
   order: Order | undefined,
@@ -60,8 +61,10 @@ export async function prepareContainer(
 }
 
 /**
- * Starts a container, or finds the one that an earlier try with the same id has started.
- * @throws As `ContainerRuntime.start`; `unimplemented` when the spec asks for another runtime.
+ * Starts a container, or returns the container that an earlier attempt with the same id has
+ * started.
+ * @throws As `ContainerRuntime.start`; `unimplemented` when the spec names a runtime that this node
+ *   does not have.
  */
 export async function startContainer(
   order: Order | undefined,
@@ -77,9 +80,13 @@ export async function startContainer(
       (status) => status.containerId === container.containerId,
     );
     if (found !== undefined) return found;
-    throw new CloudlessError('unavailable', 'the runtime did not answer for sure', {
-      cause: reason,
-    });
+    throw new CloudlessError(
+      'unavailable',
+      'the container id exists, but the runtime does not list the container',
+      {
+        cause: reason,
+      },
+    );
   }
 }
 
@@ -89,7 +96,7 @@ function requestFor(
   { runtime, clusterId, nodeId }: ContainerHome,
 ): ContainerRequest {
   if (order === undefined)
-    throw new CloudlessError('invalid', 'there is no order to start this replica');
+    throw new CloudlessError('invalid', 'the agent has no start order for this replica');
   const wanted = toReplicaPlan(order).runtime;
   const runtimes = runtime
     .capabilities()
@@ -103,7 +110,10 @@ function requestFor(
   return toContainerRequest(order, { clusterId: clusterId(), nodeId, ...container });
 }
 
-/** Ends and removes every container of a replica, also those that are not known otherwise. */
+/**
+ * Stops and removes every container of a replica, including containers that its state does not
+ * mention.
+ */
 export async function removeContainers(
   replicaId: string,
   { runtime, clusterId, nodeId }: ContainerHome,

@@ -4,28 +4,30 @@ import type { Contact } from '../contact.js';
 import type { ReplicaPlan } from './replica-plan.js';
 import type { ReplicaState } from './replica-state.js';
 
-/** What {@link ReplicaLease} works with. */
 export interface ReplicaLeaseDeps {
   readonly runtime: Pick<ContainerRuntime, 'renew'>;
   readonly contact: Contact;
   readonly log: Log;
 }
 
-/** The lease that the containers of one replica live by while it is exclusive. */
+/**
+ * Leases of the containers of one replica while it is exclusive. The runtime ends a container whose
+ * lease is not renewed.
+ */
 export class ReplicaLease {
-  /** Which stop_after the lease of the newest container was made from. */
+  /** Newest container with the `stop_after` that its lease was computed from. */
   private leased:
     { readonly id: ContainerId; readonly stopAfterMs: number | undefined } | undefined;
 
-  /** @param current - The replica as it is now. */
+  /** @param current - Returns the current state of the replica. */
   constructor(
     private readonly deps: ReplicaLeaseDeps,
     private readonly current: () => ReplicaState,
   ) {}
 
   /**
-   * The lease that the running container of an exclusive replica is to have from now on; undefined
-   * when it has none.
+   * Container id and new lease of the running container; undefined when the replica is not
+   * exclusive or does not run.
    */
   toRenew(): readonly [ContainerId, ContainerLease] | undefined {
     const { activity } = this.current();
@@ -37,9 +39,10 @@ export class ReplicaLease {
   }
 
   /**
-   * It ends in time for a replacement, which starts twice stop_after after the node's lease at the
-   * earliest: SIGTERM stop_after from the last contact, SIGKILL not later than the same time again.
-   * Undefined when the replica is not exclusive.
+   * Computes the lease from the time since the last contact: SIGTERM after `stop_after` without
+   * contact, SIGKILL after at most the same time again. A replacement starts no earlier than twice
+   * `stop_after` after the end of the node's lease, so the container has exited before. Undefined
+   * when the replica is not exclusive.
    */
   now(plan: ReplicaPlan | undefined = this.current().plan): ContainerLease | undefined {
     if (plan?.stopAfterMs === undefined) return undefined;
@@ -50,49 +53,49 @@ export class ReplicaLease {
   }
 
   /**
-   * A container is being started with what its plan says now; tried again with the same id, it may
-   * run as the first try had it.
+   * Records from which `stop_after` the lease of a started container was computed. A retry with the
+   * same id keeps the first value, as the first attempt may have started the container.
    */
   isGivenTo(containerId: ContainerId): void {
     if (this.leased?.id !== containerId)
       this.leased = { id: containerId, stopAfterMs: this.current().plan?.stopAfterMs };
   }
 
-  /** What runs is exclusive from now on, or no more, before the order is acknowledged. */
+  /**
+   * Adds, changes or removes the lease of the running container, before the order is acknowledged.
+   * @throws kind `unavailable` when that is not possible now; the coordinator repeats the order.
+   */
   async adjust(plan: ReplicaPlan): Promise<void> {
     const { activity } = this.current();
     if (!('containerId' in activity) || activity.containerId === undefined) return;
     const { containerId } = activity;
     if (this.stopAfterOf(containerId) === plan.stopAfterMs) return;
     if (activity.kind === 'starting' || activity.kind === 'backingOff') {
-      throw new CloudlessError('unavailable', 'its container is being started without that');
+      throw new CloudlessError('unavailable', 'the container is being started with another lease');
     }
     const lease = this.now(plan);
     if (lease?.leaseMs === 0)
-      throw new CloudlessError(
-        'unavailable',
-        'the coordinator does not count this node as alive yet',
-      );
+      throw new CloudlessError('unavailable', 'no coordinator has admitted this node yet');
     await this.deps.runtime.renew(new Map([[containerId, lease]]));
     this.leased = { id: containerId, stopAfterMs: plan.stopAfterMs };
   }
 
   /**
-   * The order that changed the lease does not count: a container that nobody renews for must not
-   * end by it.
+   * Restores the lease of the current target after an order could not be stored: the agent would
+   * not renew the changed lease.
    */
   async restore(): Promise<void> {
     const { plan } = this.current();
     try {
       if (plan !== undefined) await this.adjust(plan);
     } catch (reason) {
-      this.deps.log.warn('lease not as before', errorFields(reason));
+      this.deps.log.warn('lease not restored', errorFields(reason));
     }
   }
 
   /**
-   * What the lease of a container was made from: that of its start, or of a change since; of an
-   * adopted one, that of its order.
+   * The `stop_after` from which the lease of a container was computed: recorded at its start or
+   * last change. For an adopted container, the one of its order.
    */
   private stopAfterOf(containerId: ContainerId): number | undefined {
     return this.leased?.id === containerId

@@ -10,28 +10,30 @@ import {
 import { toProbePlans, type ProbePlans } from '../probes/probe-plan.js';
 import { startOf } from './to-container-request.js';
 
-/** What an agent does with a replica beside starting its container. */
+/**
+ * How an agent supervises a replica: restart policy, probes and delays. Read from the start order.
+ */
 export interface ReplicaPlan {
   readonly restart: 'always' | 'onFailure' | 'never';
-  /** Restarts in a row before the replica has failed; Infinity without a limit. */
+  /** Consecutive restarts before the replica fails; Infinity: no limit. */
   readonly maxRetries: number;
   /**
-   * Names of the ports that must accept a connection before the replica is ready, unless it has a
-   * readiness probe.
+   * Names of the TCP ports that must accept a connection before the replica is ready. Ignored when
+   * the replica has a readiness probe.
    */
   readonly tcpPorts: readonly string[];
   readonly probes: ProbePlans;
-  /** Between leaving the endpoints and SIGTERM, milliseconds. */
+  /** Time between the removal from the endpoints and SIGTERM, milliseconds. */
   readonly preStopMs: number;
-  /** Between SIGTERM and SIGKILL, milliseconds. */
+  /** Time between SIGTERM and SIGKILL, milliseconds. */
   readonly graceMs: number;
-  /** It runs an image, which may have to be fetched. */
+  /** True when the replica runs an image, which may have to be pulled. */
   readonly image: boolean;
-  /** The runtime that the spec asks for; empty when it leaves the choice open. */
+  /** Name of the runtime that the spec requires; empty: any. */
   readonly runtime: string;
   /**
-   * Exclusive: without contact with a coordinator for so long it stops itself, milliseconds.
-   * Absent: it runs on.
+   * Set for an exclusive replica: its container ends after this time without contact with a
+   * coordinator, milliseconds.
    */
   readonly stopAfterMs?: number;
 }
@@ -43,8 +45,8 @@ const RESTART: Record<RestartPolicy_Policy, ReplicaPlan['restart']> = {
 };
 
 /**
- * Reads a start order. Fields that are absent have their defaults. @throws kind `invalid` when the
- * order starts nothing.
+ * Reads a start order and fills in defaults. @throws kind `invalid` when the order is not a start
+ * order or has no spec.
  */
 export function toReplicaPlan(order: Order): ReplicaPlan {
   const { start, spec: given } = startOf(order);

@@ -4,16 +4,16 @@ import type { StartProgress } from '@cloudless/runtime';
 import { prepareContainer, type ContainerHome, type ContainerPlan } from './replica-containers.js';
 import type { ImagePull } from './replica-state.js';
 
-/** Who waits for a {@link ReplicaPreparation}. Not told anything once it was left. */
+/** Receives the outcome of a {@link ReplicaPreparation}. Not called after `cancel`. */
 export interface PreparationListener {
-  /** A pull has begun or ended well. */
+  /** Called when a pull has begun and when it has succeeded. */
   changed(pull: ImagePull): void;
   done(): void;
-  /** `pull`: the one that failed. */
+  /** @param pull - The failed pull, if a pull failed. */
   failed(reason: unknown, pull: ImagePull | undefined): void;
 }
 
-/** What is done for one container before it is started, from now on until it is done or left. */
+/** Preparation of one container start: pulls the image. Begins when constructed. */
 export class ReplicaPreparation {
   private readonly leaving = new AbortController();
   private isOver = false;
@@ -34,7 +34,7 @@ export class ReplicaPreparation {
       );
   }
 
-  /** Lets go of it. @returns False when it is done. */
+  /** Aborts the preparation. @returns False when it had already ended. */
   leave(): boolean {
     if (this.isOver) return false;
     this.isOver = true;
@@ -51,11 +51,11 @@ export class ReplicaPreparation {
   private take(step: StartProgress): void {
     if (this.isOver) return;
     this.pull = toImagePull(step, this.pull, this.home.clock.wallTime());
-    // a failure is told with the end
+    // a failed pull is reported together with the failed start
     if (this.pull.phase !== 'failed') this.listener.changed(this.pull);
   }
 
-  /** A runtime that went away in the middle of it ended the pull too. */
+  /** A pull that was interrupted by the loss of the runtime counts as failed. */
   private failedPull(reason: unknown): ImagePull | undefined {
     const { pull } = this;
     if (pull?.phase !== 'pulling') return pull;

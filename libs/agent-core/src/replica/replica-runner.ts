@@ -43,7 +43,6 @@ import {
   type ReplicaOrders,
 } from './stored-orders.js';
 
-/** What a runner works with. */
 export interface ReplicaRunnerDeps {
   readonly clusterId: () => string;
   readonly nodeId: string;
@@ -55,28 +54,28 @@ export interface ReplicaRunnerDeps {
   readonly log: Log;
   readonly connect: TcpConnect;
   readonly probeClients: ProbeClients;
-  /** Shared by all replicas of the node. */
+  /** Start queue of the node, shared by all replicas. */
   readonly starts: StartQueue;
-  /** What exclusive replicas live by. */
+  /** Contact with coordinators; the leases of exclusive replicas depend on it. */
   readonly contact: Contact;
-  /** Told after every change that a report shows. */
+  /** Called after every change that is part of a report. */
   readonly onChanged: (replicaId: string) => void;
-  /** Told once nothing is left of the replica. */
+  /** Called once all data of the replica has been removed. */
   readonly onForgotten: (replicaId: string) => void;
 }
 
-/** What became of an order. */
+/** Outcome of an order. */
 export type OrderOutcome =
   | { readonly kind: 'accepted' }
-  /** Had been accepted before. */
+  /** The same order was accepted before. */
   | { readonly kind: 'repeated' }
   | { readonly kind: 'refused'; readonly reason: string }
-  /** Could not be written down, so it was not acted upon. */
+  /** The order could not be stored, so it was not carried out. */
   | { readonly kind: 'failed' }
-  /** The replica was forgotten, or the agent stops. */
+  /** The replica has been forgotten, or the agent is stopping. */
   | { readonly kind: 'over' };
 
-/** Carries out what {@link reduceReplica} asks for, for one replica, as long as the agent lives. */
+/** Runs one replica: feeds events to {@link reduceReplica} and carries out the effects. */
 export class ReplicaRunner {
   private state: ReplicaState;
   private orders: ReplicaOrders;
@@ -87,17 +86,16 @@ export class ReplicaRunner {
   private readiness: AbortController | undefined;
   private probing: AbortController | undefined;
   private readonly closing = new AbortController();
-  /** Of the newest start, before its turn. */
+  /** Image pull of the newest start. */
   private preparing: ReplicaPreparation | undefined;
-  /** Of the newest start. */
+  /** Position of the newest start in the start queue. */
   private turn: StartTurn | undefined;
-  /** The newest container that the runtime was asked to start. */
+  /** Id of the newest container for which the start call was made. */
   private tried: ContainerId | undefined;
-  /** The container that has failed and whose last lines are being read. */
+  /** Failed container whose last lines are being read. */
   private readingLines: ContainerId | undefined;
-  /** Start of the newest container on the monotonic clock. */
+  /** Start time of the newest container on the monotonic clock. */
   private startedAt: { readonly id: ContainerId; readonly at: number } | undefined;
-  /** What an exclusive replica lives by. */
   readonly lease: ReplicaLease;
   private readonly log: Log;
 
@@ -123,32 +121,32 @@ export class ReplicaRunner {
     return this.state;
   }
 
-  /** Whether it does nothing any more: closed, or forgotten. */
+  /** True after `close` and after the replica has been forgotten. */
   get isOver(): boolean {
     return this.closing.signal.aborted;
   }
 
-  /** The start order as kept; its labels name the workload. */
+  /** The stored start order; its labels name the workload. */
   get startOrder(): Order | undefined {
     return this.orders.start === undefined ? undefined : fromBinary(OrderSchema, this.orders.start);
   }
 
-  /** Goes on with what a restored state asks for. */
+  /** Carries out the effects of a restored state. */
   resume(effects: readonly ReplicaEffect[]): void {
     for (const effect of effects) this.perform(effect);
     this.saveProgressSoon();
   }
 
   /**
-   * Obeys an order, once it is on disk; refuses one that is older than the one held. One after the
-   * other.
+   * Stores an order, then carries it out. Refuses an order that is older than the stored one.
+   * Orders are handled one after the other.
    */
   order(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
     return this.writes.run(async (): Promise<OrderOutcome> => {
       if (this.isOver) return { kind: 'over' };
       const { heldRevision } = this.state;
       if (order.orderRevision < heldRevision)
-        return { kind: 'refused', reason: 'a newer order is held for this replica' };
+        return { kind: 'refused', reason: 'the agent has a newer order for this replica' };
       if (this.isRepeat(order)) return { kind: 'repeated' };
       let event: ReplicaEvent;
       try {
@@ -161,19 +159,22 @@ export class ReplicaRunner {
       const plan = event.kind === 'startOrdered' ? event.plan : undefined;
       try {
         await raiseEpoch();
-        // A lease comes before the order is on disk and goes after it: what an agent finds as
-        // exclusive has one, whenever the last one died.
+        // A lease is added before the order is stored and removed after it: a container whose
+        // stored order is exclusive then always has a lease, whenever the agent crashes.
         if (plan?.stopAfterMs !== undefined) await this.lease.adjust(plan);
         await this.deps.store.saveReplica(
           toStoredReplica({ ...this.state, heldRevision: heldNow, workloadUid }, orders),
         );
         if (plan !== undefined) await this.lease.adjust(plan);
       } catch (reason) {
-        this.log.error('order not kept', { revision: order.orderRevision, ...errorFields(reason) });
+        this.log.error('order not stored', {
+          revision: order.orderRevision,
+          ...errorFields(reason),
+        });
         await this.lease.restore();
         return { kind: 'failed' };
       }
-      if (this.closing.signal.aborted) return { kind: 'accepted' }; // obeyed after the restart
+      if (this.closing.signal.aborted) return { kind: 'accepted' }; // carried out by the next agent
       this.orders = orders;
       if (this.state.workloadUid === '')
         this.state = { ...this.state, workloadUid: order.workloadUid };
@@ -182,14 +183,14 @@ export class ReplicaRunner {
     });
   }
 
-  /** The runtime says that a container of this replica has ended. */
+  /** Handles the exit of a container of this replica. */
   exited(status: ContainerStatus): void {
     const known =
       this.startedAt?.id === status.containerId ? this.deps.clock.now() - this.startedAt.at : 0;
     void this.ended(toContainerExit(status, known));
   }
 
-  /** The runtime says that a container of this replica runs. */
+  /** Handles the start of a container of this replica. */
   running(status: ContainerStatus): void {
     const { activity, ended } = this.state;
     const isOwn = 'containerId' in activity && activity.containerId === status.containerId;
@@ -198,7 +199,7 @@ export class ReplicaRunner {
     if (!isOwn && !ended.includes(status.containerId)) void this.endStray(status.containerId);
   }
 
-  /** The runtime does not have the container that should run. */
+  /** Handles a container that should run and that the runtime does not list. */
   lost(containerId: ContainerId): void {
     this.apply({ kind: 'exited', exit: lostExit(containerId) });
   }
@@ -210,14 +211,14 @@ export class ReplicaRunner {
   withoutProcess(containerIds: ReadonlySet<string>): void {
     const { activity } = this.state;
     if (activity.kind !== 'running' || !containerIds.has(activity.containerId)) return;
-    this.readiness?.abort(); // a probe of a dead process tells nothing new
+    this.readiness?.abort(); // a probe of an exited process gives no useful result
     this.probing?.abort();
     this.apply({ kind: 'processGone', containerId: activity.containerId });
   }
 
   /**
-   * Gives up a start that needs the container runtime, which has not answered for too long. Plain
-   * processes do not need it.
+   * Gives up a start that needs the container runtime after the runtime has not answered for too
+   * long. Has no effect on plain processes.
    */
   giveUpStart(): void {
     const { activity, plan } = this.state;
@@ -229,19 +230,22 @@ export class ReplicaRunner {
     this.apply({ kind: 'runtimeAway', uncertain });
   }
 
-  /** What a container that has failed wrote last goes into the same report as its end. */
+  /**
+   * Reads the last lines of a failed container before the exit is handled, so that one report has
+   * both.
+   */
   private async ended(exit: ContainerExit): Promise<void> {
     if (!hasFailed(this.state, exit)) return this.apply({ kind: 'exited', exit });
-    if (this.readingLines === exit.containerId) return; // heard before
+    if (this.readingLines === exit.containerId) return; // the exit was reported twice
     this.readingLines = exit.containerId;
-    this.readiness?.abort(); // a probe of a dead process tells nothing new
+    this.readiness?.abort(); // a probe of an exited process gives no useful result
     this.probing?.abort();
     const heardAt = this.deps.clock.now();
     const lastLines = await readLastLines(exit.containerId, this.deps, this.closing.signal);
     this.apply({ kind: 'exited', exit: { ...exit, lastLines } }, heardAt);
   }
 
-  /** Does nothing more. Resolves when what was being written is on disk. */
+  /** Stops handling the replica. Resolves when pending writes are on disk. */
   async close(): Promise<void> {
     this.closing.abort();
     this.timer?.cancel();
@@ -251,7 +255,7 @@ export class ReplicaRunner {
     await this.writes.idle();
   }
 
-  /** @param heardAt - When it happened, as far as is known here: pauses count from then. */
+  /** @param observedAt - Time of the event on the monotonic clock; restart delays count from it. */
   private apply(event: ReplicaEvent, heardAt = this.deps.clock.now()): void {
     if (this.closing.signal.aborted) return;
     const before = this.state;
@@ -266,7 +270,7 @@ export class ReplicaRunner {
     this.deps.onChanged(this.state.replicaId);
   }
 
-  /** Timers and checks belong to one activity. */
+  /** Cancels timers and checks that do not belong to the current activity. */
   private dropStale(): void {
     const { kind } = this.state.activity;
     if (kind !== 'backingOff' && kind !== 'leaving') this.timer?.cancel();
@@ -296,7 +300,7 @@ export class ReplicaRunner {
         this.readiness = new AbortController();
         awaitReady(endpoints, this.deps, this.readiness.signal).then(
           () => this.apply({ kind: 'accepted', containerId: container.id }),
-          () => undefined, // stopped: the container has ended
+          () => undefined, // aborted: the container has exited
         );
         return;
       }
@@ -342,7 +346,10 @@ export class ReplicaRunner {
     );
   }
 
-  /** Images come before the turn: a registry that is slow holds up nobody else. */
+  /**
+   * Pulls the image before the start enters the start queue, so that a slow registry does not delay
+   * other starts.
+   */
   private prepareAndStart(containerId: ContainerId): void {
     if (this.state.plan?.image !== true) return this.startInTurn(containerId);
     const { restarts } = this.state;
@@ -350,7 +357,7 @@ export class ReplicaRunner {
       changed: (pull) => this.apply({ kind: 'pullChanged', containerId, pull }),
       done: () => this.startInTurn(containerId),
       failed: (reason, pull) => {
-        // once, not with each try
+        // warns once per cause, not at each attempt
         const level = this.state.reason.includes(errorMessageOf(reason)) ? 'debug' : 'warn';
         this.log[level]('container not prepared', { containerId, ...errorFields(reason) });
         const uncertain = this.tried === containerId;
@@ -376,7 +383,7 @@ export class ReplicaRunner {
   }
 
   /**
-   * A start that waits, for its image or its turn, is not wanted any more once the replica is to
+   * Cancels a start that still waits for its image or in the start queue when the replica is to
    * stop.
    */
   private leaveQueue(): void {
@@ -384,18 +391,18 @@ export class ReplicaRunner {
     if (stop === undefined || activity.kind !== 'starting') return;
     if (this.preparing?.leave() !== true && this.turn?.leave() !== true) return;
     const { containerId } = activity;
-    // An earlier try with this id may have started it all the same.
+    // An earlier attempt with this id may have started the container.
     this.apply({
       kind: 'startFailed',
       containerId,
-      reason: 'stopped before its turn',
+      reason: 'stopped before it was started',
       uncertain: this.tried === containerId,
     });
   }
 
   private async start(containerId: ContainerId): Promise<void> {
     const { activity } = this.state;
-    // it was heard of meanwhile
+    // an event of the runtime has reported the start meanwhile
     if (this.isOver || activity.kind !== 'starting' || activity.containerId !== containerId) return;
     const lease = this.lease.now();
     if (lease !== undefined && lease.leaseMs <= 0)
@@ -415,7 +422,7 @@ export class ReplicaRunner {
     } catch (reason) {
       this.log.warn('container not started', { containerId, ...errorFields(reason) });
       const unreachable = isUncertain(reason);
-      const uncertain = unreachable || wasTried; // an earlier try may have started it all the same
+      const uncertain = unreachable || wasTried; // see isUncertain
       const lastLines = unreachable
         ? []
         : await readLastLines(containerId, this.deps, this.closing.signal);
@@ -431,8 +438,8 @@ export class ReplicaRunner {
   }
 
   /**
-   * A container that a start without an answer, or an earlier agent, has made after all: another
-   * one stands for the replica by now.
+   * Removes a container that was started by a given-up attempt or by an earlier agent, while
+   * another container runs for the replica.
    */
   private async endStray(containerId: ContainerId): Promise<void> {
     const { runtime } = this.deps;
@@ -442,8 +449,8 @@ export class ReplicaRunner {
         return await runtime.remove(containerId);
       } catch (reason) {
         if (errorKindOf(reason) === 'notFound') return;
-        const level = failures === 0 ? 'warn' : 'debug'; // once, however long the runtime is away
-        this.log[level]('container of a given up start not ended', {
+        const level = failures === 0 ? 'warn' : 'debug'; // warns once per outage of the runtime
+        this.log[level]('container of a given-up start not removed', {
           containerId,
           ...errorFields(reason),
         });
@@ -468,7 +475,7 @@ export class ReplicaRunner {
     }
   }
 
-  /** Removes every container of the replica, then what is kept of it. */
+  /** Removes every container of the replica, then its stored data. */
   private async forget(): Promise<void> {
     const { store, onForgotten } = this.deps;
     const { replicaId } = this.state;
@@ -477,7 +484,7 @@ export class ReplicaRunner {
         await removeContainers(replicaId, this.deps);
         await this.writes.run(async () => {
           await store.removeReplica(replicaId);
-          this.closing.abort(); // before an order that waits could write it down again
+          this.closing.abort(); // before a queued order can store the replica again
           onForgotten(replicaId);
         });
         return;
@@ -494,8 +501,8 @@ export class ReplicaRunner {
       this.state.activity.kind === 'unconfirmed'
     )
       return false;
-    // A stop and the forget after it may have the same revision, when nothing was committed in
-    // between.
+    // A stop order and the forget order after it can have the same revision when nothing was
+    // committed in between.
     if (order.order.case === 'forget') return this.state.forget;
     return order.order.case === 'start'
       ? this.orders.start !== undefined
@@ -503,8 +510,8 @@ export class ReplicaRunner {
   }
 
   /**
-   * Behind the events, at most one write waiting: only orders must be on disk before anything is
-   * done.
+   * Queues a save of the progress; at most one save waits. Only orders must be on disk before they
+   * are carried out.
    */
   private saveProgressSoon(): void {
     if (this.saveQueued || (this.orders.start === undefined && this.orders.end === undefined))
@@ -515,12 +522,12 @@ export class ReplicaRunner {
       const { state, orders } = this;
       const key = JSON.stringify(toStoredProgress(state));
       if (key === this.savedProgress || state.activity.kind === 'unconfirmed') return;
-      if (isEnded(state.phase) && state.forget) return; // about to go
+      if (isEnded(state.phase) && state.forget) return; // will be removed from the store
       try {
         await this.deps.store.saveReplica(toStoredReplica(state, orders));
         this.savedProgress = key;
       } catch (reason) {
-        this.log.warn('progress not kept', errorFields(reason));
+        this.log.warn('progress not stored', errorFields(reason));
       }
     });
   }

@@ -3,8 +3,8 @@ import type { ContainerEndpoint, ContainerStatus } from '@cloudless/runtime';
 import type { ReplicaPlan } from './replica-plan.js';
 
 /**
- * Where a replica is on its one way: `starting → running → stopping → stopped`; `failed` and
- * `succeeded` are ends too.
+ * Position of a replica in its life: `starting → running → stopping → stopped`; `failed` and
+ * `succeeded` are final too.
  */
 export type ReplicaPhase = 'starting' | 'running' | 'stopping' | 'stopped' | 'failed' | 'succeeded';
 
@@ -17,71 +17,77 @@ const RANK: Record<ReplicaPhase, number> = {
   succeeded: 3,
 };
 
-/** Whether a phase may follow another: only forward, and never away from an end. */
+/**
+ * True when a replica may change from one phase to the other: only forward, never from a final
+ * phase.
+ */
 export function isForward(from: ReplicaPhase, to: ReplicaPhase): boolean {
   return from === to || RANK[to] > RANK[from];
 }
 
-/** Whether a value read from somewhere is a phase. */
+/** True when an unknown value, such as a stored one, is a phase. */
 export function isPhase(value: unknown): value is ReplicaPhase {
   return typeof value === 'string' && Object.hasOwn(RANK, value);
 }
 
-/** Whether nothing of the replica will run any more. */
+/** True for a final phase: no container of the replica will run again. */
 export function isEnded(phase: ReplicaPhase): boolean {
   return RANK[phase] === 3;
 }
 
-/** What is being done for a replica right now. */
+/** Current activity of the agent for a replica. */
 export type Activity =
-  /** Nothing was ordered yet. */
+  /** No order has been stored yet. */
   | { readonly kind: 'none' }
   /**
-   * The machine was restarted since the order came, or an exclusive replica was without contact for
-   * too long: nothing is started until a coordinator repeats it.
+   * The machine was rebooted since the order was stored, or an exclusive replica was without
+   * contact for too long: the replica is not started until a coordinator repeats the order.
    */
   | { readonly kind: 'unconfirmed'; readonly exit?: ContainerExit }
-  /** The runtime was asked to start this container and has not answered. */
+  /**
+   * The start call to the runtime is pending, or the start waits for its image or in the start
+   * queue.
+   */
   | { readonly kind: 'starting'; readonly containerId: ContainerId }
   | { readonly kind: 'running'; readonly containerId: ContainerId }
   /**
-   * Failed its liveness or startup probe, as `reason` says: the runtime was asked to stop it, and
-   * it is restarted by the policy.
+   * The liveness or startup probe has failed, as `reason` says. The container is being stopped,
+   * then restarted by the restart policy.
    */
   | { readonly kind: 'killing'; readonly containerId: ContainerId; readonly reason: string }
   /**
-   * Waits before the next start. With an id: the runtime may or may not have started it, so that id
-   * is tried again.
+   * Waits before the next start. With an id: the runtime may or may not have started this
+   * container, so the next attempt uses the same id.
    */
   | { readonly kind: 'backingOff'; readonly containerId?: ContainerId }
-  /** Ordered to stop; has left the endpoints, and is given time before SIGTERM. */
+  /** A stop was ordered; the replica is no longer an endpoint, and the pre-stop delay runs. */
   | { readonly kind: 'leaving'; readonly containerId: ContainerId }
-  /** The runtime was asked to stop it. */
+  /** The stop call to the runtime is pending. */
   | { readonly kind: 'terminating'; readonly containerId: ContainerId }
   | { readonly kind: 'ended' };
 
-/** How a container ended. */
+/** Exit of a container. */
 export interface ContainerExit {
   readonly containerId: ContainerId;
   readonly exitCode: number;
   /** One phrase: `exit code 3`. */
   readonly reason: string;
-  /** How long it ran, milliseconds; 0 when not known. */
+  /** Running time, milliseconds; 0 when not known. */
   readonly upMs: number;
-  /** The runtime does not know it (any more): there is no exit code and no log. */
+  /** The runtime no longer has the container: there is no exit code and no log. */
   readonly gone?: boolean;
   /**
-   * The runtime ended it, as the coordinator was not heard for too long: it is started again only
-   * when told to.
+   * The runtime ended the container because its lease was not renewed. It is started again only
+   * when a coordinator repeats the order.
    */
   readonly leaseEnded?: boolean;
-  /** What it wrote last, when it has failed. */
+  /** Last output lines of a failed container. */
   readonly lastLines?: readonly string[];
 }
 
 type ContainerFact = 'pid' | 'ip' | 'runtime' | 'runtimeId' | 'imageDigest';
 
-/** The newest container that ran. */
+/** Newest container of a replica. */
 export interface CurrentContainer {
   readonly id: ContainerId;
   readonly startedAtMs: number;
@@ -90,7 +96,7 @@ export interface CurrentContainer {
   readonly facts?: { readonly [Fact in ContainerFact]: ContainerStatus[Fact] | undefined };
 }
 
-/** The container that a runtime tells of. */
+/** Converts the status that a runtime reports. */
 export function toCurrentContainer(status: ContainerStatus): CurrentContainer {
   const {
     containerId: id,
@@ -106,11 +112,11 @@ export function toCurrentContainer(status: ContainerStatus): CurrentContainer {
   return { id, startedAtMs, endpoints, facts };
 }
 
-/** How the newest pull of the image went. Times in milliseconds, wall clock. */
+/** Newest image pull of a replica. Times in milliseconds, wall clock. */
 export type ImagePull = { readonly image: string; readonly startedAtMs: number } & (
   | { readonly phase: 'pulling' }
   | { readonly phase: 'pulled'; readonly tookMs: number; readonly sizeBytes?: number }
-  /** `reason`: the registry's own words. */
+  /** `reason`: the message of the registry. */
   | { readonly phase: 'failed'; readonly tookMs: number; readonly reason: string }
 );
 
@@ -120,40 +126,44 @@ export interface StopDelays {
   readonly graceMs: number;
 }
 
-/** All an agent knows about one replica. Immutable; moved on by {@link reduceReplica}. */
+/** State of one replica. Immutable; {@link reduceReplica} computes the next state. */
 export interface ReplicaState {
   readonly replicaId: string;
   readonly workloadUid: string;
-  /** Revision of the newest order; 0 before any. */
+  /** Revision of the newest order; 0 before the first. */
   readonly heldRevision: bigint;
-  /** Absent when only labels or a stop order are known: then nothing can be restarted. */
+  /**
+   * Absent when the agent has only container labels or a stop order: the replica cannot be
+   * restarted then.
+   */
   readonly plan?: ReplicaPlan;
   readonly phase: ReplicaPhase;
   readonly activity: Activity;
   readonly ready: boolean;
   readonly reason: string;
   readonly restarts: number;
-  /** Ends and failed starts in a row; what the back-off grows with. */
+  /** Consecutive exits and failed starts; determines the back-off. */
   readonly failures: number;
   readonly lastExitCode?: number;
   /** Why the last container ended. */
   readonly lastEndReason?: string;
   /**
-   * What the last container that failed wrote last; empty when none has, or when it wrote nothing.
+   * Last output lines of the newest failed container; empty when no container failed or it wrote
+   * nothing.
    */
   readonly lastLines: readonly string[];
   readonly container?: CurrentContainer;
-  /** Absent when none was made since the agent began. */
+  /** Absent when this agent has made no pull for the replica. */
   readonly imagePull?: ImagePull;
-  /** Ended containers that are kept for their logs, oldest first. */
+  /** Exited containers that are kept for their logs, oldest first. */
   readonly ended: readonly ContainerId[];
-  /** Set once it was ordered to stop. */
+  /** Set once a stop was ordered. */
   readonly stop?: StopDelays;
-  /** Set once it was ordered to be forgotten. */
+  /** True once a forget order was stored. */
   readonly forget: boolean;
 }
 
-/** What happened. Ids of new containers come with the events that may need one. */
+/** Event of a replica. An event that may lead to a start brings the id for the new container. */
 export type ReplicaEvent =
   | {
       readonly kind: 'startOrdered';
@@ -168,46 +178,48 @@ export type ReplicaEvent =
       readonly reason: string;
     }
   | { readonly kind: 'forgetOrdered'; readonly revision: bigint }
-  /** The back-off has passed. */
+  /** The back-off delay has passed. */
   | { readonly kind: 'startDue'; readonly newContainerId: ContainerId }
-  /** Others are being started, and it waits for its turn. */
+  /** The start waits in the start queue. */
   | { readonly kind: 'startQueued'; readonly containerId: ContainerId }
   | { readonly kind: 'started'; readonly status: ContainerStatus }
-  /** What the start of this container is busy with before its turn. */
+  /** The image pull of this container has begun or succeeded. */
   | { readonly kind: 'pullChanged'; readonly containerId: ContainerId; readonly pull: ImagePull }
   | {
       readonly kind: 'startFailed';
       readonly containerId: ContainerId;
       readonly reason: string;
-      /** The container may run all the same. */
+      /** True when the container may be running nevertheless. */
       readonly uncertain: boolean;
       /**
-       * The runtime could not be asked, so this is no failure of the replica. Default: as
+       * True when the runtime did not answer, so the replica is not at fault. Default: as
        * `uncertain`.
        */
       readonly unreachable?: boolean;
-      /** The pull that it failed by. */
+      /** The failed pull, if a pull failed. */
       readonly pull?: ImagePull;
       readonly lastLines?: readonly string[];
     }
   | { readonly kind: 'exited'; readonly exit: ContainerExit }
   /**
-   * It was about to be started, but the coordinator was not heard for so long that it may have been
-   * replaced.
+   * An exclusive replica was about to be started, but there was no contact with a coordinator for
+   * so long that the replica may have been replaced.
    */
   | { readonly kind: 'outOfContact'; readonly containerId: ContainerId }
-  /** Every endpoint of this container has accepted a connection. */
+  /** Every TCP port of this container has accepted a connection. */
   | { readonly kind: 'accepted'; readonly containerId: ContainerId }
   /** The startup probe of this container has passed. */
   | { readonly kind: 'startedUp'; readonly containerId: ContainerId }
-  /** The readiness probe of this container says so; or its startup probe, why it has not passed. */
+  /**
+   * New readiness by the readiness probe; or, while the startup probe has not passed, its reason.
+   */
   | {
       readonly kind: 'probed';
       readonly containerId: ContainerId;
       readonly ready: boolean;
       readonly reason: string;
     }
-  /** Its liveness or startup probe has failed by the threshold. */
+  /** The liveness or startup probe of this container has reached its failure threshold. */
   | { readonly kind: 'unhealthy'; readonly containerId: ContainerId; readonly reason: string }
   /**
    * The main process of this container no longer exists, and the runtime has not reported the end
@@ -222,7 +234,7 @@ export type ReplicaEvent =
   /** The pre-stop delay has passed. */
   | { readonly kind: 'stopDue' };
 
-/** What is to be done. Effects answer with events. */
+/** Effect to carry out. Its outcome comes back as an event. */
 export type ReplicaEffect =
   | { readonly kind: 'start'; readonly containerId: ContainerId }
   | { readonly kind: 'startAfter'; readonly delayMs: number }
@@ -232,25 +244,25 @@ export type ReplicaEffect =
       readonly ports: readonly string[];
     }
   /**
-   * Runs the probes of the plan until the container ends or is ended. `wasReady`: as {@link
-   * ProbedContainer}.
+   * Runs the probes of the target until the container exits or is stopped. `wasReady`: see {@link
+   * ProbedContainer.wasReady}.
    */
   | { readonly kind: 'probe'; readonly container: CurrentContainer; readonly wasReady: boolean }
   | { readonly kind: 'terminateAfter'; readonly delayMs: number }
   | { readonly kind: 'terminate'; readonly containerId: ContainerId; readonly graceMs: number }
-  /** Ends and removes a container that may have been started, once the runtime answers. */
+  /** Stops and removes a container that may have been started, once the runtime answers. */
   | { readonly kind: 'discard'; readonly containerId: ContainerId }
   | { readonly kind: 'remove'; readonly containerId: ContainerId }
-  /** Drops all that is kept of the replica. */
+  /** Removes all containers and stored data of the replica. */
   | { readonly kind: 'forget' };
 
-/** The state after an event, and what it asks for. */
+/** New state of a replica and the effects to carry out. */
 export interface Reduced {
   readonly state: ReplicaState;
   readonly effects: readonly ReplicaEffect[];
 }
 
-/** A replica of which nothing is known but its name. */
+/** Initial state of a replica without orders and containers. */
 export function newReplica(replicaId: string, workloadUid: string): ReplicaState {
   return {
     replicaId,

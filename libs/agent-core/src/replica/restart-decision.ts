@@ -1,16 +1,16 @@
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
 import type { ReplicaPlan } from './replica-plan.js';
 
-/** Delays between restarts in place (DESIGN: restart or replace). */
+/** Delays between restarts in place. */
 export const RESTART_BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 5 * 60_000 };
-/** A container that ran this long was healthy: the next crash counts as the first. */
+/** A container that ran this long was healthy: its next exit counts as the first failure. */
 export const HEALTHY_AFTER_MS = 10 * 60_000;
 
-/** What follows on the end of a container, or on a failed start. */
+/** Decision after an exit or a failed start. */
 export type RestartDecision =
   | { readonly kind: 'succeeded'; readonly reason: string }
   | { readonly kind: 'failed'; readonly reason: string }
-  /** `failures`: how many in a row, this one included. */
+  /** `failures`: consecutive failures, this one included. */
   | {
       readonly kind: 'restart';
       readonly delayMs: number;
@@ -18,7 +18,7 @@ export type RestartDecision =
       readonly reason: string;
     };
 
-/** How a container ended, or why it could not be started. */
+/** Exit of a container, or a failed start. */
 export type Ending =
   | {
       readonly kind: 'exited';
@@ -26,21 +26,22 @@ export type Ending =
       readonly reason: string;
       readonly upMs: number;
       /**
-       * It was ended by us because a probe had failed: that is a failure whatever the exit code.
+       * The agent stopped the container because a probe had failed: a failure whatever the exit
+       * code.
        */
       readonly unhealthy?: boolean;
     }
   | { readonly kind: 'notStarted'; readonly reason: string };
 
-/** Whether it is one that a policy for failures speaks of. */
+/** True when the restart policy `onFailure` restarts after this ending. */
 export function isFailure(ending: Ending): boolean {
   return ending.kind === 'notStarted' || ending.exitCode !== 0 || ending.unhealthy === true;
 }
 
 /**
- * Decides by the restart policy.
- * @param failures - Ends and failed starts in a row before this one. The count, and with it the
- *   retries spent, begins anew after a container that was up for {@link HEALTHY_AFTER_MS}.
+ * Applies the restart policy to an exit or a failed start.
+ * @param failures - Consecutive exits and failed starts before this one. The count, and with it the
+ *   number of used retries, starts again after a container that ran for {@link HEALTHY_AFTER_MS}.
  */
 export function decideRestart(
   plan: Pick<ReplicaPlan, 'restart' | 'maxRetries'>,
@@ -64,7 +65,7 @@ export function decideRestart(
   };
 }
 
-/** A delay for people: `200 ms`, `1.6 s`, `5 min`. */
+/** Formats a delay for people: `200 ms`, `1.6 s`, `5 min`. */
 export function formatDelay(delayMs: number): string {
   if (delayMs < 1_000) return `${Math.round(delayMs)} ms`;
   if (delayMs < 60_000) return `${Number((delayMs / 1_000).toFixed(1))} s`;

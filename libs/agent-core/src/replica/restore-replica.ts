@@ -17,7 +17,7 @@ import {
   type StopDelays,
 } from './replica-state.js';
 
-/** What is known of a replica when an agent starts. */
+/** Data about a replica at the start of an agent. */
 export interface Remembered {
   readonly stored: StoredReplica;
   /** Read from the stored start order. */
@@ -25,16 +25,16 @@ export interface Remembered {
   /** Read from the stored stop or forget order. */
   readonly stop?: StopDelays;
   readonly forget: boolean;
-  /** The containers of this replica that the runtime has, any order. */
+  /** Containers of this replica that the runtime lists, in any order. */
   readonly containers: readonly ContainerStatus[];
   readonly bootId: string;
-  /** What the container of {@link failedMeanwhile} wrote last. */
+  /** Last output lines of the container that {@link findUnseenFailure} returns. */
   readonly lastLines?: readonly string[];
 }
 
 /**
- * The container of a replica that has failed while no agent saw it; its last lines are to be read
- * before {@link restoreReplica}.
+ * The container of a replica that failed while no agent was running; undefined when there is none.
+ * Callers read its last lines before {@link restoreReplica}.
  */
 export function failedMeanwhile({
   stored,
@@ -51,9 +51,9 @@ export function failedMeanwhile({
 }
 
 /**
- * The state of a replica after a restart of the agent. What runs is adopted as it is; what ended
- * meanwhile is handled now; what has no container is started, unless the machine was restarted
- * since the order came: then a coordinator must repeat it first.
+ * State of a replica after a restart of the agent. A running container is adopted. An exit that no
+ * agent has handled is handled now. A replica without a container is started, unless the machine
+ * was rebooted since the order was stored: then a coordinator must repeat the order first.
  */
 export function restoreReplica(remembered: Remembered): Reduced {
   const { stored, plan, stop, forget } = remembered;
@@ -82,7 +82,10 @@ export function restoreReplica(remembered: Remembered): Reduced {
   return { state: next.state, effects: [...housed.effects, ...next.effects] };
 }
 
-/** A container of ours whose orders are not known: reported as its labels say, and kept. */
+/**
+ * State of a replica for which the agent has containers but no orders. The replica is reported with
+ * the data of the container labels, and a running container keeps running.
+ */
 export function restoreOrphan(replicaId: string, containers: readonly ContainerStatus[]): Reduced {
   const oldestFirst = byStart(containers);
   const running = oldestFirst.filter(({ phase }) => phase === 'running').at(-1);
@@ -92,7 +95,7 @@ export function restoreOrphan(replicaId: string, containers: readonly ContainerS
     ...newReplica(replicaId, owner?.workloadUid ?? ''),
     heldRevision: owner?.orderRevision ?? 0n,
     phase: 'running',
-    reason: 'its order is not known here',
+    reason: 'this agent has no order for the replica',
     restarts: owner?.restarts ?? 0,
     ...containerOf(newest),
   };
@@ -105,13 +108,13 @@ export function restoreOrphan(replicaId: string, containers: readonly ContainerS
     ...housed.state,
     phase: 'failed',
     activity: { kind: 'ended' },
-    reason: `${newest?.reason ?? 'ended'}; not restarted, as its order is not known here`,
+    reason: `${newest?.reason ?? 'ended'}; not restarted: this agent has no order for the replica`,
     ...(newest?.exitCode === undefined ? {} : { lastExitCode: newest.exitCode }),
   };
   return { state: over, effects: housed.effects };
 }
 
-/** How a container that the runtime says has ended did so. */
+/** Converts the status of an exited container. @param upMs - Running time, milliseconds. */
 export function toContainerExit(status: ContainerStatus, upMs: number): ContainerExit {
   const { containerId, exitCode = -1, reason = 'ended', leaseEnded } = status;
   return {
@@ -123,14 +126,20 @@ export function toContainerExit(status: ContainerStatus, upMs: number): Containe
   };
 }
 
-/** A container that the runtime should have and has not. */
+/** Exit of a container that should run and that the runtime does not list. */
 export function lostExit(containerId: ContainerExit['containerId']): ContainerExit {
-  return { containerId, exitCode: -1, reason: 'lost by the runtime', upMs: 0, gone: true };
+  return {
+    containerId,
+    exitCode: -1,
+    reason: 'the runtime no longer has the container',
+    upMs: 0,
+    gone: true,
+  };
 }
 
 /**
- * At most one container of a replica may run: others than the newest are ended, and so are old
- * logs.
+ * Stops all running containers but the newest, and removes exited containers beyond {@link
+ * KEPT_CONTAINERS}.
  */
 function house(
   state: ReplicaState,
@@ -187,7 +196,7 @@ function resume(
       state: {
         ...state,
         activity,
-        reason: 'the machine was restarted; waiting for the coordinator',
+        reason: 'the machine was rebooted; waiting for the coordinator to repeat the order',
       },
       effects: [],
     };
@@ -205,7 +214,7 @@ function resume(
   };
 }
 
-/** What was done with a container that has ended meanwhile. */
+/** Activity of the previous agent for a container that has exited since. */
 function activityBefore(
   { progress }: StoredReplica,
   containerId: ContainerExit['containerId'],
@@ -216,7 +225,9 @@ function activityBefore(
   return { kind: 'killing', containerId, reason: killing };
 }
 
-/** It had ended when that was written down; a container that runs all the same is not wanted. */
+/**
+ * The replica had a final phase when it was stored: a container that runs nevertheless is stopped.
+ */
 function resumeEnded(state: ReplicaState, running: ContainerStatus | undefined): Reduced {
   const effects: ReplicaEffect[] = state.forget ? [{ kind: 'forget' }] : [];
   if (running !== undefined)
@@ -232,7 +243,7 @@ function adopt(
   const { containerId } = running;
   const awaited: ReplicaState = { ...state, activity: { kind: 'starting', containerId } };
   const adopted = reduceReplica(awaited, { kind: 'started', status: running });
-  if (state.stop !== undefined) return adopted; // the stop that had begun is carried on
+  if (state.stop !== undefined) return adopted; // continues the stop of the previous agent
   const { killing, ready } = progress;
   const { container } = adopted.state;
   if (
@@ -248,7 +259,7 @@ function adopt(
   );
 }
 
-/** The end of the newest container, unless it has been acted upon. */
+/** Exit of the newest container; undefined when a previous agent has handled it. */
 function endOf(
   { progress }: StoredReplica,
   newest: ContainerStatus | undefined,
@@ -272,8 +283,8 @@ function containerOf(
 }
 
 /**
- * The count on the container itself, which is right also when the disk could not take the newest
- * progress.
+ * Restart count from the container labels. It is current even when the last progress could not be
+ * stored.
  */
 function restartsOf(status: ContainerStatus | undefined): number {
   return status === undefined ? 0 : (fromContainerLabels(status.labels)?.restarts ?? 0);

@@ -1,22 +1,22 @@
 import { assert, type Clock } from '@cloudless/base';
 
 /**
- * Which line a start waits in: of a replica's first container, or of one that takes the place of an
- * ended one.
+ * Queue of a start: `first` for a replica's first container, `restart` for a container that
+ * replaces an exited one.
  */
 export type StartKind = 'first' | 'restart';
 
-/** A place in the {@link StartQueue}. */
+/** A start in the {@link StartQueue}. */
 export interface StartTurn {
-  /** It has not begun. */
+  /** True until the start begins. */
   readonly waits: boolean;
-  /** Takes it out of the queue. @returns False when it has begun. */
+  /** Removes the start from the queue. @returns False when it has begun. */
   leave(): boolean;
 }
 
 /**
- * A start without an answer of the runtime for so long counts no more, milliseconds: one that hangs
- * must not hold up the others for ever.
+ * A start that the runtime has not answered for this long no longer counts against the limit,
+ * milliseconds. Otherwise starts that hang would block all others.
  */
 const HELD_AT_MOST_MS = 30_000;
 
@@ -26,10 +26,10 @@ interface Waiting {
 }
 
 /**
- * Bounds how many containers are being started at a time, as each start costs a machine much more
- * than a container that runs. First starts and restarts wait in a line each and take turns:
- * replicas that crash over and over do not hold up a deployment, and a big deployment does not hold
- * up what served before. In a line who came first goes first, and a replica waits at most once.
+ * Limits how many containers are being started at the same time: a start costs much more than a
+ * running container. First starts and restarts wait in separate first-in-first-out queues that are
+ * served alternately, so that crash loops do not delay a deployment, and a large deployment does
+ * not delay restarts.
  */
 export class StartQueue {
   private readonly lines: Record<StartKind, Set<Waiting>> = {
@@ -39,20 +39,23 @@ export class StartQueue {
   private running = 0;
   private last: StartKind = 'first';
 
-  /** @param limit - Starts at a time, 1 or more. */
+  /** @param limit - Maximum number of concurrent starts, 1 or more. */
   constructor(
     private readonly limit: number,
     private readonly clock: Clock,
   ) {
-    assert(limit >= 1, 'at least one start at a time');
+    assert(limit >= 1, 'the limit of concurrent starts must be at least 1');
   }
 
-  /** How many wait. */
+  /** Number of waiting starts. */
   get size(): number {
     return this.lines.first.size + this.lines.restart.size;
   }
 
-  /** Calls `start` at once when there is room, or else when it is its turn. It does not reject. */
+  /**
+   * Calls `start` at once when the limit allows, otherwise when its turn comes. `start` must not
+   * reject.
+   */
   add(kind: StartKind, start: () => Promise<void>): StartTurn {
     const waiting: Waiting = { kind, start };
     const line = this.lines[kind];
@@ -76,7 +79,7 @@ export class StartQueue {
     }
   }
 
-  /** The longest waiting of the line whose turn it is. */
+  /** The oldest start of the queue whose turn it is. */
   private next(): Waiting | undefined {
     const { first, restart } = this.lines;
     const [preferred, other] = this.last === 'first' ? [restart, first] : [first, restart];

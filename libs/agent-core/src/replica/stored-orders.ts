@@ -7,10 +7,10 @@ import { stopDelaysOf } from './reduce-replica.js';
 import { toReplicaPlan } from './replica-plan.js';
 import type { ReplicaEvent, ReplicaState, StopDelays } from './replica-state.js';
 
-/** The orders of a replica, as kept. */
+/** Stored orders of a replica. */
 export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
 
-/** The orders kept once `order` was taken. */
+/** Adds an accepted order to the stored orders. */
 export function withOrder(orders: ReplicaOrders, order: Order, bootId: string): ReplicaOrders {
   const bytes = toBinary(OrderSchema, order);
   return order.order.case === 'start'
@@ -18,7 +18,7 @@ export function withOrder(orders: ReplicaOrders, order: Order, bootId: string): 
     : { ...orders, end: bytes, bootId };
 }
 
-/** What is written down of a replica. */
+/** Converts orders and state to the stored form. */
 export function toStoredReplica(state: ReplicaState, orders: ReplicaOrders): StoredReplica {
   const { start, end, bootId } = orders;
   const { replicaId, workloadUid, heldRevision } = state;
@@ -30,7 +30,7 @@ export function toStoredReplica(state: ReplicaState, orders: ReplicaOrders): Sto
   };
 }
 
-/** How far a replica got. */
+/** Progress part of the stored form. */
 export function toStoredProgress(state: ReplicaState): StoredProgress {
   const { activity, container } = state;
   return {
@@ -50,9 +50,9 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
 }
 
 /**
- * What an order means to a replica.
- * @throws kind `invalid` when it starts nothing, `unimplemented` for a kind this agent does not
- *   know.
+ * Converts an order to the event of the replica.
+ * @throws kind `invalid` when a start order has no spec, `unimplemented` for a kind of order that
+ *   this agent does not know.
  */
 export function toOrderEvent(order: Order, newContainerId: ContainerId): ReplicaEvent {
   const { orderRevision: revision } = order;
@@ -69,11 +69,14 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
     case 'forget':
       return { kind: 'forgetOrdered', revision };
     default:
-      throw new CloudlessError('unimplemented', 'this agent does not know that kind of order');
+      throw new CloudlessError(
+        'unimplemented',
+        'this agent version does not support this kind of order',
+      );
   }
 }
 
-/** The delays of a kept stop or forget order. */
+/** Delays of a stored stop or forget order. */
 export function keptStopOf(
   end: Uint8Array,
   plan: ReplicaState['plan'],
@@ -85,7 +88,7 @@ export function keptStopOf(
   };
 }
 
-/** The delays that a stop order names. */
+/** Delays that a stop order contains. */
 function delaysOf(stop: StopOrder): Partial<StopDelays> {
   const preStopMs = msOf(stop.preStopDelay);
   const graceMs = msOf(stop.gracePeriod);

@@ -21,7 +21,7 @@ const place = {
 };
 
 describe('toContainerRequest', () => {
-  it('carries everything of the spec that concerns a container', () => {
+  it('contains every field of the spec that concerns a container', () => {
     const spec = create(WorkloadSpecSchema, {
       image: 'nginx:alpine',
       command: ['server', '-v'],
@@ -77,20 +77,23 @@ describe('toContainerRequest', () => {
   it.each<{ name: string; spec: MessageInitShape<typeof WorkloadSpecSchema> }>([
     { name: 'absent', spec: {} },
     { name: 'zero', spec: { resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } } },
-  ])('sets no limit when it is $name, no image and no directory when there is none', ({ spec }) => {
-    const request = toContainerRequest(aStartOrder({ spec }), place);
-    expect({
-      limits: request.limits,
-      image: 'image' in request,
-      workingDir: 'workingDir' in request,
-    }).toEqual({
-      limits: {},
-      image: false,
-      workingDir: false,
-    });
-  });
+  ])(
+    'sets no limit when it is $name, and no image and working directory when the spec has none',
+    ({ spec }) => {
+      const request = toContainerRequest(aStartOrder({ spec }), place);
+      expect({
+        limits: request.limits,
+        image: 'image' in request,
+        workingDir: 'workingDir' in request,
+      }).toEqual({
+        limits: {},
+        image: false,
+        workingDir: false,
+      });
+    },
+  );
 
-  it('shares out CPU time by the default request when none is given', () => {
+  it('uses the default CPU request when the spec has none', () => {
     const requests = { cpuMillis: 100, memoryBytes: 64 * 1024 * 1024 };
     expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual(
       requests,
@@ -102,7 +105,7 @@ describe('toContainerRequest', () => {
     });
   });
 
-  it('asks for nothing of a container where there is no image', () => {
+  it('sets no container-only field without an image', () => {
     const request = toContainerRequest(aStartOrder({ spec: { command: ['serve'] } }), place);
     expect(Object.keys(request)).not.toEqual(expect.arrayContaining(['imagePull']));
     expect([request.volumes, request.security, request.network]).toEqual([
@@ -116,13 +119,13 @@ describe('toContainerRequest', () => {
     { policy: ImagePull_Policy.IF_NOT_PRESENT, imagePull: 'ifNotPresent' },
     { policy: ImagePull_Policy.ALWAYS, imagePull: 'always' },
     { policy: ImagePull_Policy.NEVER, imagePull: 'never' },
-  ])('pulls $imagePull', ({ policy, imagePull }) => {
+  ])('converts the pull policy $imagePull', ({ policy, imagePull }) => {
     expect(
       toContainerRequest(aStartOrder({ spec: { image: 'a', imagePull: { policy } } }), place),
     ).toMatchObject({ imagePull });
   });
 
-  it('gives volumes their sources, and named ones their owner', () => {
+  it('sets the sources of volumes and the owner of named volumes', () => {
     const spec = create(WorkloadSpecSchema, {
       image: 'a',
       volumes: [
@@ -156,7 +159,7 @@ describe('toContainerRequest', () => {
     { given: {}, limit: 7n, memory: { sizeBytes: 7 } },
     { given: {}, limit: 0n, memory: {} },
   ])(
-    'limits an empty directory in memory: $given with a memory limit of $limit',
+    'limits an in-memory directory of size $given with a memory limit of $limit',
     ({ given, limit, memory }) => {
       const spec = create(WorkloadSpecSchema, {
         ...{ image: 'a', shmSizeBytes: 9n, resources: { limits: { memoryBytes: limit } } },
@@ -175,7 +178,7 @@ describe('toContainerRequest', () => {
     },
   );
 
-  it('gives limits of each process a hard one', () => {
+  it('sets the hard limit of each ulimit', () => {
     const ulimits = [
       { name: 'core' },
       { name: 'nofile', soft: 5n },
@@ -191,7 +194,7 @@ describe('toContainerRequest', () => {
     ]);
   });
 
-  it('gives devices the place and the permissions that they have by default', () => {
+  it('fills in the default path and permissions of devices', () => {
     const devices = [
       { hostPath: '/dev/fuse' },
       { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' },
@@ -218,7 +221,7 @@ describe('toContainerRequest', () => {
         asks: { userName: 'nginx', supplementalGroups: [5, 6], fsGroup: 0 },
       },
       {
-        name: 'capabilities by their one name, each once',
+        name: 'capabilities by canonical name, each once',
         security: {
           capabilitiesAdd: ['CAP_NET_ADMIN', 'net_admin', 'BPF'],
           capabilitiesDrop: ['all'],
@@ -239,7 +242,7 @@ describe('toContainerRequest', () => {
         },
       },
       {
-        name: 'the rest',
+        name: 'the other fields',
         security: {
           readOnlyRootFilesystem: true,
           noNewPrivileges: false,
@@ -252,18 +255,18 @@ describe('toContainerRequest', () => {
         },
       },
       {
-        name: 'all privileges, and new ones too',
+        name: 'privileged containers, which may gain new privileges',
         security: { privileged: true },
         asks: { privileged: true, noNewPrivileges: false },
       },
     ],
-  )('asks for $name', ({ security, asks }) => {
+  )('sets the security fields for $name', ({ security, asks }) => {
     expect(
       toContainerRequest(aStartOrder({ spec: { image: 'a', security } }), place).security,
     ).toEqual(asks);
   });
 
-  it('asks for no host port in the network of the node, whose ports are all of the node', () => {
+  it('sets no host port with the host network', () => {
     const ports = [{ containerPort: 80, hostPort: 80 }];
     const requestOf = (hostNetwork: boolean): unknown =>
       toContainerRequest(
@@ -282,29 +285,29 @@ describe('toContainerRequest', () => {
     {
       name: 'a capability',
       spec: { security: { capabilitiesAdd: ['FLY'] } },
-      says: 'capability "FLY" is not known to this agent',
+      says: 'capability "FLY" is not supported by this agent version',
     },
     {
       name: 'a profile',
       spec: { security: { seccompProfile: 'x' } },
-      says: 'seccomp profile "x" is not known to this agent',
+      says: 'seccomp profile "x" is not supported by this agent version',
     },
     {
       name: 'SELinux options',
       spec: { security: { selinuxOptions: 'x' } },
-      says: 'SELinux options "x" is not known',
+      says: 'SELinux options "x" is not supported by this agent version',
     },
     {
       name: 'a pull policy',
       spec: { imagePull: { policy: 7 as never } },
-      says: 'pull policy "7" is not known to this agent',
+      says: 'pull policy "7" is not supported by this agent version',
     },
     {
       name: 'a source',
       spec: { volumes: [{ name: 'data' }] },
-      says: 'volume "data" has no source that this agent knows',
+      says: 'volume "data" has no source that this agent version supports',
     },
-  ])('does not start with less than a newer coordinator asks for: $name', ({ spec, says }) => {
+  ])('rejects a value of a newer coordinator: $name', ({ spec, says }) => {
     expect(() => toContainerRequest(aStartOrder({ spec: { image: 'a', ...spec } }), place)).toThrow(
       expect.objectContaining({
         kind: 'invalid',
@@ -313,9 +316,9 @@ describe('toContainerRequest', () => {
     );
   });
 
-  it('refuses an order that starts nothing', () => {
+  it('rejects an order that is not a start order', () => {
     expect(() => toContainerRequest(aStopOrder(), place)).toThrow(
-      'order 20 for web-1 starts nothing',
+      'order 20 for web-1 is not a start order with a spec',
     );
   });
 
@@ -327,12 +330,12 @@ describe('toContainerRequest', () => {
       'cloudless.replica': 'r',
       'cloudless.order-revision': 'x',
     },
-  ])('does not take %j for an owner', (labels) => {
+  ])('reads no owner from the labels %j', (labels) => {
     expect(fromContainerLabels(labels)).toBeUndefined();
   });
 });
 
-/** Who reads the leaves of a spec that no request to a runtime has. */
+/** Readers of the leaf fields of a spec that no request to a runtime contains. */
 const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the scheduler': /^(runtime|priority|mode|placement\..*)$/,
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
@@ -342,7 +345,7 @@ const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
     /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
 };
 
-describe('nothing that concerns a container is dropped', () => {
+describe('toContainerRequest for every leaf field of a spec', () => {
   type Init = MessageInitShape<typeof WorkloadSpecSchema>;
   const anImage = (init: Init = {}): WorkloadSpec =>
     create(WorkloadSpecSchema, { image: 'nginx', ...init });
@@ -350,7 +353,7 @@ describe('nothing that concerns a container is dropped', () => {
     JSON.stringify(toContainerRequest(aStartOrder({ spec }), place));
   const withLeaf = (spec: WorkloadSpec): string =>
     requestText(updateSpec(anImage(), spec, undefined));
-  /** What a leaf needs beside it to make sense, and a value where the sample makes none. */
+  /** Fields that a leaf needs, and a value where the sample has none. */
   const beside: Readonly<Record<string, Init>> = {
     'volumes.name': { volumes: [{ name: 'text', source: { case: 'emptyDir', value: {} } }] },
     'volumes.mount_path': {
@@ -366,7 +369,7 @@ describe('nothing that concerns a container is dropped', () => {
     'security.apparmor_profile': { security: { apparmorProfile: 'Unconfined' } },
     'security.selinux_options': { security: { selinuxOptions: ':::s0' } },
   };
-  /** The same without the leaf. */
+  /** The spec without the leaf. */
   const without: Readonly<Record<string, Init>> = Object.fromEntries([
     ...['name', 'mount_path', 'read_only'].map((name) => [
       `volumes.${name}`,
@@ -400,7 +403,7 @@ describe('nothing that concerns a container is dropped', () => {
     Object.entries(READ_ELSEWHERE).flatMap(([reader, paths]) => (paths.test(path) ? [reader] : []));
 
   it.each(specLeaves().filter(({ path }) => readers(path).length === 0))(
-    '$path reaches the runtime',
+    'passes $path to the runtime',
     ({ path, spec }) => {
       const init = beside[path];
       const given = init === undefined ? withLeaf(spec) : requestText(anImage(init));
@@ -411,7 +414,7 @@ describe('nothing that concerns a container is dropped', () => {
   it('has one reader for every other leaf', () => {
     const others = specLeaves().filter(({ path }) => readers(path).length > 0);
     expect(others.filter(({ path }) => readers(path).length > 1)).toEqual([]);
-    // A volume cannot be without a source, here one of a refused size.
+    // A volume must have a source; this one has an invalid size.
     const alone = others.filter(({ path }) => !path.startsWith('volumes.'));
     expect(
       alone.filter(({ spec }) => withLeaf(spec) !== requestText(anImage())).map(({ path }) => path),

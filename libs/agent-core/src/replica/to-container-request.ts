@@ -12,22 +12,22 @@ import type { ContainerLease, ContainerRequest, PortRequest } from '@cloudless/r
 import { toContainerLabels } from './container-labels.js';
 import { toIsolation } from './to-isolation.js';
 
-/** Which container of which agent a request is for. */
+/** Container and node that a request is for. */
 export interface ContainerPlace {
   readonly clusterId: string;
   readonly nodeId: string;
   readonly containerId: ContainerId;
   /** Restarts in place before this container; default 0. */
   readonly restarts?: number;
-  /** Of an exclusive replica. */
+  /** Lease of the container; set for an exclusive replica. */
   readonly lease?: ContainerLease;
 }
 
 /**
- * What the runtime is asked for to fulfil a start order. Every field of the spec that concerns a
- * container goes in; the others are read by the scheduler (placement, priority), the rollout, or by
- * {@link toReplicaPlan}.
- * @throws kind `invalid` when the order is no start order or has no spec.
+ * Converts a start order to a request to the runtime. Contains every field of the spec that
+ * concerns a container; the scheduler (placement, priority), the rollout and {@link
+ * toReplicaTarget} read the others.
+ * @throws kind `invalid` when the order is not a start order or has no spec.
  */
 export function toContainerRequest(order: Order, place: ContainerPlace): ContainerRequest {
   const { start, spec } = startOf(order);
@@ -64,7 +64,8 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
 }
 
 /**
- * What a replica may want to know of itself. Set over the user's own, so that it can be trusted.
+ * Environment variables that describe the replica to its process. They replace user variables of
+ * the same name, so that the process can rely on them.
  */
 function ownVariables(
   { replicaId }: Order,
@@ -81,18 +82,21 @@ function ownVariables(
   };
 }
 
-/** The start part of an order. @throws kind `invalid` when it has none, or one without a spec. */
+/**
+ * Start part of an order. @throws kind `invalid` when the order is not a start order or has no
+ * spec.
+ */
 export function startOf(order: Order): { readonly start: StartOrder; readonly spec: WorkloadSpec } {
   const start = order.order.case === 'start' ? order.order.value : undefined;
   if (start?.spec === undefined)
     throw new CloudlessError(
       'invalid',
-      `order ${order.orderRevision} for ${order.replicaId} starts nothing`,
+      `order ${order.orderRevision} for ${order.replicaId} is not a start order with a spec`,
     );
   return { start, spec: start.spec };
 }
 
-/** In the node's own network every port is one of the node anyway. */
+/** With the host network every port is a port of the node: no port mapping. */
 function toPortRequest(
   port: WorkloadSpec['ports'][number],
   { network }: WorkloadSpec,
@@ -111,7 +115,7 @@ function toRequests(resources: Resources | undefined): NonNullable<ContainerRequ
   return { cpuMillis, memoryBytes: Number(memoryBytes) };
 }
 
-/** Zero means no limit, as an absent one does. */
+/** 0 means no limit, as an absent value does. */
 function toLimits(resources: Resources | undefined): ContainerRequest['limits'] {
   const { cpuMillis = 0, memoryBytes = 0n, pids = 0 } = resources?.limits ?? {};
   return {

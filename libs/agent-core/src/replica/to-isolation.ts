@@ -26,7 +26,9 @@ import type {
   VolumeRequest,
 } from '@cloudless/runtime';
 
-/** The part of a request that only containers have: what the API accepts with an image alone. */
+/**
+ * Fields of a request that only containers have: the API accepts them only together with an image.
+ */
 export type Isolation = Pick<
   ContainerRequest,
   | 'imagePull'
@@ -42,8 +44,8 @@ export type Isolation = Pick<
 >;
 
 /**
- * Where an image comes from, and what its container sees of the node.
- * @throws kind `invalid` for texts that the API would not have accepted.
+ * Converts the image, volume, network and security fields of a spec.
+ * @throws kind `invalid` for values that this agent version does not know.
  */
 export function toIsolation(
   spec: WorkloadSpec,
@@ -103,7 +105,9 @@ function toVolumeRequest(
   return { name, mountPath, readOnly, source: toSource(volume, spec, owner) };
 }
 
-/** A named volume is of its workload: the same name in another one means another volume. */
+/**
+ * Named volumes are scoped to their workload: the same name in another workload is another volume.
+ */
 function toSource(
   { name, source }: Volume,
   spec: WorkloadSpec,
@@ -122,7 +126,10 @@ function toSource(
         name: source.value.name,
       };
     default:
-      throw new CloudlessError('invalid', `volume "${name}" has no source that this agent knows`);
+      throw new CloudlessError(
+        'invalid',
+        `volume "${name}" has no source that this agent version supports`,
+      );
   }
 }
 
@@ -145,8 +152,8 @@ const MEDIA: Readonly<Record<Medium, 'disk' | 'memory'>> = {
 };
 
 /**
- * What is in memory counts against the limit of the container, so nothing is lost when that is its
- * size too.
+ * Without a size limit, the volume may use as much memory as the container's limit, which includes
+ * its content.
  */
 function toEmptyDir(
   { medium, sizeLimitBytes }: Volume_EmptyDir,
@@ -164,8 +171,8 @@ function toSecurityRequest(security: SecurityContext): SecurityRequest {
   const { capabilitiesAdd, capabilitiesDrop, seccompProfile, apparmorProfile, selinuxOptions } =
     security;
   const { user, supplementalGroups, fsGroup } = security;
-  // A privileged process can undo what this would keep it from, and container runtimes would set it
-  // all the same.
+  // A privileged process could undo `no_new_privileges`, and container runtimes would set it
+  // otherwise.
   const noNewPrivileges = security.noNewPrivileges ?? (privileged ? false : undefined);
   return {
     ...(runAsNonRoot ? { runAsNonRoot } : {}),
@@ -200,12 +207,15 @@ function toProfile(kind: string, text: string): SecurityProfile {
   return known(`${kind} profile`, text, parseProfile(text));
 }
 
-/** What a newer coordinator accepts is refused here, never started with less than was asked for. */
+/**
+ * Rejects values that only a newer version knows, instead of starting a container with less than
+ * the spec requires.
+ */
 function known<Value>(what: string, text: string, value: Value | undefined): Value {
   if (value === undefined)
     throw new CloudlessError(
       'invalid',
-      `${what} ${JSON.stringify(text)} is not known to this agent`,
+      `${what} ${JSON.stringify(text)} is not supported by this agent version`,
     );
   return value;
 }

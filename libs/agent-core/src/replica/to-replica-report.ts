@@ -23,8 +23,8 @@ const PHASE: Record<ReplicaPhase, ReplicaStatus_Phase> = {
 };
 
 /**
- * What the coordinator is told. After a restart of the machine `order_revision` is 0 until the
- * order was repeated: that is how the coordinator sees that it must.
+ * Converts the state to a report for the coordinator. While the agent waits for an order to be
+ * repeated, `order_revision` is 0, which makes the coordinator repeat the order.
  */
 export function toReplicaReport(state: ReplicaState): ReplicaReport {
   const { container, activity } = state;

@@ -46,21 +46,22 @@ import type { StatsSampler } from '../stats/stats-sampler.js';
 import { toContainerStats, toContainerUse } from '../stats/to-container-stats.js';
 import { eachAlone, fillSilence, mergeByArrival, mergeSorted, oneByOne } from './streams.js';
 
-/** A stream of log entries is never silent for longer, milliseconds. */
+/**
+ * Longest time without an entry in a stream of log entries, milliseconds; a bookmark is sent then.
+ */
 export const BOOKMARK_INTERVAL_MS = 15_000;
-/** When the caller of a command names no timeout. */
+/** Timeout of a command whose caller sets none, milliseconds. */
 export const EXEC_TIMEOUT_MS = 30_000;
 const MIN_PREFIX = 12;
 
-/** Needs of a {@link ContainerService}. */
 export interface ContainerServiceOptions {
   readonly nodeId: string;
   readonly runtime: ContainerRuntime;
   readonly replicas: NodeReplicas;
   readonly clock: Clock;
-  /** How ports of replicas are reached; without it they cannot be forwarded. */
+  /** Opens TCP connections to ports of replicas; absent: port-forward is rejected. */
   readonly dial?: TcpDial;
-  /** Without it there are no statistics. */
+  /** Absent: statistics are rejected. */
   readonly stats?: StatsSampler;
 }
 
@@ -72,16 +73,16 @@ interface OwnedContainer {
 }
 
 /**
- * Logs, commands and states of this node's own containers, whoever asks: a tunnel or the agent's
- * own service.
+ * Logs, commands, port-forward and states of this node's containers. Used by tunnels and by
+ * AgentService.
  */
 export class ContainerService {
   constructor(private readonly options: ContainerServiceOptions) {}
 
   /**
-   * Lines of a container, a replica or all replicas of a workload that are on this node (those that
-   * are here when the call begins), in batches where the request asks for them, with a bookmark
-   * whenever nothing was written for 15 s. Ends when `signal` is aborted.
+   * Log lines of a container, a replica or all replicas of a workload that are on this node when
+   * the call begins; in batches when the request sets `max_batch_bytes`. A bookmark follows
+   * whenever there was no entry for 15 s. Ends when `signal` is aborted.
    * @throws kind `notFound`, or `invalid` naming the field.
    */
   async *streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
@@ -100,9 +101,9 @@ export class ContainerService {
   }
 
   /**
-   * Runs a command to its end. An aborted signal ends it and its children.
-   * @throws kind `deadline` after the timeout, `precondition` when nothing runs there, `notFound`,
-   *   `invalid`.
+   * Runs a command until it exits. An aborted signal ends the command and its children.
+   * @throws kind `deadline` after the timeout, `precondition` when no container is running,
+   *   `notFound`, `invalid`.
    */
   async execCommand(
     request: ExecCommandRequest,
@@ -130,10 +131,10 @@ export class ContainerService {
         });
       }
     }
-    throw new CloudlessError('unavailable', 'the command was ended before it was done');
+    throw new CloudlessError('unavailable', 'the command was aborted before it exited');
   }
 
-  /** The Exec call: its first message says what to run. */
+  /** The Exec call: the first message contains the command. */
   async *exec(
     requests: AsyncIterable<ExecRequest>,
     signal: AbortSignal,
@@ -144,7 +145,7 @@ export class ContainerService {
     yield* this.runExec(first.value, { [Symbol.asyncIterator]: () => items }, signal);
   }
 
-  /** Runs a command with input as it comes; otherwise as {@link execCommand}. */
+  /** Runs a command with streamed input; otherwise as {@link execCommand}. */
   async *runExec(
     start: ExecStart,
     requests: AsyncIterable<ExecRequest>,
@@ -161,7 +162,7 @@ export class ContainerService {
     );
   }
 
-  /** The PortForward call: its first message says to where. */
+  /** The PortForward call: the first message contains replica and port. */
   async *portForward(
     requests: AsyncIterable<PortForwardRequest>,
     signal: AbortSignal,
@@ -173,10 +174,10 @@ export class ContainerService {
   }
 
   /**
-   * Carries one TCP connection to a declared port of a running replica; of a workload, a ready one
-   * if there is one.
-   * @throws kind `invalid` for a port that is not declared, `unavailable` when nobody accepts the
-   *   connection.
+   * Forwards one TCP connection to a declared port of a running replica. For a workload, selects a
+   * ready replica if there is one.
+   * @throws kind `invalid` for a port that is not declared, `unavailable` when the connection is
+   *   refused.
    */
   async *forward(
     start: PortForwardStart,
@@ -185,7 +186,7 @@ export class ContainerService {
   ): AsyncGenerator<PortForwardResponse> {
     const { dial, clock, nodeId, replicas } = this.options;
     if (dial === undefined)
-      throw new CloudlessError('unimplemented', `port_forward: node ${nodeId} cannot do it`);
+      throw new CloudlessError('unimplemented', `port_forward: node ${nodeId} does not support it`);
     const { status, owner } = await this.runningTarget(
       start,
       (id) => replicas.find(id)?.current.ready === true,
@@ -203,14 +204,14 @@ export class ContainerService {
     );
   }
 
-  /** @throws kind `notFound`, or `invalid` for an id that means several containers. */
+  /** @throws kind `notFound`; `invalid` for an id prefix that matches several containers. */
   async getContainerStatus(request: GetContainerStatusRequest): Promise<ContainerStatus> {
     if (request.containerId === '')
       throw new InvalidInputError([{ field: 'container_id', message: 'is required' }]);
     return this.toStatus(await this.findContainer(request.containerId));
   }
 
-  /** All containers of this node that are kept. */
+  /** All containers of this node, including exited ones that are kept for their logs. */
   async listContainers(): Promise<ListContainersResponse> {
     const containers = await this.owned();
     return create(ListContainersResponseSchema, {
@@ -219,9 +220,9 @@ export class ContainerService {
   }
 
   /**
-   * A fresh sample of one running container.
-   * @throws kind `notFound`, `invalid`; `precondition` when it does not run; `unimplemented` where
-   *   there are no statistics.
+   * Samples one running container now.
+   * @throws kind `notFound`, `invalid`; `precondition` when the container is not running;
+   *   `unimplemented` when the node has no statistics.
    */
   async getContainerStats(request: GetContainerStatsRequest): Promise<ContainerStats> {
     const { nodeId, clock } = this.options;
@@ -238,15 +239,15 @@ export class ContainerService {
     const short = status.containerId.slice(0, MIN_PREFIX);
     const why =
       status.phase === 'running'
-        ? 'its process is not to be seen'
-        : (status.reason ?? 'it has ended');
+        ? 'its process is not visible to the agent'
+        : (status.reason ?? 'it has exited');
     throw new CloudlessError(
       'precondition',
       `container "${short}…" has no statistics on node ${nodeId}: ${why}`,
     );
   }
 
-  /** The newest rates of the running containers of this node. */
+  /** Newest rates of the running containers of this node. */
   async listContainerStats(
     request: ListContainerStatsRequest,
   ): Promise<ListContainerStatsResponse> {
@@ -275,14 +276,14 @@ export class ContainerService {
     if (stats === undefined)
       throw new CloudlessError(
         'unimplemented',
-        `statistics of ${whose}: node ${nodeId} cannot read them`,
+        `statistics of ${whose}: node ${nodeId} does not support them`,
       );
     return stats;
   }
 
   /**
-   * Entries in lists, as handing one item from generator to generator costs as much as reading a
-   * line.
+   * Yields lists of entries: passing single items through several generators costs as much as
+   * reading a line.
    */
   private async entriesOf(
     request: StreamLogsRequest,
@@ -393,7 +394,7 @@ export class ContainerService {
 
   /**
    * @throws kind `invalid` when the request has no target, `notFound` when no replica of the
-   * workload is here.
+   *   workload is on this node.
    */
   private async replicasOf(request: {
     readonly namespace: string;
@@ -454,7 +455,7 @@ export class ContainerService {
     throw new InvalidInputError([
       {
         field: 'container_id',
-        message: `"${short}" is the beginning of ${found.length} containers; give more digits`,
+        message: `"${short}" matches ${found.length} containers; give more digits`,
       },
     ]);
   }

@@ -11,16 +11,17 @@ import {
 import type { ContainerRuntime, ContainerStatus, ExecEvent, ExecInput } from '@cloudless/runtime';
 import { fillSilence } from './streams.js';
 
-/** What {@link runExec} needs. */
 export interface ExecDeps {
   readonly nodeId: string;
   readonly runtime: ContainerRuntime;
   readonly clock: Clock;
-  /** A caller hears something at least this often, milliseconds. */
+  /** Interval of keep-alive messages while the command writes nothing, milliseconds. */
   readonly silenceMs: number;
 }
 
-/** Runs a command in a container, with input as it comes. It ends when `signal` is aborted. */
+/**
+ * Runs a command in a container, with streamed input. The command ends when `signal` is aborted.
+ */
 export async function* runExec(
   start: ExecStart,
   target: { readonly containerId: ContainerStatus['containerId']; readonly replicaId: string },
@@ -60,10 +61,13 @@ async function* toResponses(events: AsyncIterable<ExecEvent>): AsyncGenerator<Ex
       response: { case: event.stream, value: new Uint8Array(event.data) },
     });
   }
-  throw new CloudlessError('unavailable', 'the command was ended before it was done');
+  throw new CloudlessError('unavailable', 'the command was aborted before it exited');
 }
 
-/** What comes after the first message. @throws kind `invalid` for what makes no sense there. */
+/**
+ * Converts the messages after the first. @throws kind `invalid` for a message that is not allowed
+ * there.
+ */
 async function* toInput(
   requests: AsyncIterable<ExecRequest>,
   hasTerminal: boolean,
@@ -87,7 +91,7 @@ async function* toInput(
         throw new InvalidInputError([
           { field: 'start', message: 'must come once, as the first message' },
         ]);
-      case undefined: // says nothing
+      case undefined: // keep-alive message
         break;
     }
   }

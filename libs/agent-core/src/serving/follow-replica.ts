@@ -3,22 +3,22 @@ import type { ContainerRuntime, LogBatch, LogRequest } from '@cloudless/runtime'
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import { isEnded, type ReplicaState } from '../replica/replica-state.js';
 
-/** What {@link followReplica} reads from. */
 export interface ReplicaLogs {
   readonly runtime: Pick<ContainerRuntime, 'logBatches'>;
   readonly replicas: NodeReplicas;
 }
 
 /**
- * Lines and the container that wrote them; or, without lines, after which line the stream begins.
+ * A batch of lines and the container that wrote them; or, without a batch, the sequence number
+ * after which the stream begins.
  */
 export type ReplicaLines =
   | { readonly containerId: ContainerId; readonly batch: LogBatch; readonly position?: never }
   | { readonly containerId: ContainerId; readonly batch?: never; readonly position: bigint };
 
 /**
- * Where a stream of a replica begins: after a line of a container; its earlier containers are left
- * out.
+ * Position at which a stream of a replica begins: after a line of one container. Earlier containers
+ * are left out.
  */
 interface Beginning {
   readonly containerId: ContainerId;
@@ -26,12 +26,12 @@ interface Beginning {
 }
 
 /**
- * The lines of all kept containers of a replica, oldest first. With `follow` it goes on with the
- * next container after each restart in place, until the replica has ended for good or was
- * forgotten; with a tail it says first where it begins, so that a reader that comes back after a
- * break can go on from there also when there was no line.
- * @param after - What the reader has seen, by container: it goes on after the newest of those that
- *   are kept.
+ * Reads the logs of all kept containers of a replica, oldest first. With `follow`, continues with
+ * the next container after each restart in place, until the replica has a final phase or is
+ * forgotten. With a tail, first yields the start position, so that a client that reconnects can
+ * resume even if no line was sent.
+ * @param after - Last sequence number that the client has received, by container. The stream
+ *   resumes after the newest of these containers that is still kept.
  */
 export async function* followReplica(
   replicaId: string,
@@ -65,27 +65,32 @@ export async function* followReplica(
       for await (const batch of runtime.logBatches(containerId, request, signal))
         yield { containerId, batch };
     } catch (reason) {
-      // an old container was removed meanwhile
+      // an old container may be removed while it is read
       if (errorKindOf(reason) !== 'notFound') throw reason;
     }
   }
 }
 
-/** A request that goes on after a line, if there was one; the tail does not count then. */
+/**
+ * Request that resumes after a line; the tail no longer applies then. Without a sequence number,
+ * the request is unchanged.
+ */
 export function resumed(wanted: LogRequest, sequence: bigint | undefined): LogRequest {
   if (sequence === undefined) return wanted;
   const { tailLines: _whole, ...rest } = wanted;
   return { ...rest, afterSequence: sequence };
 }
 
-/** The kept containers, oldest first, the newest last. */
+/** Ids of the kept containers, oldest first. */
 export function containersOf(state: ReplicaState | undefined): readonly ContainerId[] {
   if (state === undefined) return [];
   const { container, ended } = state;
   return container === undefined || ended.includes(container.id) ? ended : [...ended, container.id];
 }
 
-/** The container after the one read last; the oldest when that one is not kept any more. */
+/**
+ * Container after the one that was read last; the oldest one when that container is no longer kept.
+ */
 function nextOf(
   containers: readonly ContainerId[],
   last: ContainerId | undefined,
@@ -97,7 +102,7 @@ function mayGoOn(state: ReplicaState | undefined): boolean {
   return state !== undefined && !isEnded(state.phase);
 }
 
-/** The newest container of which something was seen. */
+/** Position after the newest kept container of which the client has received lines. */
 function seenOf(
   containers: readonly ContainerId[],
   after: ReadonlyMap<string, bigint>,
@@ -109,8 +114,8 @@ function seenOf(
 }
 
 /**
- * Where the last so many lines begin: counted from the newest container back. Undefined when
- * nothing was written yet.
+ * Position before the last `tailLines` lines, counted back from the newest container. Undefined
+ * when there are no containers.
  */
 async function tailOf(
   containers: readonly ContainerId[],
@@ -130,7 +135,7 @@ async function tailOf(
   for (const containerId of [...containers].reverse()) {
     if (left === 0 && beginning !== undefined) break;
     let first: bigint | undefined;
-    // Asked before the lines are counted: what is written meanwhile comes after it.
+    // Read before the lines are counted, so that lines written meanwhile come after the position.
     const end =
       beginning === undefined
         ? await endOf(lastLines(containerId, 1, { follow: false }))
@@ -148,14 +153,14 @@ async function tailOf(
   return beginning;
 }
 
-/** Sequence number after the last of these lines; undefined when there is none. */
+/** Sequence number after the last line; undefined without lines. */
 async function endOf(batches: AsyncIterable<LogBatch>): Promise<bigint | undefined> {
   let last: bigint | undefined;
   for await (const { lines } of batches) last = lines.at(-1)?.sequence ?? last;
   return last === undefined ? undefined : last + 1n;
 }
 
-/** Resolves at the next change of the replica, or when aborted. */
+/** Resolves at the next change of the replica or when aborted. */
 function changeOf(replicaId: string, replicas: NodeReplicas, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

@@ -15,7 +15,7 @@ import { LogChannel } from './log-channel.js';
 const ENTRY = create(LogEntrySchema, { sequence: 1n, line: 'x'.repeat(1_000) });
 const COST = logCostOf(ENTRY);
 
-/** A channel whose logs are named by their replica, and what it has sent. */
+/** Log channel whose logs are named by their replica, with the frames that it has sent. */
 function aChannel(
   streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>,
 ) {
@@ -48,8 +48,8 @@ async function* endless(
   while (!signal.aborted) yield ENTRY;
 }
 
-describe('a channel of logs', () => {
-  it('sends of each log as much as its own window allows', async () => {
+describe('LogChannel', () => {
+  it('sends as much of each log as its own window allows', async () => {
     const { channel, open, grant, kindsOf, read } = aChannel(endless);
     const reading = read();
     open(1);
@@ -65,7 +65,7 @@ describe('a channel of logs', () => {
     await reading;
   });
 
-  it('ends one log at its end, at its failure or when it is closed, and no other log', async () => {
+  it('ends a log at its end, its failure or a close, and no other log', async () => {
     const stopped: string[] = [];
     const { channel, open, grant, close, kindsOf, read, sent } = aChannel(async function* (
       { replicaId },
@@ -101,7 +101,7 @@ describe('a channel of logs', () => {
     await reading;
   });
 
-  it('reads logs at most 1 MiB ahead of the connection, and ends them with the channel', async () => {
+  it('reads at most 1 MiB ahead of the connection and ends the logs with the channel', async () => {
     let reading = 0;
     let read = 0;
     const { channel, open, grant } = aChannel(async function* (request, signal) {
@@ -127,12 +127,12 @@ describe('a channel of logs', () => {
     expect(reading).toBe(0);
   });
 
-  it('refuses a log id in use, and more than 640 logs', () => {
+  it('rejects a log id in use and more than 640 logs', () => {
     const { channel, open } = aChannel(endless);
     open(1);
     expect(() => open(1)).toThrow('log_id: 1 is open already');
     for (let logId = 2; logId <= 640; logId += 1) open(logId);
-    expect(() => open(641)).toThrow('the channel has 640 open logs');
+    expect(() => open(641)).toThrow('the channel already has 640 open logs');
     channel.end();
   });
 });

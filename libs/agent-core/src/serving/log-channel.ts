@@ -10,20 +10,23 @@ import {
   type StreamLogsRequest,
 } from '@cloudless/api';
 
-/** Most open logs in one channel; a coordinator opens at most 512 for a node. */
+/** Maximum number of open logs in one channel. A coordinator opens at most 512 per node. */
 export const MAX_CHANNEL_LOGS = 640;
 /**
- * Bytes of entries that wait for the connection, over all logs: at this size no log is read
- * further.
+ * Bytes of entries that wait for the connection, over all logs. At this size the agent stops
+ * reading all logs.
  */
 const MAX_WAITING_BYTES = 1024 * 1024;
-/** Most frames in one message, so that the coordinator does not keep other streams waiting. */
+/**
+ * Maximum number of frames per message, so that one message does not delay other streams of the
+ * coordinator.
+ */
 const MAX_FRAMES_TOGETHER = 256;
 const MAX_BYTES_TOGETHER = 64 * 1024;
 
 export interface LogChannelDeps {
   readonly streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>;
-  /** Code and message of a failure, as the coordinator gets them. */
+  /** Error code and message that the coordinator receives for a failure. */
   readonly toError: (reason: unknown) => { readonly code: number; readonly message: string };
 }
 
@@ -46,7 +49,7 @@ export class LogChannel {
   private waitingBytes = 0;
   private over = false;
   private wakeOutput = (): void => undefined;
-  /** Wake-ups of logs that wait until fewer bytes wait for the connection. */
+  /** Callbacks that resume logs that wait because too many bytes wait for the connection. */
   private readonly held = new Set<() => void>();
 
   constructor(private readonly deps: LogChannelDeps) {}
@@ -75,7 +78,7 @@ export class LogChannel {
   }
 
   /**
-   * Frames for the coordinator, grouped while the connection is busy. To be read once; ends with
+   * Frames for the coordinator, grouped while the connection is busy. Can be read once; ends with
    * the channel.
    */
   async *frames(): AsyncGenerator<readonly LogChannelFrame[]> {
@@ -111,7 +114,7 @@ export class LogChannel {
     if (this.logs.size >= MAX_CHANNEL_LOGS)
       throw new CloudlessError(
         'invalid',
-        `open: the channel has ${MAX_CHANNEL_LOGS} open logs, the most it allows`,
+        `open: the channel already has ${MAX_CHANNEL_LOGS} open logs, which is the maximum`,
       );
     const log: OpenLog = { stop: new AbortController(), window: 0, wake: () => undefined };
     this.logs.set(logId, log);

@@ -25,14 +25,14 @@ const LINES = [
   aLine(5, 'goes on', { partial: true }),
 ];
 
-describe('lines that were read together', () => {
-  it('are one entry each without batches', () => {
+describe('toLogEntries', () => {
+  it('creates one entry per line without batches', () => {
     expect(toLogEntries({ lines: LINES }, owner, 0, 0)).toEqual(
       LINES.map((line) => toLogEntry(line, owner)),
     );
   });
 
-  it.each([10, 60, 100_000])('are the same in batches of %d bytes', (maxBatchBytes) => {
+  it.each([10, 60, 100_000])('contains the same lines in batches of %d bytes', (maxBatchBytes) => {
     const entries = toLogEntries({ lines: LINES }, owner, maxBatchBytes, 0);
     expect(entries.flatMap(linesOfEntry)).toEqual(LINES.map((line) => toLogEntry(line, owner)));
     for (const entry of entries) {
@@ -42,14 +42,14 @@ describe('lines that were read together', () => {
     }
   });
 
-  it('make batches of about the size that is asked for', () => {
+  it('creates batches of about the requested size', () => {
     const lines = Array.from({ length: 1_000 }, (_, index) => aLine(index + 1, 'x'.repeat(100)));
     const sizes = toLogEntries({ lines }, owner, 10_000, 0).map(({ batch }) => batch?.length ?? 0);
     expect(sizes.length).toBeGreaterThan(10);
     for (const size of sizes) expect(size).toBeLessThan(12_000);
   });
 
-  it('keep the exact bytes of what is not UTF-8', () => {
+  it('keeps raw bytes that are not UTF-8', () => {
     const [entry] = toLogEntries({ lines: LINES }, owner, 100_000, 0)
       .flatMap(linesOfEntry)
       .slice(3);
@@ -60,7 +60,7 @@ describe('lines that were read together', () => {
     });
   });
 
-  it('come after a marker of those that are missing', () => {
+  it('puts a marker for missing lines before the lines', () => {
     const skipped = { firstSequence: 5n, lastSequence: 9n, bytes: 70 };
     const [marker, line] = toLogEntries({ lines: [aLine(10, 'a')], skipped }, owner, 0, 1_000);
     expect(marker).toMatchObject({
@@ -69,7 +69,7 @@ describe('lines that were read together', () => {
       skipped: { firstSequence: 5n, lastSequence: 9n, bytes: 70n },
     });
     expect(line).toMatchObject({ sequence: 10n, line: 'a' });
-    // where lines are sorted by time, the marker stays before its line
+    // the time of the marker keeps it before its line when entries are sorted by time
     expect(marker?.time).toEqual(line?.time);
     const [unknown] = toLogEntries(
       { lines: [], skipped: { firstSequence: 5n, lastSequence: 9n } },

@@ -13,7 +13,7 @@ import type { LogBatch, LogLine } from '@cloudless/runtime';
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const lenient = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** Bytes as text; `raw` only when some had to be replaced by U+FFFD. */
+/** Decodes UTF-8. `raw` has the original bytes when some of them were replaced by U+FFFD. */
 export function decodeOutput(bytes: Uint8Array): {
   readonly text: string;
   readonly raw?: Uint8Array;
@@ -44,8 +44,7 @@ export function toLogEntries(
 ): readonly LogEntry[] {
   const entries: LogEntry[] = [];
   if (skipped !== undefined) {
-    // With the time of the next line, so that lines of several replicas stay in order of their
-    // time.
+    // The time of the next line keeps the marker in place when several replicas are sorted by time.
     const marker = aBookmark(owner, lines[0]?.timeMs ?? nowMs);
     entries.push(
       Object.assign(marker, { skipped: create(SkippedLinesSchema, toSkipped(skipped)) }),
@@ -100,10 +99,7 @@ function toBatchLine({ sequence, timeMs, stream, text, partial }: LogLine): Batc
     : { ...fields, text: encoder.encode(decoded), raw };
 }
 
-/**
- * Most output is ASCII; decoding it would take longer than everything else that is done with a
- * line.
- */
+/** Most output is ASCII. Decoding it would cost more than all other handling of a line. */
 function isAscii(bytes: Uint8Array): boolean {
   for (let index = 0; index < bytes.length; index += 1)
     if ((bytes[index] ?? 0) > 0x7f) return false;
@@ -116,7 +112,7 @@ function toSkipped({ firstSequence, lastSequence, bytes }: NonNullable<LogBatch[
   return { firstSequence, lastSequence, ...(bytes === undefined ? {} : { bytes: BigInt(bytes) }) };
 }
 
-/** A line of output as the API shows it. */
+/** Converts one line to an entry of the API. */
 export function toLogEntry(line: LogLine, owner: LogOwner): LogEntry {
   const { text, raw } = decodeOutput(line.text);
   return create(LogEntrySchema, {
@@ -130,12 +126,12 @@ export function toLogEntry(line: LogLine, owner: LogOwner): LogEntry {
   });
 }
 
-/** Says after which line a stream begins. */
+/** Entry that contains the position after which a stream begins. */
 export function aPosition(owner: LogOwner, position: bigint, nowMs: number): LogEntry {
   return Object.assign(aBookmark(owner, nowMs), { position });
 }
 
-/** Says that the stream is alive though nothing was written. */
+/** Entry without a line, sent while nothing is written. */
 export function aBookmark(owner: LogOwner, nowMs: number): LogEntry {
   return create(LogEntrySchema, { ...owner, sequence: 0n, time: timestampFromMs(nowMs) });
 }

@@ -1,12 +1,12 @@
 import type { LogStream } from '@cloudless/runtime';
 import { decodeOutput } from './log-entry.js';
 
-/** Most that is kept of each stream of a command, bytes. */
+/** Maximum size of each stream of a command's result, bytes. */
 export const MAX_OUTPUT_BYTES = 1024 * 1024;
 
 /**
- * Collects what a command writes, up to {@link MAX_OUTPUT_BYTES} per stream; the rest is read and
- * dropped.
+ * Collects the output of a command, up to {@link MAX_OUTPUT_BYTES} per stream. Further output is
+ * read and dropped.
  */
 export class OutputCollector {
   private readonly chunks: Record<LogStream, Uint8Array[]> = { stdout: [], stderr: [] };
@@ -21,7 +21,7 @@ export class OutputCollector {
     this.sizes[stream] += kept.length;
   }
 
-  /** As the fields of `ExecCommandResponse`. */
+  /** Fields of `ExecCommandResponse`. */
   result(): {
     readonly stdout: string;
     readonly stderr: string;

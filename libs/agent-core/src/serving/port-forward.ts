@@ -12,7 +12,7 @@ import type { ContainerEndpoint } from '@cloudless/runtime';
 import { fillSilence } from './streams.js';
 import type { TcpDial, TcpStream } from './tcp-dial.js';
 
-/** A container and what its workload declares. */
+/** Container and the ports that its workload declares. */
 export interface ForwardTarget {
   readonly containerId: string;
   readonly replicaId: string;
@@ -21,16 +21,15 @@ export interface ForwardTarget {
   readonly declared: readonly Port[];
 }
 
-/** What {@link forwardPort} needs. */
 export interface ForwardDeps {
   readonly dial: TcpDial;
   readonly clock: Clock;
-  /** A caller hears something at least this often, milliseconds. */
+  /** Interval of keep-alive messages while no data comes, milliseconds. */
   readonly silenceMs: number;
 }
 
 /**
- * Carries one TCP connection to a declared port, until both sides have ended or `signal` is
+ * Forwards one TCP connection to a declared port until both sides have closed it or `signal` is
  * aborted.
  */
 export async function* forwardPort(
@@ -59,7 +58,7 @@ export async function* forwardPort(
   }
 }
 
-/** @throws kind `invalid` naming the ports that there are, when the wanted one is none of them. */
+/** @throws kind `invalid` when no declared port matches; the message lists the declared ports. */
 function endpointFor(
   port: string,
   { replicaId, endpoints, declared }: ForwardTarget,
@@ -88,7 +87,7 @@ function endpointFor(
   );
 }
 
-/** What the replica sends, while what the caller sends is written. */
+/** Yields the data from the replica and writes the data of the client at the same time. */
 async function* carry(
   stream: TcpStream,
   requests: AsyncIterable<PortForwardRequest>,

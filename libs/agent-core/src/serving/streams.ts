@@ -1,8 +1,8 @@
 import type { Clock, Timer } from '@cloudless/base';
 
 /**
- * Several sources as one, in the order their items arrive. At most one item per source waits here.
- * Leaving the loop leaves all of them; the first that fails ends all.
+ * Merges several sources in order of arrival. Buffers at most one item per source. Leaving the loop
+ * ends all sources; the first failure ends all.
  */
 export async function* mergeByArrival<Item>(
   sources: readonly AsyncIterable<Item>[],
@@ -28,8 +28,8 @@ export async function* mergeByArrival<Item>(
 }
 
 /**
- * Several sorted sources as one, sorted: smallest first. Waits until every source has gone on or
- * ended.
+ * Merges several sorted sources into one sorted source, smallest item first. Each item waits until
+ * every source has an item or has ended.
  */
 export async function* mergeSorted<Item>(
   sources: readonly AsyncIterable<Item>[],
@@ -52,7 +52,7 @@ export async function* mergeSorted<Item>(
   }
 }
 
-/** Adds an item made by `filler` whenever the source has been silent for `silenceMs`. */
+/** Inserts an item made by `filler` whenever the source has yielded nothing for `silenceMs`. */
 export async function* fillSilence<Item>(
   source: AsyncIterable<Item>,
   silenceMs: number,
@@ -83,12 +83,12 @@ export async function* fillSilence<Item>(
   }
 }
 
-/** The items of lists, one at a time. */
+/** Flattens lists into single items. */
 export async function* oneByOne<Item>(lists: AsyncIterable<readonly Item[]>): AsyncGenerator<Item> {
   for await (const list of lists) yield* list;
 }
 
-/** Each item as a list of its own. */
+/** Wraps each item in a list. */
 export async function* eachAlone<Item>(
   items: AsyncIterable<Item>,
 ): AsyncGenerator<readonly Item[]> {
@@ -101,8 +101,8 @@ interface Head<Item> {
 }
 
 /**
- * What has arrived and was not taken. Unlike `Promise.race`, it leaves nothing behind on a promise
- * that stays pending.
+ * Queue of settled promises. Unlike `Promise.race`, it adds no reaction to a promise that stays
+ * pending for each wait.
  */
 class Inbox<Item> {
   private readonly items: (() => Item)[] = [];
@@ -122,7 +122,7 @@ class Inbox<Item> {
     );
   }
 
-  /** @throws What a promise it was given was rejected with. */
+  /** @throws The rejection reason of a promise passed to `await`. */
   async take(): Promise<Item> {
     for (;;) {
       const item = this.items.shift();
@@ -146,8 +146,7 @@ async function headOf<Item>(
 }
 
 /**
- * Not awaited: a generator that waits inside for something silent ends only when its own signal is
- * aborted.
+ * Not awaited: a generator that waits for a silent source ends only when its own signal is aborted.
  */
 function leave(iterators: readonly AsyncIterator<unknown>[]): void {
   for (const iterator of iterators) iterator.return?.().catch(() => undefined);

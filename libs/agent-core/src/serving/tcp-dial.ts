@@ -1,20 +1,23 @@
 /** One open TCP connection. */
 export interface TcpStream {
   /**
-   * What the other side sends; ends when it has ended its side, throws when the connection breaks.
-   * Read it once.
+   * Received data; ends when the other side has closed its half, throws when the connection breaks.
+   * Can be read once.
    */
   readonly data: AsyncIterable<Uint8Array>;
-  /** Resolves when more may be written. @throws kind `unavailable` when the connection broke. */
+  /**
+   * Resolves when more data may be written. @throws kind `unavailable` when the connection is
+   * broken.
+   */
   write(bytes: Uint8Array): Promise<void>;
-  /** Sends nothing more; what comes is still read. */
+  /** Closes the sending half; data can still be received. */
   end(): void;
-  /** Closes it at once. Twice is no error. */
+  /** Closes the connection at once. A second call has no effect. */
   destroy(): void;
 }
 
 /**
  * Opens a TCP connection on this machine.
- * @throws kind `unavailable` saying why not; also when it takes too long.
+ * @throws kind `unavailable` with the cause, also after a timeout.
  */
 export type TcpDial = (ip: string, port: number) => Promise<TcpStream>;

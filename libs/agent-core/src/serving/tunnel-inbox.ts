@@ -1,15 +1,17 @@
 import { CloudlessError } from '@cloudless/base';
 import { windowCostOf, type TunnelFrame } from '@cloudless/api';
 
-/** What may be on its way to a command or connection, or wait for it. */
+/**
+ * Flow-control window: bytes that may be on their way to a command or connection, or wait for it.
+ */
 const WINDOW_BYTES = 256 * 1024;
-/** Room is told in pieces of at least this size. */
+/** Minimum size of a window update. */
 const GRANT_BYTES = WINDOW_BYTES / 8;
 
 /**
- * What the coordinator sends through one tunnel, for the command or connection it is meant for. The
- * tunnel itself is always read, as else its end would not be seen: a window bounds what waits here
- * instead. The first room is granted to who begins to read.
+ * Buffers the frames that the coordinator sends through one tunnel for a command or connection. The
+ * tunnel itself is always read, as otherwise its end would not be noticed; a flow-control window
+ * bounds the buffered bytes. The first window is granted when reading begins.
  */
 export class TunnelInbox {
   private readonly frames: TunnelFrame[] = [];
@@ -20,17 +22,17 @@ export class TunnelInbox {
   private wakeReader: (() => void) | undefined;
   private wakeGrants: (() => void) | undefined;
 
-  /** Takes a frame. @throws kind `invalid` for more than was granted. */
+  /** Adds a frame. @throws kind `invalid` for more bytes than were granted. */
   put(frame: TunnelFrame): void {
     if (this.over) return;
     if (this.granted <= 0)
-      throw new CloudlessError('invalid', 'frame: more was sent than fits the window');
+      throw new CloudlessError('invalid', 'frame: exceeds the flow-control window');
     this.granted -= windowCostOf(frame);
     this.frames.push(frame);
     this.wakeReader?.();
   }
 
-  /** Nothing more will come, and nobody reads any more. */
+  /** Drops buffered frames and ends `read` and `grants`. */
   close(): void {
     this.over = true;
     this.frames.length = 0;
@@ -38,7 +40,7 @@ export class TunnelInbox {
     this.wakeGrants?.();
   }
 
-  /** The frames, in order; read once. Ends when closed. */
+  /** The frames in order. Can be read once; ends when closed. */
   async *read(): AsyncGenerator<TunnelFrame> {
     this.reading = true;
     this.wakeGrants?.();
@@ -53,7 +55,7 @@ export class TunnelInbox {
     }
   }
 
-  /** How much more may be sent, each time there is room; ends when closed. */
+  /** Window updates in bytes, whenever there is room; ends when closed. */
   async *grants(): AsyncGenerator<number> {
     while (!this.over) {
       if (this.reading && this.toGrant >= GRANT_BYTES) {

@@ -34,20 +34,19 @@ import { mergeByArrival } from './streams.js';
 import { TunnelInbox } from './tunnel-inbox.js';
 
 /**
- * Tunnels of one node at a time. A coordinator keeps to 32, which bounds what callers can make the
- * node serve; a few more are taken here, as those that it has just ended may not have ended on this
- * side.
+ * Maximum number of open tunnels of a node. Coordinators open at most 32, which bounds the load
+ * that clients can cause. The agent accepts a few more, as tunnels that the coordinator has just
+ * closed may not have ended on this side.
  */
 export const MAX_TUNNELS = 40;
-/** When the coordinator does not say how soon to dial. */
+/** Default time limit to dial, milliseconds. */
 const DIAL_WITHIN_MS = 10_000;
 /**
- * A coordinator that has gone without a word is noticed within twice this: what its callers had
- * started must end within 10 s.
+ * Ping interval. A coordinator that disappeared without closing the connection is detected within
+ * twice this time: commands that its clients started must end within 10 s.
  */
 const PING_MS = 3_000;
 
-/** Needs of {@link Tunnels}. */
 export interface TunnelsOptions {
   readonly transport: CoordinatorTransport;
   readonly service: ContainerService;
@@ -56,8 +55,8 @@ export interface TunnelsOptions {
 }
 
 /**
- * Serves what a coordinator asks for by OpenTunnel. Each tunnel has a connection of its own, so
- * that a reader that has stopped reading holds up neither the session nor another tunnel.
+ * Serves tunnels that a coordinator requests by OpenTunnel. Each tunnel has its own connection, so
+ * that a slow reader delays neither the session nor another tunnel.
  */
 export class Tunnels {
   private readonly open = new Map<string, AbortController>();
@@ -66,19 +65,23 @@ export class Tunnels {
 
   constructor(private readonly options: TunnelsOptions) {}
 
-  /** Tunnels in use. */
+  /** Number of open tunnels. */
   get size(): number {
     return this.open.size;
   }
 
-  /** Begins to serve a tunnel. @returns Why not, otherwise. */
+  /** Begins to serve a tunnel. @returns Undefined, or the refusal with its reason. */
   accept(request: OpenTunnel, address: string): TunnelRefused | undefined {
     const { tunnelId } = request;
-    // The session lives a little longer, for its Goodbye.
-    if (this.closed) return create(TunnelRefusedSchema, { tunnelId, reason: 'the agent stops' });
-    if (this.open.has(tunnelId)) return undefined; // asked twice
+    // The session stays open a little longer, to send Goodbye.
+    if (this.closed)
+      return create(TunnelRefusedSchema, { tunnelId, reason: 'the agent is stopping' });
+    if (this.open.has(tunnelId)) return undefined; // duplicate request
     if (this.open.size >= MAX_TUNNELS)
-      return create(TunnelRefusedSchema, { tunnelId, reason: `${MAX_TUNNELS} tunnels are in use` });
+      return create(TunnelRefusedSchema, {
+        tunnelId,
+        reason: `the node already serves ${MAX_TUNNELS} tunnels`,
+      });
     const controller = new AbortController();
     this.open.set(tunnelId, controller);
     const served = this.serve(request, address, controller).finally(() => {
@@ -89,7 +92,7 @@ export class Tunnels {
     return undefined;
   }
 
-  /** Ends all of them, with what they run. */
+  /** Ends all tunnels and the commands that run in them. */
   async close(): Promise<void> {
     this.closed = true;
     for (const controller of this.open.values()) controller.abort();
@@ -119,7 +122,7 @@ export class Tunnels {
       watch = watchConnection(connection, clock, () =>
         controller.abort(new CloudlessError('unavailable', 'no answer to a ping')),
       );
-      // That the coordinator ends the call is what tells us to end.
+      // The tunnel ends when the coordinator ends this call.
       for await (const frame of connection.openTunnel(
         this.frames(request, inbox, controller.signal),
       ))
@@ -145,7 +148,7 @@ export class Tunnels {
     yield* mergeByArrival([this.results(request, inbox, signal), windows(inbox)]);
   }
 
-  /** What is asked for, then the end or the failure. */
+  /** Yields the frames of the requested call, then the end or the error. */
   private async *results(
     request: OpenTunnel,
     inbox: TunnelInbox,
@@ -198,7 +201,10 @@ export class Tunnels {
         yield* this.logChannel(inbox, signal);
         return;
       default:
-        throw new CloudlessError('unimplemented', 'this agent does not know that kind of tunnel');
+        throw new CloudlessError(
+          'unimplemented',
+          'this agent version does not support this kind of tunnel',
+        );
     }
   }
 
@@ -243,8 +249,8 @@ function aFrame(frame: TunnelFrame['frame']): TunnelFrame {
 }
 
 /**
- * Splits a result for coordinators that join pieces; earlier versions take the first frame as the
- * whole result.
+ * Splits a command result for coordinators that join pieces. Earlier versions expect the whole
+ * result in one frame.
  */
 function* execFrames(result: ExecCommandResponse, inPieces: boolean): Generator<TunnelFrame> {
   const pieces = inPieces ? splitExecResult(result) : [result];
@@ -271,7 +277,10 @@ async function* forwardInput(inbox: TunnelInbox): AsyncGenerator<PortForwardRequ
   for await (const { frame } of inbox.read()) if (frame.case === 'forwardInput') yield frame.value;
 }
 
-/** Pings until it is ended; calls `onGone` when one is not answered before the next is due. */
+/**
+ * Pings a connection until `end` is called. Calls `onGone` when a ping is not answered before the
+ * next one is due.
+ */
 function watchConnection(
   connection: CoordinatorConnection,
   clock: Clock,
@@ -284,7 +293,7 @@ function watchConnection(
     answered = false;
     connection.ping().then(
       () => (answered = true),
-      () => undefined, // the call breaks too
+      () => undefined, // the call fails as well
     );
     timer = clock.setTimer(PING_MS, beat);
   };

@@ -7,12 +7,12 @@ import type {
 } from '@cloudless/api';
 
 /**
- * How an agent reaches coordinators. Failures are `CloudlessError`s; `unavailable` when nobody
- * answers.
+ * Opens connections to coordinators. Failures are `CloudlessError`s; kind `unavailable` when no
+ * coordinator answers.
  */
 export interface CoordinatorTransport {
   /**
-   * Opens a connection of its own.
+   * Opens a new connection.
    * @param address - One of the configured coordinators: `http://127.0.0.1:8080`.
    */
   connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection>;
@@ -22,16 +22,16 @@ export interface CoordinatorTransport {
 export interface CoordinatorConnection {
   enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse>;
   /**
-   * The Session call. `outgoing` is read only as fast as the other side takes it; when it ends, so
-   * does our half.
-   * @returns What the coordinator sends; ends, or throws, with the call. Leaving the loop ends the
+   * The Session call. `outgoing` is read only as fast as the coordinator accepts messages; its end
+   * closes the sending half.
+   * @returns Messages of the coordinator; ends or throws with the call. Leaving the loop ends the
    *   call.
    */
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage>;
   /** The Tunnel call; as {@link CoordinatorConnection.openSession}. */
   openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame>;
-  /** Sends an HTTP/2 PING; resolves when it was answered, rejects when the connection breaks. */
+  /** Sends an HTTP/2 PING. Resolves when it is answered, rejects when the connection breaks. */
   ping(): Promise<void>;
-  /** Ends the connection and all its calls at once. Twice is no error. */
+  /** Closes the connection and ends all its calls at once. A second call has no effect. */
   close(): void;
 }

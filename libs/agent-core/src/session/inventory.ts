@@ -6,14 +6,14 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 
-/** Largest inventory message, bytes. */
+/** Maximum size of an inventory message, bytes. */
 export const MAX_INVENTORY_BYTES = 256 * 1024;
-/** Room for the field number and length before each report. */
+/** Size of the field number and length before each report. */
 const REPORT_OVERHEAD_BYTES = 8;
 
 /**
- * All reports in chunks of at most {@link MAX_INVENTORY_BYTES}; the final one says so, also when
- * there is nothing to report.
+ * Splits reports into messages of at most {@link MAX_INVENTORY_BYTES}. The last message is marked
+ * as such; without reports there is one empty message.
  */
 export function* toInventory(reports: readonly ReplicaReport[]): Generator<Inventory> {
   let chunk: ReplicaReport[] = [];

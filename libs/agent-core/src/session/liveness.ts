@@ -1,15 +1,15 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
 import type { CoordinatorConnection } from './coordinator-transport.js';
 
-/** How often to ping, and how long to do without an answer, milliseconds. */
+/** Ping interval, and time without an answer after which the connection is considered lost. */
 export interface LivenessTimes {
   readonly pingIntervalMs: number;
   readonly leaseMs: number;
 }
 
 /**
- * Pings over a connection by a timer of its own, and drops it when no ping was answered within the
- * lease. The first goes out at once.
+ * Pings a connection periodically, independent of other messages, and reports the connection as
+ * lost when no ping was answered within the lease. Sends the first ping at once.
  */
 export class Liveness {
   private readonly timer: { current: Timer | undefined } = { current: undefined };
@@ -17,10 +17,10 @@ export class Liveness {
   private stopped = false;
 
   /**
-   * @param onDead - Told once, when the other side has not answered for the lease, or the
-   *   connection broke.
-   * @param onAnswer - Told when a ping was answered, with the time at which it was sent: the other
-   *   side was there then or later.
+   * @param onLost - Called once, when no ping was answered within the lease or the connection
+   *   broke.
+   * @param onAnswer - Called when a ping was answered, with its send time on the monotonic clock:
+   *   the coordinator was reachable at that time or later.
    */
   constructor(
     private readonly connection: Pick<CoordinatorConnection, 'ping'>,
@@ -33,7 +33,7 @@ export class Liveness {
     this.beat();
   }
 
-  /** Goes on with other times; the next ping comes by the new interval. */
+  /** Changes the times. The next ping follows the new interval. */
   use(times: LivenessTimes): void {
     this.times = times;
     if (this.stopped) return;
@@ -41,7 +41,7 @@ export class Liveness {
     this.schedule();
   }
 
-  /** Pings now instead of at the next interval. */
+  /** Sends a ping now instead of at the next interval. */
   hurry(): void {
     this.timer.current?.cancel();
     this.beat();

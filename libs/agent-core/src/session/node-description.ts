@@ -15,7 +15,10 @@ import type { AgentIdentity } from '../agent-store.js';
 export const PROTOCOL_MIN = 1;
 export const PROTOCOL_MAX = 2;
 
-/** What an agent says of its machine. CPU in thousandths of a core, the rest in bytes. */
+/**
+ * Static description of a node in its Hello message. CPU in thousandths of a core, the rest in
+ * bytes.
+ */
 export interface NodeDescription {
   readonly region: string;
   readonly zone: string;
@@ -30,13 +33,13 @@ export interface NodeDescription {
     readonly memoryBytes: number;
     readonly storageBytes: number;
   };
-  /** Kept for the system. */
+  /** Reserved for the system; not available to replicas. */
   readonly reserved: { readonly cpuMillis: number; readonly memoryBytes: number };
   readonly maxReplicas: number;
   readonly agentVersion: string;
   readonly architecture: string;
   readonly operatingSystem: string;
-  /** Address of the agent's own service; empty when it has none. */
+  /** Address of AgentService; empty when it is not served. */
   readonly agentAddress: string;
 }
 

@@ -10,15 +10,15 @@ const welcome = (spreadMs: number, maxMs: number) =>
     reconnectPauseMax: durationFromMs(maxMs),
   });
 
-describe('ReconnectPause', () => {
-  it('dials again within 50 ms after a session, until a coordinator says otherwise', () => {
+describe('ReconnectBackoff', () => {
+  it('waits at most 50 ms after a session until a coordinator sets another spread', () => {
     const pause = new ReconnectPause(createSeededRandom(1));
     const pauses = Array.from({ length: 1_000 }, () => pause.afterSession());
     expect(Math.min(...pauses)).toBeGreaterThan(0);
     expect(Math.max(...pauses)).toBeLessThanOrEqual(50);
   });
 
-  it('spreads thousands evenly over the time that the coordinator asks for', () => {
+  it('spreads thousands of agents evenly over the requested time', () => {
     const tenths = new Array<number>(10).fill(0);
     for (let agent = 0; agent < 5_000; agent += 1) {
       const pause = new ReconnectPause(createSeededRandom(agent));
@@ -29,7 +29,7 @@ describe('ReconnectPause', () => {
     for (const count of tenths) expect(count).toBeGreaterThan(400);
   });
 
-  it('waits ever longer when nobody answers, no longer than asked for, and begins anew after a session', () => {
+  it('grows after failures up to the requested maximum and resets after a session', () => {
     const pause = new ReconnectPause({ ...createSeededRandom(1), next: () => 0 });
     pause.use(welcome(100, 500));
     expect(Array.from({ length: 6 }, () => pause.afterFailure())).toEqual([
@@ -39,7 +39,7 @@ describe('ReconnectPause', () => {
     expect(pause.afterFailure()).toBe(100);
   });
 
-  it('half of each pause after a failure is random', () => {
+  it('makes half of each delay after a failure random', () => {
     const pause = new ReconnectPause({ ...createSeededRandom(1), next: () => 0.999 });
     for (let failure = 0; failure < 20; failure += 1) pause.afterFailure();
     expect(pause.afterFailure()).toBeCloseTo(500, -1);

@@ -2,15 +2,17 @@ import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { backoffDelayMs, type BackoffPolicy, type Random } from '@cloudless/base';
 import type { Welcome } from '@cloudless/api';
 
-/** Short at first, so that a coordinator's restart is bridged well inside the lease of 3 s. */
+/**
+ * First delay: short enough that a restart of the coordinator ends well within the lease of 3 s.
+ */
 const FIRST_MS = 50;
-/** Until a Welcome says otherwise. */
+/** Longest delay until a Welcome sets another one. */
 const DEFAULT_MAX_MS = 1_000;
 const JITTER = 0.5;
 
 /**
- * How long an agent waits before it dials again. The coordinator sets the spans, as it knows how
- * many agents there are.
+ * Delay before an agent dials again. The coordinator sets the bounds, as it knows the number of
+ * agents.
  */
 export class ReconnectPause {
   private spreadMs = FIRST_MS;
@@ -19,7 +21,7 @@ export class ReconnectPause {
 
   constructor(private readonly random: Random) {}
 
-  /** Takes the spans of a Welcome; what it does not say stays as it was. */
+  /** Applies the bounds of a Welcome; absent ones stay as they are. */
   use({
     reconnectSpread,
     reconnectPauseMax,
@@ -29,15 +31,17 @@ export class ReconnectPause {
   }
 
   /**
-   * A session that had been welcomed has ended: a time within the spread, at random, as all others
-   * may dial now too.
+   * Delay after an established session has ended, milliseconds: random within the spread, as all
+   * other agents may dial at the same time.
    */
   afterSession(): number {
     this.failures = 1;
     return this.spreadMs * (1 - this.random.next());
   }
 
-  /** No session came about: ever longer, with half of it at random. */
+  /**
+   * Delay after an attempt without a session, milliseconds: grows exponentially, half of it random.
+   */
   afterFailure(): number {
     this.failures += 1;
     const policy: BackoffPolicy = { firstMs: FIRST_MS, maxMs: this.maxMs, jitter: JITTER };

@@ -31,14 +31,13 @@ import { PROTOCOL_MAX, PROTOCOL_MIN, toHello, type NodeDescription } from './nod
 import { ReconnectPause } from './reconnect-pause.js';
 import { SessionOutbox } from './session-outbox.js';
 
-/** Needs of a {@link SessionClient}. */
 export interface SessionClientOptions {
   readonly transport: CoordinatorTransport;
-  /** Coordinators, tried in turn; at least one. */
+  /** Base addresses of coordinators, at least one, tried one after the other. */
   readonly addresses: readonly string[];
   readonly identity: IdentityKeeper;
   readonly replicas: NodeReplicas;
-  /** Told of every answered ping once a coordinator has admitted this node. */
+  /** Records every answered ping once a coordinator has admitted this node. */
   readonly contact: Contact;
   readonly watch: NodeWatch;
   readonly node: () => NodeDescription;
@@ -48,30 +47,33 @@ export interface SessionClientOptions {
   readonly random: Random;
   readonly log: Log;
   /**
-   * What an operator runs to make this agent forget its cluster; part of the message that refuses
-   * another one.
+   * Command by which an operator makes this agent forget its cluster; part of the error about a
+   * foreign cluster.
    */
   readonly resetCommand: string;
-  /** Awaited when this node has joined a cluster, before it says Hello. */
+  /** Called and awaited when this node has been enrolled, before its Hello. */
   readonly onEnrolled: (clusterId: string) => Promise<void>;
-  /** Serves a tunnel, or says why not. */
+  /** Begins to serve a tunnel, or returns the refusal. */
   readonly openTunnel: (request: OpenTunnel, address: string) => TunnelRefused | undefined;
 }
 
 /**
- * A coordinator that accepts a connection and then does not answer is left after this. An only one
- * is given as long as it takes to admit thousands that come at once: who dials again meanwhile only
- * adds to the work.
+ * Time after which the agent leaves a coordinator that accepted the connection and does not answer.
+ * A single coordinator gets as long as it takes to admit thousands of agents at once: dialling
+ * again meanwhile would only add load.
  */
 const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
-/** What a Welcome that leaves them out means. */
+/** Defaults for a Welcome without these fields. */
 const DEFAULT_TIMES: LivenessTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;
-/** A Goodbye that nobody takes must not hold up the end of the agent. */
+/** Time to deliver the Goodbye; bounds the stop of the agent. */
 const GOODBYE_TIMEOUT_MS = 500;
-/** Orders that are being written to disk at a time; reading goes on when one is done. */
+/**
+ * Maximum number of orders that are being stored at the same time. At this number the agent stops
+ * reading the session.
+ */
 const MAX_ORDERS_IN_FLIGHT = 32;
-/** Failures that time does not heal. */
+/** Error kinds that a retry does not fix; an operator must act. */
 const NEEDS_SOMEONE: readonly ErrorKind[] = [
   'invalid',
   'denied',
@@ -81,14 +83,17 @@ const NEEDS_SOMEONE: readonly ErrorKind[] = [
   'exists',
 ];
 
-/** Keeps a session with one of the coordinators, for ever. Losing it stops no work. */
+/**
+ * Keeps a session with one of the coordinators until aborted. Replicas keep running without a
+ * session.
+ */
 export class SessionClient {
   private outbox: SessionOutbox | undefined;
   private readonly lastFailure = new Map<string, string>();
   private unknownThere = false;
-  /** What the newest Hello said that this node can do. */
+  /** Capabilities in the newest Hello. */
   private saidCapabilities = '';
-  /** Ends the session at hand; the next one begins soon. */
+  /** Ends the current session; the next one begins soon. */
   private endSession: (reason: CloudlessError) => void = () => undefined;
   private readonly pause: ReconnectPause;
 
@@ -96,18 +101,21 @@ export class SessionClient {
     this.pause = new ReconnectPause(options.random);
   }
 
-  /** Whether a coordinator has welcomed this agent and the session stands. */
+  /** True while a coordinator has accepted the session. */
   get connected(): boolean {
     return this.outbox !== undefined;
   }
 
-  /** Sends the usage now, if there is a session. One whose Hello has become wrong is renewed. */
+  /**
+   * Sends the usage now, if there is a session. Renews the session when the capabilities in its
+   * Hello are outdated.
+   */
   sendUsage(): void {
     if (this.outbox !== undefined && this.capabilities() !== this.saidCapabilities) {
       this.endSession(
         new CloudlessError(
           'unavailable',
-          'what this node can do has changed: the session is renewed to say so',
+          'the capabilities of this node have changed: the session is renewed to report them',
         ),
       );
     }
@@ -115,7 +123,7 @@ export class SessionClient {
     if (usage !== undefined) this.outbox?.sendUsage(usage);
   }
 
-  /** Runs until aborted; then says Goodbye. */
+  /** Opens sessions until aborted, then sends Goodbye. */
   async run(signal: AbortSignal): Promise<void> {
     const { addresses, clock } = this.options;
     let turn = 0;
@@ -159,7 +167,8 @@ export class SessionClient {
     const answer = clock.setTimer(answerMs, () =>
       give(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)),
     );
-    const stopDialing = (): void => give(new CloudlessError('unavailable', 'the agent stops'));
+    const stopDialing = (): void =>
+      give(new CloudlessError('unavailable', 'the agent is stopping'));
     signal.addEventListener('abort', stopDialing, { once: true });
     let connection: CoordinatorConnection | undefined;
     let liveness: Liveness | undefined;
@@ -168,7 +177,7 @@ export class SessionClient {
       (replicaId) => replicas.reportOf(replicaId),
     );
     const sayGoodbye = (): void => {
-      outbox.sayGoodbye('the agent stops');
+      outbox.sayGoodbye('the agent is stopping');
       clock.setTimer(GOODBYE_TIMEOUT_MS, () => connection?.close());
     };
     const unlisten = replicas.listen({
@@ -204,7 +213,10 @@ export class SessionClient {
           liveness.hurry();
         } else {
           if (!attempt.welcomed)
-            throw new CloudlessError('invalid', 'the coordinator did not begin with a Welcome');
+            throw new CloudlessError(
+              'invalid',
+              'the first message of the coordinator was not a Welcome',
+            );
           await this.take(message, address, outbox);
         }
       }
@@ -248,7 +260,8 @@ export class SessionClient {
     const { clusterId } = await connection.enroll(
       create(EnrollNodeRequestSchema, { nodeId, instanceId }),
     );
-    if (clusterId === '') throw new CloudlessError('invalid', 'the coordinator names no cluster');
+    if (clusterId === '')
+      throw new CloudlessError('invalid', 'the coordinator did not send a cluster id');
     this.requireOwnCluster(clusterId);
     if (identity.current.clusterId === undefined) {
       await identity.join(clusterId);
@@ -270,11 +283,11 @@ export class SessionClient {
     if (protocol < PROTOCOL_MIN || protocol > PROTOCOL_MAX) {
       throw new CloudlessError(
         'unimplemented',
-        `the coordinator speaks session protocol ${protocol}, this agent ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`,
+        `the coordinator uses session protocol ${protocol}, this agent supports ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`,
       );
     }
     if (epoch < identity.current.highestEpoch) {
-      log.warn('coordinator is of an older epoch: its orders are refused', {
+      log.warn('the coordinator has an older epoch: its orders are refused', {
         epoch,
         heldEpoch: identity.current.highestEpoch,
       });
@@ -314,7 +327,7 @@ export class SessionClient {
       const refusal = this.options.openTunnel(message.value, address);
       if (refusal !== undefined) outbox.refuseTunnel(refusal);
     } else {
-      this.options.log.debug('message of an unknown kind ignored');
+      this.options.log.debug('message of an unsupported kind ignored');
     }
   }
 
@@ -338,12 +351,14 @@ export class SessionClient {
     if (own === undefined || own === clusterId) return;
     throw new CloudlessError(
       'precondition',
-      `this agent belongs to cluster ${own}, and the coordinator is of cluster ${clusterId}; to make the agent forget its cluster and ` +
-        `what it runs, stop it and run: ${resetCommand}`,
+      `this agent belongs to cluster ${own}, and the coordinator to cluster ${clusterId}; to remove the agent from its ` +
+        `cluster, which also stops its workloads, stop the agent and run: ${resetCommand}`,
     );
   }
 
-  /** Says a failure once, until something changes. */
+  /**
+   * Logs a failure. The same failure of an address is logged once, until a session is established.
+   */
   private failed(address: string, reason: unknown): void {
     const { log } = this.options;
     const text = errorMessageOf(reason);
@@ -351,8 +366,8 @@ export class SessionClient {
     if (this.lastFailure.get(address) === text) return log.debug('still no session', fields);
     this.lastFailure.set(address, text);
     if (NEEDS_SOMEONE.includes(errorKindOf(reason)))
-      log.error('no session: the coordinator and this agent do not fit', fields);
-    else log.warn('no session; what runs goes on', fields);
+      log.error('no session: the coordinator rejects this agent', fields);
+    else log.warn('no session; replicas keep running', fields);
   }
 }
 

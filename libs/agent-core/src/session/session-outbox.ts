@@ -10,14 +10,14 @@ import {
 } from '@cloudless/api';
 
 /**
- * Refusals that wait for a slow connection; older ones are dropped, as every refused order is
- * repeated.
+ * Maximum number of queued refusals. Older ones are dropped, as the coordinator repeats every
+ * refused order.
  */
 const MAX_WAITING_REFUSALS = 256;
 
 /**
- * What waits to be sent in one session. Bounded whatever happens: of each replica only the newest
- * report waits, and it is made when it is sent.
+ * Messages that wait to be sent in one session. The size is bounded: a replica has at most one
+ * queued report, whose content is read when it is sent.
  */
 export class SessionOutbox implements AsyncIterable<AgentMessage> {
   private readonly changed = new Set<string>();
@@ -30,8 +30,9 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
   private wake: (() => void) | undefined;
 
   /**
-   * @param first - Hello and inventory; read before anything else.
-   * @param reportOf - The report of a replica now; undefined when there is none any more.
+   * @param first - Creates Hello and inventory, which are sent before anything else.
+   * @param reportOf - Returns the current report of a replica; undefined when the replica no longer
+   *   exists.
    */
   constructor(
     private readonly first: () => Iterable<AgentMessage['message']>,
@@ -67,13 +68,13 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
     this.signal();
   }
 
-  /** Says that the agent goes away, after all that waits, and ends. */
+  /** Sends a Goodbye after all queued messages, then ends. */
   sayGoodbye(reason: string): void {
     this.goodbye = reason;
     this.signal();
   }
 
-  /** Ends at once. */
+  /** Ends at once and drops queued messages. */
   end(): void {
     this.ended = true;
     this.signal();

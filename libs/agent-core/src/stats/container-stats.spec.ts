@@ -47,7 +47,7 @@ const list = (
 ) => world.agent.containers.listContainerStats(create(ListContainerStatsRequestSchema, init));
 
 describe('getContainerStats', () => {
-  it('reads anew, by container and by replica', async () => {
+  it('samples now, by container id and by replica id', async () => {
     const world = await aWorld('web-1');
     await world.clock.advance(7_500);
     for (const target of [{ replicaId: 'web-1' }, { containerId: idOf(world).slice(0, 12) }]) {
@@ -62,7 +62,7 @@ describe('getContainerStats', () => {
       });
       expect(timestampMs(stats.sampledAt!)).toBe(world.clock.wallTime());
     }
-    // The ones that rates are made of are not disturbed.
+    // The stored samples, from which rates are computed, do not change.
     await world.clock.advance(2_500);
     expect((await list(world)).containers[0]).toMatchObject({
       cpuMillis: 500n,
@@ -72,13 +72,13 @@ describe('getContainerStats', () => {
 
   it.each([
     {
-      name: 'nothing',
+      name: 'a request without a target',
       target: {},
       kind: 'invalid',
       message: 'container_id: name either a container_id or a replica_id',
     },
     {
-      name: 'two things',
+      name: 'a request with two targets',
       target: { containerId: 'a'.repeat(12), replicaId: 'web-1' },
       kind: 'invalid',
       message: 'container_id: name either a container_id or a replica_id',
@@ -95,19 +95,19 @@ describe('getContainerStats', () => {
       kind: 'notFound',
       message: 'container "ffffffffffff" is not on node node-1',
     },
-  ])('refuses $name', async ({ target, kind, message }) => {
+  ])('rejects $name', async ({ target, kind, message }) => {
     const world = await aWorld('web-1');
     await expect(get(world, target)).rejects.toMatchObject({ kind, message });
   });
 
-  it('says why there are none of a container that has ended, or ends meanwhile', async () => {
+  it('rejects a container that has exited or exits meanwhile, with the reason', async () => {
     const world = await aWorld('web-1');
     const containerId = idOf(world);
     const short = containerId.slice(0, 12);
     world.stats.gone.add((await world.runtime.list())[0]?.pid ?? 0);
     await expect(get(world, { containerId })).rejects.toMatchObject({
       kind: 'precondition',
-      message: `container "${short}…" has no statistics on node node-1: its process is not to be seen`,
+      message: `container "${short}…" has no statistics on node node-1: its process is not visible to the agent`,
     });
     world.machine.exit(containerId, 3);
     await settle();
@@ -117,19 +117,19 @@ describe('getContainerStats', () => {
     });
   });
 
-  it('refuses both calls where nothing can be read', async () => {
+  it('rejects both calls without statistics on the node', async () => {
     const world = new AgentWorld();
     await world.start();
     await expect(get(world, { replicaId: 'web-1' })).rejects.toMatchObject({
       kind: 'unimplemented',
-      message: 'statistics of a container: node node-1 cannot read them',
+      message: 'statistics of a container: node node-1 does not support them',
     });
     await expect(list(world)).rejects.toMatchObject({ kind: 'unimplemented' });
   });
 });
 
 describe('listContainerStats', () => {
-  it('has the newest rates of each container, beside what its spec reserves and allows', async () => {
+  it('has the newest rates of each container with the requests and limits of its spec', async () => {
     const world = await aWorld('web-1', 'web-2', 'db-1');
     await world.clock.advance(30_000);
     const { containers } = await list(world);
@@ -155,7 +155,7 @@ describe('listContainerStats', () => {
     expect(containers[1]?.cpuLimitMillis).toBeUndefined();
   });
 
-  it('names a container before it was sampled, and before there are rates of it', async () => {
+  it('lists a container before its first sample and before its first rates', async () => {
     const world = await aWorld();
     await world.clock.advance(3_500);
     expect((await list(world)).containers).toEqual([]);
@@ -185,7 +185,7 @@ describe('listContainerStats', () => {
     { request: { name: 'web', namespace: 'other' }, replicas: [] },
     { request: { nodeId: 'node-1' }, replicas: ['db-1', 'web-1'] },
     { request: { nodeId: 'node-2' }, replicas: [] },
-  ])('shows $replicas of $request', async ({ request, replicas }) => {
+  ])('returns $replicas for $request', async ({ request, replicas }) => {
     const world = await aWorld('web-1', 'db-1');
     await world.clock.advance(1_000);
     expect((await list(world, request)).containers.map(({ replicaId }) => replicaId)).toEqual(
@@ -194,8 +194,8 @@ describe('listContainerStats', () => {
   });
 });
 
-describe('tunnels', () => {
-  it('carry both', async () => {
+describe('TunnelServer with statistics', () => {
+  it('carries getContainerStats and listContainerStats', async () => {
     const world = await aWorld('web-1');
     await world.clock.advance(1_000);
     world.coordinator.openTunnel('t1', {
@@ -238,7 +238,7 @@ describe('toContainerStats', () => {
       clock,
     );
 
-  it('has every figure of a sample, in the units of the names', () => {
+  it('has every value of a sample in the units of the field names', () => {
     const stall = { avg10Percent: 1, avg60Percent: 1, avg300Percent: 1, totalNanos: 10_000_000n };
     expect(show({ origin: 'v2', ...fakeFigures(10) })).toMatchObject({
       ...{
@@ -292,11 +292,11 @@ describe('toContainerStats', () => {
     { origin: 'v1', source: Source.CGROUP_V1 },
     { origin: 'hybrid', source: Source.CGROUP_HYBRID },
     { origin: 'processes', source: Source.PROCESSES },
-  ] as const)('says that it is of $origin', ({ origin, source }) =>
+  ] as const)('has the source $origin', ({ origin, source }) =>
     expect(show({ origin }).source).toBe(source),
   );
 
-  it('leaves out what is not known, and shows 0 for what is', () => {
+  it('leaves out unknown values and keeps 0', () => {
     const { cpu, memory, io, network, pids, pressure, source } = show({
       memory: { usageBytes: 5, swapBytes: 0 },
     });
@@ -311,7 +311,7 @@ describe('toContainerStats', () => {
     expect([memory?.memorySwapBytes, memory?.memoryLimitBytes]).toEqual([0n, undefined]);
   });
 
-  it('names what could not be read', () => {
+  it('lists files that could not be read', () => {
     const problems = [new MalformedCgroupFileError('io.stat', 1, 'no device')];
     const sample = { source: 's', atMs: 0, pids: { current: 1 } };
     expect(toContainerStats(subject, { sample, problems }, clock).problems).toEqual([

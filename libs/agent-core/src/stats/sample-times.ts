@@ -1,13 +1,16 @@
 /** How often each container is sampled, milliseconds. */
 export const SAMPLE_INTERVAL_MS = 10_000;
-/** How often it is looked which are due: they are spread over the interval by so much. */
+/**
+ * Interval of the sampling loop. Samples are spread over {@link SAMPLE_INTERVAL_MS} in steps of
+ * this size.
+ */
 export const TICK_MS = 1_000;
-/** A container's second sample comes this soon after its first, so that there are rates of it. */
+/** Delay between the first and second sample of a container, so that rates are available early. */
 export const SECOND_SAMPLE_MS = 2_000;
 
 /**
- * When a container is sampled within the interval. Those without a cgroup all at once: one look at
- * all processes serves them.
+ * Offset of a container's samples within the interval, milliseconds. Containers without a cgroup
+ * are sampled together: one scan of all processes serves all of them.
  */
 export function phaseOf(containerId: string, ownCgroup: boolean): number {
   return ownCgroup
@@ -16,8 +19,8 @@ export function phaseOf(containerId: string, ownCgroup: boolean): number {
 }
 
 /**
- * When the next sample is due after one at `nowMs`: at the container's own phase, and no sooner
- * than in half an interval.
+ * Time of the next sample after one at `nowMs`: at the container's offset, no sooner than half an
+ * interval later.
  */
 export function nextSampleMs(nowMs: number, phaseMs: number): number {
   const soonestMs = nowMs + SAMPLE_INTERVAL_MS / 2;

@@ -2,10 +2,7 @@ import type { Counter, Gauge, Labels, Meter } from '@cloudless/base';
 import type { ContainerSample, Pressure } from '@cloudless/cgroup-stats';
 import type { ContainerFigures, StatsObserver } from './stats-sampler.js';
 
-/**
- * One series of a container: a part of the name, what it says, and its value in the unit that the
- * name ends in.
- */
+/** One metric of a container. The unit of the value is the one in the name. */
 interface Series {
   readonly name: string;
   readonly help: string;
@@ -30,17 +27,17 @@ const COUNTERS: readonly Series[] = [
   },
   {
     name: 'cpu_periods_total',
-    help: 'Periods of its CPU limit in which the container wanted to run.',
+    help: 'Periods of the CPU limit in which the container was runnable.',
     of: ({ cpu }) => cpu?.throttling?.periods,
   },
   {
     name: 'cpu_throttled_periods_total',
-    help: 'Periods in which its CPU limit made the container wait.',
+    help: 'Periods in which the CPU limit throttled the container.',
     of: ({ cpu }) => cpu?.throttling?.throttledPeriods,
   },
   {
     name: 'cpu_throttled_seconds_total',
-    help: 'Time for which its CPU limit made the container wait; each CPU counts.',
+    help: 'Time for which the CPU limit throttled the container, summed over CPUs.',
     of: ({ cpu }) => seconds(cpu?.throttling?.throttledNsec),
   },
   {
@@ -61,42 +58,42 @@ const COUNTERS: readonly Series[] = [
   },
   {
     name: 'network_received_bytes_total',
-    help: "Bytes received in the container's own network.",
+    help: 'Bytes received in the network namespace of the container.',
     of: ({ network }) => network?.receivedBytes,
   },
   {
     name: 'network_received_packets_total',
-    help: "Packets received in the container's own network.",
+    help: 'Packets received in the network namespace of the container.',
     of: ({ network }) => network?.receivedPackets,
   },
   {
     name: 'network_received_errors_total',
-    help: "Packets received with errors in the container's own network.",
+    help: 'Packets received with errors in the network namespace of the container.',
     of: ({ network }) => network?.receivedErrors,
   },
   {
     name: 'network_received_dropped_total',
-    help: "Packets dropped on receipt in the container's own network.",
+    help: 'Received packets dropped in the network namespace of the container.',
     of: ({ network }) => network?.receivedDropped,
   },
   {
     name: 'network_sent_bytes_total',
-    help: "Bytes sent in the container's own network.",
+    help: 'Bytes sent in the network namespace of the container.',
     of: ({ network }) => network?.sentBytes,
   },
   {
     name: 'network_sent_packets_total',
-    help: "Packets sent in the container's own network.",
+    help: 'Packets sent in the network namespace of the container.',
     of: ({ network }) => network?.sentPackets,
   },
   {
     name: 'network_sent_errors_total',
-    help: "Packets not sent for errors in the container's own network.",
+    help: 'Packets not sent because of errors in the network namespace of the container.',
     of: ({ network }) => network?.sentErrors,
   },
   {
     name: 'network_sent_dropped_total',
-    help: "Packets dropped on sending in the container's own network.",
+    help: 'Sent packets dropped in the network namespace of the container.',
     of: ({ network }) => network?.sentDropped,
   },
   ...(['cpu', 'memory', 'io'] as const).flatMap((resource): readonly Series[] => [
@@ -118,27 +115,27 @@ const COUNTERS: readonly Series[] = [
 const GAUGES: readonly Series[] = [
   {
     name: 'cpu_limit_cores',
-    help: 'CPU limit; without a limit there is no series.',
+    help: 'CPU limit; no series without a limit.',
     of: ({ cpu }) => (cpu?.limitMillis === undefined ? undefined : cpu.limitMillis / 1_000),
   },
   {
     name: 'memory_usage_bytes',
-    help: 'Memory in use, with page cache.',
+    help: 'Memory in use, including page cache.',
     of: ({ memory }) => memory?.usageBytes,
   },
   {
     name: 'memory_working_set_bytes',
-    help: 'Memory in use without what the kernel drops first.',
+    help: 'Memory in use without page cache that the kernel can drop at once.',
     of: ({ memory }) => memory?.workingSetBytes,
   },
   {
     name: 'memory_limit_bytes',
-    help: 'Memory limit; without a limit there is no series.',
+    help: 'Memory limit; no series without a limit.',
     of: ({ memory }) => memory?.limitBytes,
   },
   {
     name: 'memory_peak_bytes',
-    help: 'The most memory that has been in use.',
+    help: 'Highest memory use.',
     of: ({ memory }) => memory?.peakBytes,
   },
   {
@@ -148,18 +145,18 @@ const GAUGES: readonly Series[] = [
   },
   {
     name: 'memory_anon_bytes',
-    help: 'Memory without a file behind it.',
+    help: 'Anonymous memory.',
     of: ({ memory }) => memory?.anonBytes,
   },
   {
     name: 'memory_swap_bytes',
-    help: 'Memory that has been swapped out.',
+    help: 'Swapped-out memory.',
     of: ({ memory }) => memory?.swapBytes,
   },
   { name: 'pids', help: 'Processes and threads.', of: ({ pids }) => pids?.current },
   {
     name: 'pids_limit',
-    help: 'Limit of processes and threads; without a limit there is no series.',
+    help: 'Limit of processes and threads; no series without a limit.',
     of: ({ pids }) => pids?.limit,
   },
 ];
@@ -168,8 +165,8 @@ const stalled = (pressure: Pressure | undefined, kind: keyof Pressure): number |
   seconds(pressure?.[kind]?.totalNsec);
 
 /**
- * Shows what each running container uses, as `cloudless_container_…`. Its series go with the
- * container.
+ * Exposes the resource usage of each running container as `cloudless_container_…`. The series of a
+ * container are removed when it exits.
  */
 export function meterContainers(meter: Meter): StatsObserver {
   const spec = ({ name, help, labels = {} }: Series) => ({
@@ -179,7 +176,7 @@ export function meterContainers(meter: Meter): StatsObserver {
   });
   const counters = COUNTERS.map((series) => ({ series, metric: meter.counter(spec(series)) }));
   const gauges = GAUGES.map((series) => ({ series, metric: meter.gauge(spec(series)) }));
-  /** What each counter of a container was when it was known last. */
+  /** Last known value of each counter, by container id. */
   const counted = new Map<string, Map<Series, number>>();
   return {
     sampled(container) {
@@ -206,7 +203,10 @@ function labelsOf({ owner, status }: ContainerFigures, { labels }: Series): Labe
   return { namespace, workload, replica, container: status.containerId, ...labels };
 }
 
-/** At first all that it counts since the container began; one that has gone back adds nothing. */
+/**
+ * Adds the growth of a counter. The first value counts from the start of the container; a value
+ * that has decreased adds nothing.
+ */
 function addGrowth(
   metric: Counter,
   series: Series,

@@ -1,19 +1,19 @@
 import type { SampleResult } from '@cloudless/cgroup-stats';
 import type { ContainerStatus } from '@cloudless/runtime';
 
-/** Reads what containers of this machine use. */
+/** Reads the resource usage of containers of this machine. */
 export interface StatsReader {
   /**
-   * One sample of a running container that has a cgroup of its own.
-   * @returns Undefined when it is gone.
+   * Samples a running container that has its own cgroup.
+   * @returns Undefined when the container no longer exists.
    */
   readGroup(
     container: Pick<ContainerStatus, 'ownNetwork'> & { readonly pid: number },
   ): Promise<SampleResult | undefined>;
   /**
-   * One sample for each of the sessions that these processes lead: of containers that have no
-   * cgroup of their own. One call for many costs little more than for one.
-   * @returns By pid; of those that are gone, nothing.
+   * Samples containers without their own cgroup, each by the process session that its main process
+   * leads. One call for many costs little more than for one.
+   * @returns Samples by pid; containers that no longer exist are left out.
    */
   readProcesses(pids: readonly number[]): Promise<ReadonlyMap<number, SampleResult>>;
 }

@@ -30,7 +30,7 @@ const status = (pid: number, fields: Partial<ContainerStatus> = {}): ContainerSt
   ...fields,
 });
 
-/** A node with containers that come and go. */
+/** Node whose containers start and exit. */
 class World {
   readonly clock = new ManualClock();
   readonly stats = new FakeStats(this.clock);
@@ -79,7 +79,7 @@ class World {
     return this;
   }
 
-  /** The runtime has others from now on; `told`: and the agent has heard of it. */
+  /** Replaces the containers of the runtime; `told`: with a notification to the agent. */
   become(containers: readonly ContainerStatus[], told = true): void {
     this.containers = containers;
     if (told) for (const tell of this.changed) tell();
@@ -95,8 +95,8 @@ class World {
   }
 }
 
-describe('the sampler', () => {
-  it('has rates of a container two seconds after it has seen it, and then every ten', async () => {
+describe('StatsSampler', () => {
+  it('has rates two seconds after it sees a container, then samples every ten seconds', async () => {
     const world = await new World(status(1)).run();
     expect(world.figures).toMatchObject([{ sample: { atMs: 0 } }]);
     expect(world.figures[0]).not.toHaveProperty('rates');
@@ -111,7 +111,7 @@ describe('the sampler', () => {
     expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 10_000, cpuMillis: 500 });
   });
 
-  it('reads containers with groups one by one, spread over the interval, and processes together', async () => {
+  it('reads containers with cgroups one by one over the interval, and processes together', async () => {
     const groups = Array.from({ length: 10 }, (_, index) => status(index + 1, { ownCgroup: true }));
     const processes = [status(101), status(102)];
     const world = await new World(...groups, ...processes).run(60_000);
@@ -126,7 +126,7 @@ describe('the sampler', () => {
     await world.stop();
   });
 
-  it('follows what runs: at once when it has heard of a change, and within an interval when not', async () => {
+  it('notices started and exited containers at once after a notification, otherwise within an interval', async () => {
     const world = await new World(status(1)).run(3_000);
     expect(world.lists).toBe(1);
     world.become([status(1), status(2)]);
@@ -137,7 +137,7 @@ describe('the sampler', () => {
     expect(world.figures.map(({ sample }) => sample?.source)).toEqual(['2@1', '3@1']);
   });
 
-  it('shows a container that it has only just heard of to who asks', async () => {
+  it('lists a new container before its first sample', async () => {
     const world = await new World(status(1)).run(3_000);
     world.become([status(1), status(2)]);
     expect((await world.sampler.containers()).map(({ sample }) => sample?.source)).toEqual([
@@ -148,7 +148,7 @@ describe('the sampler', () => {
     expect(world.lists).toBe(2);
   });
 
-  it('leaves out what is not its own, has ended or cannot be seen', async () => {
+  it('leaves out foreign, exited and invisible containers', async () => {
     const foreign = status(1, { labels: { foreign: '' } });
     const { pid: _, ...unseen } = status(3);
     const world = await new World(foreign, status(2, { phase: 'exited' }), unseen).run(5_000);
@@ -156,7 +156,7 @@ describe('the sampler', () => {
     expect(world.stats.reads).toEqual([]);
   });
 
-  it('takes one that has just ended for no error', async () => {
+  it('treats a container that has just exited as no error', async () => {
     const world = await new World(status(1), status(2)).run(5_000);
     world.stats.gone.add(1);
     await world.clock.advance(5_000);
@@ -164,7 +164,7 @@ describe('the sampler', () => {
     expect(world.warnings).toEqual([]);
   });
 
-  it('shows nothing of one that ends while it is being read', async () => {
+  it('drops a sample of a container that exits during the read', async () => {
     const world = new World(status(1, { ownCgroup: true }));
     const read = world.stats.readGroup.bind(world.stats);
     let given: () => void = () => undefined;
@@ -183,7 +183,7 @@ describe('the sampler', () => {
     expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
   });
 
-  it('begins anew with a new container of the same replica, and is never negative', async () => {
+  it('starts again with a new container of the same replica, and never has negative rates', async () => {
     const world = await new World(status(1)).run(12_000);
     const began = world.clock.now();
     world.stats.figures = (atMs) => fakeFigures(atMs - began);
@@ -194,7 +194,7 @@ describe('the sampler', () => {
     expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 2_000, cpuMillis: 500 });
   });
 
-  it('shows nothing old when a container cannot be read, says so once, and goes on when it can', async () => {
+  it('drops the old sample when a read fails, logs once, and continues when reads succeed', async () => {
     const world = await new World(status(1, { ownCgroup: true }), status(2)).run(3_000);
     world.stats.failure = new Error('denied');
     await world.clock.advance(30_000);
@@ -210,7 +210,7 @@ describe('the sampler', () => {
     expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBeGreaterThan(before);
   });
 
-  it('goes on with what it knows when the runtime does not answer, and says so once', async () => {
+  it('samples known containers while the runtime does not answer, and logs once', async () => {
     const world = await new World(status(1)).run(1_000);
     const { containers } = world;
     Object.defineProperty(world, 'containers', {
@@ -235,7 +235,7 @@ describe('the sampler', () => {
     expect([world.clock.pendingTimers, world.changed.size]).toEqual([0, 0]);
   });
 
-  it('shows all that a container has used again when it was taken for gone and is not', async () => {
+  it('exposes full counters again for a container that was wrongly considered gone', async () => {
     const world = await new World(status(1)).run(5_000);
     world.stats.gone.add(1);
     await world.clock.advance(5_000);
@@ -247,8 +247,8 @@ describe('the sampler', () => {
   });
 });
 
-describe('counters of a container', () => {
-  it('add up to what it has used, whatever fails in between, and never go back', async () => {
+describe('container counters', () => {
+  it('sum up to the usage of the container whatever fails, and never decrease', async () => {
     const arbSteps = fc.array(
       fc.record({ grows: fc.nat(100), fails: fc.boolean(), back: fc.boolean() }),
       { maxLength: 12 },
@@ -289,8 +289,8 @@ describe('counters of a container', () => {
   });
 });
 
-describe('the times of samples', () => {
-  it('are at the phase of the container, half an interval to one and a half after the one before', () => {
+describe('computeNextSample', () => {
+  it('is at the offset of the container, 0.5 to 1.5 intervals after the previous sample', () => {
     fc.assert(
       fc.property(fc.nat(1e9), fc.nat(0xffff_ffff), fc.boolean(), (nowMs, id, ownCgroup) => {
         const phaseMs = phaseOf(id.toString(16).padStart(8, '0').padEnd(64, '0'), ownCgroup);

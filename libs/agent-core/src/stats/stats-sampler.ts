@@ -17,24 +17,23 @@ import {
 } from './sample-times.js';
 import type { StatsReader } from './stats-reader.js';
 
-/** A running container, and what was last seen of its use. */
+/** A running container with its newest sample. */
 export interface ContainerFigures {
   readonly owner: ContainerOwner;
   readonly status: ContainerStatus;
-  /** Absent until it was sampled, and when it could not be the last time. */
+  /** Absent before the first sample and after a failed one. */
   readonly sample?: ContainerSample;
-  /** Averages since the sample before; absent while there is none to compare with. */
+  /** Averages since the previous sample; absent when there is none. */
   readonly rates?: ContainerRates & { readonly intervalMs: number };
 }
 
-/** Hears of each sample. */
+/** Receives every sample. */
 export interface StatsObserver {
   sampled(container: ContainerFigures & { readonly sample: ContainerSample }): void;
-  /** The container has ended, or is not sampled any more. */
+  /** Called when the container has exited or is no longer sampled. */
   gone(container: ContainerFigures): void;
 }
 
-/** Needs of a {@link StatsSampler}. */
 export interface StatsSamplerOptions {
   readonly reader: StatsReader;
   readonly runtime: Pick<ContainerRuntime, 'list'>;
@@ -51,7 +50,9 @@ interface Tracked {
   failing: boolean;
 }
 
-/** Samples every running container of this node from time to time, and keeps the newest of each. */
+/**
+ * Samples every running container of this node periodically and keeps the newest sample of each.
+ */
 export class StatsSampler {
   private readonly tracked = new Map<string, Tracked>();
   private listAtMs = Number.NEGATIVE_INFINITY;
@@ -59,20 +60,20 @@ export class StatsSampler {
 
   constructor(private readonly options: StatsSamplerOptions) {}
 
-  /** All running containers, also those that were not sampled yet. */
+  /** All running containers, including those without a sample. */
   async containers(): Promise<readonly ContainerFigures[]> {
     await this.listIfDue();
     return this.known;
   }
 
-  /** Those that it knows of. */
+  /** Running containers of the newest list. */
   get known(): readonly ContainerFigures[] {
     return [...this.tracked.values()].map(({ figures }) => figures);
   }
 
   /**
-   * A sample made now; the ones kept stay as they are. @returns Undefined when the container has
-   * ended, or has no process to be seen.
+   * Samples a container now, without changing the stored sample. @returns Undefined when the
+   * container has exited or its process is not visible.
    */
   async fresh({ pid, ownCgroup, ownNetwork }: ContainerStatus): Promise<SampleResult | undefined> {
     const { reader } = this.options;
@@ -115,17 +116,17 @@ export class StatsSampler {
       await this.take(tracked, async () => (await read).get(tracked.figures.status.pid ?? 0));
   }
 
-  /** Follows what runs: from time to time, and when there was a change. */
+  /** Lists the runtime's containers once per interval and after each change. */
   private async listIfDue(): Promise<void> {
     const { runtime, clock, log } = this.options;
     if (clock.now() < this.listAtMs) return;
-    // before the list, as a change may come while it is made
+    // set before the list, as a change may happen during the call
     this.listAtMs = clock.now() + SAMPLE_INTERVAL_MS;
     try {
       this.follow(await runtime.list());
       this.failing = false;
     } catch (reason) {
-      // What is known goes on to be sampled: that takes no runtime.
+      // Known containers can still be sampled without the runtime.
       if (!this.failing) log.warn('containers to be sampled not listed', errorFields(reason));
       this.failing = true;
       this.listAtMs = clock.now();
@@ -163,9 +164,9 @@ export class StatsSampler {
     const { owner, status, sample: before } = tracked.figures;
     try {
       const result = await read();
-      // gone meanwhile: nobody would take its series away again
+      // removed meanwhile: its series would never be removed again
       if (this.tracked.get(status.containerId) !== tracked) return;
-      // it has just ended, as the next list will say
+      // the container has just exited
       if (result === undefined) return this.forget(status.containerId);
       const first = before === undefined;
       tracked.nextMs = first
@@ -188,7 +189,7 @@ export class StatsSampler {
         });
       tracked.failing = true;
       tracked.nextMs = nextSampleMs(clock.now(), tracked.phaseMs);
-      tracked.figures = { owner, status }; // what it used then is not what it uses now
+      tracked.figures = { owner, status }; // the old sample no longer describes the container
     }
   }
 

@@ -21,7 +21,7 @@ import type {
 import type { ContainerOwner } from '../replica/container-labels.js';
 import type { ContainerFigures } from './stats-sampler.js';
 
-/** Whose figures, and where. */
+/** Container and node that statistics belong to. */
 export interface StatsSubject {
   readonly containerId: string;
   readonly owner: Pick<ContainerOwner, 'replicaId' | 'namespace' | 'workload'>;
@@ -35,7 +35,7 @@ const SOURCES = {
   processes: Source.PROCESSES,
 } as const satisfies Readonly<Record<NonNullable<ContainerSample['origin']>, Source>>;
 
-/** A sample as the API shows it, with every figure it has. */
+/** Converts a sample with all its values to the API message. */
 export function toContainerStats(
   subject: StatsSubject,
   { sample, problems }: SampleResult,
@@ -59,7 +59,8 @@ export function toContainerStats(
 }
 
 /**
- * The newest rates of a container as the API shows them, beside what its spec reserves and allows.
+ * Converts the newest rates of a container to the API message, together with the requests and
+ * limits of its spec.
  */
 export function toContainerUse(
   { owner, status, sample, rates }: ContainerFigures,
@@ -103,7 +104,7 @@ const whose = ({
   nodeId,
 });
 
-/** The sample's own moment as people count time. */
+/** Wall-clock time of a sample. */
 const sampledAt = ({ atMs }: ContainerSample, clock: Clock) =>
   timestampFromMs(Math.round(clock.wallTime() - (clock.now() - atMs)));
 
@@ -172,7 +173,7 @@ const toStall = ({
   totalNanos: totalNsec,
 });
 
-/** The fields that are known, whole. */
+/** Rounds the defined fields to whole numbers and leaves out the others. */
 function amounts<Key extends string>(
   fields: Readonly<Record<Key, number | undefined>>,
 ): Partial<Record<Key, bigint>> {
@@ -184,7 +185,7 @@ function amounts<Key extends string>(
   ) as Partial<Record<Key, bigint>>;
 }
 
-/** The fields that are known. */
+/** Leaves out undefined fields. */
 function known<Fields extends object>(
   fields: Fields,
 ): { [Key in keyof Fields]?: Exclude<Fields[Key], undefined> } {

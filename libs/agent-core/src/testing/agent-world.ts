@@ -9,8 +9,8 @@ import type { StatsReader } from '../stats/stats-reader.js';
 import { MemoryAgentStore } from './memory-agent-store.js';
 
 /**
- * One machine with an agent, a coordinator and virtual time. The machine and the agent's memory
- * outlive the agent.
+ * One machine with an agent, a fake coordinator and virtual time. Machine and store survive
+ * restarts of the agent.
  */
 export class AgentWorld {
   readonly clock = new ManualClock();
@@ -25,13 +25,13 @@ export class AgentWorld {
   log: Log = silentLog;
   meter: Meter = noMeter;
   stats: StatsReader | undefined;
-  /** Addresses `ip:port` that accept no connection. */
+  /** Addresses `ip:port` that accept no connection; `*` for all. */
   readonly deafPorts = new Set<string>();
-  /** Answers HTTP checks with a status, by path; rejects what it throws. */
+  /** Returns the status of HTTP checks by path, or throws the failure. */
   http: (path: string) => number = () => 200;
-  /** Answers health checks with the name of a status, by service; rejects what it throws. */
+  /** Returns the status name of gRPC health checks by service, or throws the failure. */
   grpc: (service: string) => string = () => 'SERVING';
-  /** Requests of probes, in order, with the time. */
+  /** Probe requests in order, with their time. */
   readonly probed: { readonly atMs: number; readonly text: string }[] = [];
   reading: NodeReading = {
     cpuMillis: 10,
@@ -51,7 +51,7 @@ export class AgentWorld {
     return this.runtime.machine;
   }
 
-  /** Starts an agent, and lets it get as far as it can without time passing. */
+  /** Starts an agent and lets it run as far as it can without time passing. */
   async start(): Promise<Agent> {
     this.current = await Agent.start({
       nodeId: 'node-1',
@@ -102,7 +102,7 @@ export class AgentWorld {
     return this.current;
   }
 
-  /** Kills the agent without a word: nothing of it acts any more, the machine goes on. */
+  /** Ends the agent without Goodbye, as `kill -9` does. The containers keep running. */
   async kill(): Promise<void> {
     const agent = this.current;
     this.current = undefined;
@@ -113,7 +113,7 @@ export class AgentWorld {
     await stopped;
   }
 
-  /** Ends the agent in good order. */
+  /** Stops the agent gracefully. */
   async stop(options: { readonly stopWorkloads?: boolean } = {}): Promise<void> {
     const stopped = this.agent.stop(options);
     this.current = undefined;
@@ -126,7 +126,7 @@ export class AgentWorld {
     return this.start();
   }
 
-  /** What the coordinator heard last of a replica, in short. */
+  /** Last report of a replica that the coordinator received, in short form. */
   seen(
     replicaId = 'web-1',
   ): { phase: string; ready: boolean; restarts: number; reason: string } | undefined {

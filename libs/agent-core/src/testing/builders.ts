@@ -9,7 +9,7 @@ import {
   type Order,
 } from '@cloudless/api';
 
-/** A start order for a replica of workload `web`; the spec runs `server` unless overridden. */
+/** Start order for a replica of workload `web`; the spec runs `server` unless overridden. */
 export function aStartOrder(
   options: {
     readonly replicaId?: string;
@@ -18,7 +18,7 @@ export function aStartOrder(
     readonly slot?: number;
     readonly workload?: string;
     readonly spec?: MessageInitShape<typeof WorkloadSpecSchema>;
-    /** Exclusive. */
+    /** Makes the replica exclusive. */
     readonly stopAfterMs?: number;
   } = {},
 ): Order {
@@ -50,7 +50,7 @@ export function aStartOrder(
   });
 }
 
-/** A stop order; delays that are absent mean those of the replica's own spec. */
+/** Stop order. Absent delays are those of the replica's own spec. */
 export function aStopOrder(
   options: {
     readonly replicaId?: string;

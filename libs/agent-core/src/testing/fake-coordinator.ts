@@ -25,33 +25,31 @@ import type {
 
 const QUEUE_LIMIT = 100_000;
 
-/**
- * A coordinator in memory, with the network between: answers as told, and keeps what agents say.
- */
+/** In-memory coordinator and network. Records what agents send. */
 export class FakeCoordinator implements CoordinatorTransport {
   clusterId = 'cluster-1';
   epoch = 1n;
   protocol = 1;
-  /** Nobody answers while false. */
+  /** While false, connections are refused. */
   reachable = true;
-  /** A network that has gone silent: connections stand, pings are not answered. */
+  /** While false, connections stay open but pings are not answered, as in a network partition. */
   answersPings = true;
-  /** While false, sessions are accepted and never welcomed. */
+  /** While false, sessions are accepted but get no Welcome. */
   welcomes = true;
-  /** While false, inventories are taken and the node does not count as alive. */
+  /** While false, inventories are accepted but the node is not admitted. */
   admits = true;
-  /** While set, sessions and enrolments fail with it. */
+  /** While set, sessions and enrolments fail with this error. */
   failure: CloudlessError | undefined;
-  /** Frames are taken only while true: a reader that has stopped reading. */
+  /** While false, frames of tunnels are not read: a slow reader. */
   readsTunnels = true;
 
-  /** Addresses that were dialled, in order. */
+  /** Dialled addresses in order. */
   readonly dials: string[] = [];
   readonly enrolments: EnrollNodeRequest[] = [];
   readonly hellos: Hello[] = [];
   /** All messages of all sessions. */
   readonly received: AgentMessage['message'][] = [];
-  /** The newest report of each replica, from inventories or alone. */
+  /** Newest report of each replica, from inventories and single reports. */
   readonly reports = new Map<string, ReplicaReport>();
   /** Every report of each replica, in order. */
   readonly history: ReplicaReport[] = [];
@@ -70,7 +68,7 @@ export class FakeCoordinator implements CoordinatorTransport {
     return connection;
   }
 
-  /** Sessions that have been welcomed and stand. */
+  /** Number of open sessions. */
   get openSessions(): number {
     return [...this.connections].filter(({ session }) => session !== undefined).length;
   }
@@ -85,7 +83,7 @@ export class FakeCoordinator implements CoordinatorTransport {
     this.send({ case: 'order', value: order });
   }
 
-  /** @param more - What else the request says. */
+  /** @param more - Further fields of the request. */
   openTunnel(
     tunnelId: string,
     target: OpenTunnel['target'],
@@ -103,12 +101,12 @@ export class FakeCoordinator implements CoordinatorTransport {
       connection.sayInTunnels(create(TunnelFrameSchema, { frame }));
   }
 
-  /** Ends the calls of tunnels, as a caller does that has gone away. */
+  /** Ends the tunnel calls, as for a client that has disconnected. */
   endTunnels(): void {
     for (const connection of this.connections) connection.endTunnels();
   }
 
-  /** Cuts every connection. */
+  /** Breaks every connection. */
   drop(): void {
     for (const connection of [...this.connections]) connection.close();
   }

@@ -2,7 +2,7 @@ import type { Clock } from '@cloudless/base';
 import type { ContainerSample, SampleResult } from '@cloudless/cgroup-stats';
 import type { StatsReader } from '../stats/stats-reader.js';
 
-/** What a fake container uses: everything grows with time, each second by the same. */
+/** Usage of a fake container: every value grows linearly with time. */
 export function fakeFigures(atMs: number): Omit<ContainerSample, 'source' | 'atMs'> {
   const count = BigInt(Math.round(atMs));
   const nsec = count * 1_000_000n;
@@ -41,15 +41,15 @@ export function fakeFigures(atMs: number): Omit<ContainerSample, 'source' | 'atM
   };
 }
 
-/** A machine whose containers use something. */
+/** Fake statistics of the containers of a machine. */
 export class FakeStats implements StatsReader {
-  /** What a container uses, by its pid and the time. */
+  /** Returns the usage of a container by time and pid. */
   figures: (atMs: number, pid: number) => Omit<ContainerSample, 'source' | 'atMs'> = fakeFigures;
-  /** Those that have ended. */
+  /** Pids that no longer exist. */
   readonly gone = new Set<number>();
-  /** While set, nothing can be read. */
+  /** While set, every read fails with this error. */
   failure: Error | undefined;
-  /** What was read, in order. */
+  /** Reads in order. */
   readonly reads: {
     readonly atMs: number;
     readonly pids: readonly number[];

@@ -1,12 +1,12 @@
 import type { AgentIdentity, AgentStore, StoredAgent, StoredReplica } from '../agent-store.js';
 
-/** An agent's memory in a map: it survives an agent, as a disk does. */
+/** In-memory store that survives restarts of the agent, as a disk does. */
 export class MemoryAgentStore implements AgentStore {
   identity: AgentIdentity | undefined;
   readonly replicas = new Map<string, StoredReplica>();
-  /** While set, every save fails with it. */
+  /** While set, every save fails with this error. */
   failure: Error | undefined;
-  /** Names of what was saved, in order. */
+  /** Saves in order: `identity`, a replica id, or `-` and a replica id for a removal. */
   readonly writes: string[] = [];
 
   async load(): Promise<StoredAgent> {
@@ -32,7 +32,7 @@ export class MemoryAgentStore implements AgentStore {
   }
 
   private async write(name: string): Promise<void> {
-    await Promise.resolve(); // as a disk, never at once
+    await Promise.resolve(); // asynchronous, as a disk is
     if (this.failure !== undefined) throw this.failure;
     this.writes.push(name);
   }

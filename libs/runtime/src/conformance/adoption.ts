@@ -2,10 +2,10 @@ import { describe, expect, it } from '@jest/globals';
 import type { CurrentMachine } from './harness.js';
 import { ended, execOutcome, linesOf, numbered, started, textOf } from './helpers.js';
 
-/** A new caller finds and goes on with what the last one left. */
+/** Tests of a restarted caller. */
 export function describeAdoption(current: CurrentMachine): void {
-  describe('a new instance on the same machine', () => {
-    it('finds the same containers, with labels, endpoints and processes as they were', async () => {
+  describe('a new runtime instance on the same machine', () => {
+    it('lists the same containers with labels, endpoints and process ids', async () => {
       const machine = current();
       await started(machine, [{ step: 'hold' }], {
         labels: { replica: 'a' },
@@ -16,7 +16,7 @@ export function describeAdoption(current: CurrentMachine): void {
       expect(await again.list()).toEqual(before);
     });
 
-    it('learns the exit code of what ended meanwhile', async () => {
+    it('reports the exit code of a container that exited meanwhile', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'gate', name: 'go' },
@@ -28,7 +28,7 @@ export function describeAdoption(current: CurrentMachine): void {
       expect(await ended(again, id)).toMatchObject({ exitCode: 42, reason: 'exit code 42' });
     });
 
-    it('reads the log on without gap or repeat', async () => {
+    it('continues a log without gaps or duplicates', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 500 },
@@ -42,7 +42,7 @@ export function describeAdoption(current: CurrentMachine): void {
       expect(lines.at(-1)?.sequence).toBe(1_000n);
     });
 
-    it('stops, executes in and removes what it found', async () => {
+    it('stops, runs commands in and removes containers of the previous instance', async () => {
       const machine = current();
       const id = await started(machine, [{ step: 'hold' }], { env: { NAME: 'kept' } });
       const again = await machine.reopen();
@@ -53,7 +53,7 @@ export function describeAdoption(current: CurrentMachine): void {
       expect(await again.list()).toEqual([]);
     });
 
-    it('a closed instance refuses calls', async () => {
+    it('closes the previous instance, whose calls then fail with unavailable', async () => {
       const machine = current();
       const old = machine.runtime;
       await machine.reopen();

@@ -1,15 +1,15 @@
 import type { LogStream } from '../container-runtime.js';
 
 /**
- * One thing that a test's container or command does. Each harness turns a list of them into a
- * command of its runtime.
+ * One step of a test container or command. Each harness converts a list of steps into a command of
+ * its runtime.
  */
 export type BehaviourStep =
-  /** Writes the text as it is: no line end is added. */
+  /** Writes the text without adding a line end. */
   | { readonly step: 'write'; readonly stream: LogStream; readonly text: string }
   /** Writes raw bytes. */
   | { readonly step: 'writeBytes'; readonly stream: LogStream; readonly bytes: readonly number[] }
-  /** Writes `count` times the one ASCII letter, without line end. */
+  /** Writes one ASCII letter `count` times, without line end. */
   | {
       readonly step: 'fill';
       readonly stream: LogStream;
@@ -25,29 +25,28 @@ export type BehaviourStep =
     }
   /** Writes the value of a variable, or `unset`, as a line to stdout. */
   | { readonly step: 'writeEnv'; readonly name: string }
-  /** Copies its input to stdout until the input ends. */
+  /** Copies stdin to stdout until stdin ends. */
   | { readonly step: 'copyStdin' }
-  /** Reads one line of its input, or to its end. */
+  /** Reads one line of stdin, or up to its end. */
   | { readonly step: 'readLine' }
   /** Writes the size of its terminal as a line `<rows> <columns>`, or `no terminal`. */
   | { readonly step: 'writeSize' }
-  /** From here on SIGTERM and SIGHUP do nothing. */
+  /** Ignores SIGTERM and SIGHUP from here on. */
   | { readonly step: 'ignoreTerm' }
-  /** From here on SIGTERM writes the line to stdout and ends with the code. */
+  /** From here on, on SIGTERM writes the line to stdout and exits with the code. */
   | { readonly step: 'onTerm'; readonly line: string; readonly exitCode: number }
   /** Waits until the test opens the gate of that name (letters and digits). */
   | { readonly step: 'gate'; readonly name: string }
   /**
-   * Starts a child process that stays until killed; the test asks for it by the name (letters and
-   * digits).
+   * Starts a child process that runs until killed; tests refer to it by name (letters and digits).
    */
   | { readonly step: 'child'; readonly name: string }
-  /** Stays until killed. */
+  /** Runs until killed. */
   | { readonly step: 'hold' }
-  /** Ends. A behaviour that runs out of steps ends with 0. */
+  /** Exits. After the last step, a container exits with 0. */
   | { readonly step: 'exit'; readonly code: number }
-  /** Ends itself by SIGKILL. */
+  /** Sends SIGKILL to itself. */
   | { readonly step: 'die' };
 
-/** What a container or command does, in order. */
+/** Steps of a container or command, in order. */
 export type Behaviour = readonly BehaviourStep[];

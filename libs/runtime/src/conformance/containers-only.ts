@@ -5,7 +5,7 @@ import { aRequest } from './helpers.js';
 
 const volume = { name: 'data', mountPath: '/data', readOnly: false };
 
-/** What a request may ask for, and the capability that a runtime has when it does it. */
+/** Fields of a request and the capability that each one needs. */
 const rows: readonly { readonly capability: string; readonly asks: Partial<ContainerRequest> }[] = [
   { capability: 'limits.cpu', asks: { limits: { cpuMillis: 100 } } },
   { capability: 'limits.memory', asks: { limits: { memoryBytes: 64 * 2 ** 20 } } },
@@ -38,11 +38,11 @@ const rows: readonly { readonly capability: string; readonly asks: Partial<Conta
   { capability: 'network.host', asks: { network: { hostNetwork: true } } },
 ];
 
-/** Nothing that is asked for is left out in silence. */
+/** Tests that a runtime rejects fields that it does not support. */
 export function describeContainersOnly(current: CurrentMachine): void {
-  describe('without the capability', () => {
+  describe('start of a container that needs a missing capability', () => {
     it.each(rows)(
-      '$capability, what needs it is refused, and nothing is started',
+      'rejects a request that needs $capability and starts nothing',
       async ({ capability, asks }) => {
         const machine = current();
         if (machine.runtime.capabilities().includes(capability)) return;

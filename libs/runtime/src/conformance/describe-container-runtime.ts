@@ -11,7 +11,14 @@ import { describePreparation } from './preparation.js';
 import { describeLogFollow } from './log-follow.js';
 import { describeLogs } from './logs.js';
 
-/** What every container runtime must do. Call it at the top level of a spec. */
+/**
+ * Conformance suite of container runtimes. Call it at the top level of a spec.
+ *
+ * @example
+ * ```ts
+ * describeContainerRuntime('the process runtime', harness);
+ * ```
+ */
 export function describeContainerRuntime(name: string, harness: RuntimeHarness): void {
   describe(`${name} as a container runtime`, () => {
     let machine: RuntimeMachine | undefined;

@@ -2,10 +2,10 @@ import { describe, expect, it } from '@jest/globals';
 import type { CurrentMachine } from './harness.js';
 import { ended, never, started } from './helpers.js';
 
-/** Starts and exits as they happen. */
+/** Tests of `events`. */
 export function describeEvents(current: CurrentMachine): void {
   describe('events', () => {
-    it('tells each start and exit from the call on, in order, to every listener', async () => {
+    it('yields each start and exit after the call, in order, to every reader', async () => {
       const machine = current();
       const listeners = [machine.runtime.events(never()), machine.runtime.events(never())].map(
         (events) => events[Symbol.asyncIterator](),
@@ -33,7 +33,7 @@ export function describeEvents(current: CurrentMachine): void {
       }
     });
 
-    it('loses no exit between a list and the events', async () => {
+    it('loses no exit between the call and a later list', async () => {
       const machine = current();
       const ids = await Promise.all(
         Array.from({ length: 8 }, () =>
@@ -60,7 +60,7 @@ export function describeEvents(current: CurrentMachine): void {
       );
     });
 
-    it('end when their signal is aborted, before or during the wait', async () => {
+    it('ends when the signal is aborted before or during the wait', async () => {
       const { runtime } = current();
       const leave = new AbortController();
       const waiting = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
@@ -71,7 +71,7 @@ export function describeEvents(current: CurrentMachine): void {
       });
     });
 
-    it('fail with unavailable when the runtime is closed', async () => {
+    it('fails with unavailable when the runtime is closed', async () => {
       const machine = current();
       const waiting = machine.runtime.events(never())[Symbol.asyncIterator]().next();
       const outcome = expect(waiting).rejects.toMatchObject({ kind: 'unavailable' });

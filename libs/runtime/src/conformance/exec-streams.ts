@@ -15,7 +15,7 @@ const stdin = (text: string): ExecInput => ({ kind: 'stdin', data: bytes(text) }
 const SIZE = { columns: 90, rows: 30 };
 const CHUNK_BYTES = 64 * 1024;
 
-/** A command that runs: what it is sent, and what it wrote. */
+/** A running command with its input and output. */
 class Talk {
   readonly input = new PushQueue<ExecInput>({ limit: 1_000 });
   private readonly events: AsyncIterator<ExecEvent>;
@@ -28,7 +28,8 @@ class Talk {
   }
 
   /**
-   * Reads until stdout is as `fits` says; a terminal's line ends count as plain ones. @returns it.
+   * Reads until stdout satisfies `fits`. Line ends of terminals are converted to line feeds.
+   * @returns stdout.
    */
   async until(fits: (stdout: string) => boolean): Promise<string> {
     for (;;) {
@@ -41,7 +42,7 @@ class Talk {
     }
   }
 
-  /** Reads to the end. @returns the exit code. */
+  /** Reads until the command exits. @returns The exit code. */
   async ended(): Promise<number> {
     for (;;) {
       const next = await this.events.next();
@@ -60,16 +61,13 @@ class Talk {
   }
 }
 
-/**
- * Commands whose input comes while they run, those with a terminal, and how they end with their
- * caller.
- */
+/** Tests of streamed input, terminals and the end of commands with their caller. */
 export function describeExecStreams(current: CurrentMachine): void {
-  describe('exec', () => {
+  describe('exec with streamed input or a terminal', () => {
     const holding = (): Promise<ContainerId> =>
       started(current(), [{ step: 'hold' }], { env: { SHARED: 'container', OWN: 'a' } });
 
-    it('gives input to the command as it comes, and its end', async () => {
+    it('passes input and its end to the command as they arrive', async () => {
       const talk = new Talk(current, await holding(), {
         command: current().command([{ step: 'copyStdin' }]),
       });
@@ -81,7 +79,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       expect(await talk.ended()).toBe(0);
     });
 
-    it('takes the end of the input as the end of what the command reads', async () => {
+    it('closes stdin when the input iterable ends', async () => {
       const talk = new Talk(current, await holding(), {
         command: current().command([{ step: 'copyStdin' }]),
       });
@@ -90,7 +88,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       expect([await talk.ended(), talk.stdout]).toEqual([0, 'all']);
     });
 
-    it('takes no more input than the command reads', async () => {
+    it('reads no more input than the command reads', async () => {
       const machine = current();
       let taken = 0;
       let left = false;
@@ -114,7 +112,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       expect(left).toBe(true);
     });
 
-    it('fails as its input fails, and ends the command', async () => {
+    it('fails with the error of the input and ends the command', async () => {
       const machine = current();
       const talk = new Talk(current, await holding(), {
         command: machine.command([{ step: 'child', name: 'fed' }, { step: 'hold' }]),
@@ -128,7 +126,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       await machine.childEnded('fed');
     });
 
-    it('adds variables to those of the container', async () => {
+    it('adds environment variables to those of the container', async () => {
       const command = current().command([
         { step: 'writeEnv', name: 'SHARED' },
         { step: 'writeEnv', name: 'OWN' },
@@ -141,7 +139,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       });
     });
 
-    it('kills a command that does not heed SIGTERM when its caller has gone', async () => {
+    it('kills a command that ignores SIGTERM after its caller has left', async () => {
       const machine = current();
       const talk = new Talk(current, await holding(), {
         command: machine.command([
@@ -157,7 +155,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       await machine.childEnded('deaf');
     });
 
-    it('with a terminal: its size, both streams as one, and the end-of-file character', async () => {
+    it('provides a terminal with its size, merged streams and the end-of-file character', async () => {
       const machine = current();
       const command = machine.command([
         { step: 'write', stream: 'stderr', text: 'both\n' },
@@ -185,7 +183,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       expect(await talk.ended()).toBe(4);
     });
 
-    it('a command with a terminal ends with its caller too', async () => {
+    it('ends a command with a terminal when its caller leaves', async () => {
       const machine = current();
       if (!machine.runtime.capabilities().includes('exec.tty')) return;
       const command = machine.command([
@@ -200,7 +198,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       await machine.childEnded('shell');
     });
 
-    it('without a terminal there is none', async () => {
+    it('provides no terminal unless requested', async () => {
       const command = current().command([{ step: 'writeSize' }]);
       expect(await execOutcome(current().runtime, await holding(), { command })).toMatchObject({
         stdout: 'no terminal\n',

@@ -3,13 +3,13 @@ import type { ContainerId } from '@cloudless/base';
 import type { CurrentMachine, RuntimeHarness } from './harness.js';
 import { ended, execOutcome, never, started } from './helpers.js';
 
-/** Commands beside the main process. */
+/** Tests of `exec`. */
 export function describeExec(current: CurrentMachine, harness: RuntimeHarness): void {
   describe('exec', () => {
     const holding = (): Promise<ContainerId> =>
       started(current(), [{ step: 'hold' }], { env: { SHARED: 'with the container' } });
 
-    it('gives stdout, stderr and the exit code apart; a failing command is no error', async () => {
+    it('separates stdout, stderr and exit code; a failing command is no error', async () => {
       const machine = current();
       const command = machine.command([
         { step: 'write', stream: 'stdout', text: 'out' },
@@ -24,7 +24,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       });
     });
 
-    it('has the environment of the container', async () => {
+    it('runs with the environment of the container', async () => {
       const machine = current();
       const command = machine.command([{ step: 'writeEnv', name: 'SHARED' }]);
       expect(await execOutcome(machine.runtime, await holding(), { command })).toMatchObject({
@@ -34,7 +34,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
     });
 
     it.each([{ size: 0 }, { size: 5 }, { size: 300_000 }])(
-      'copies $size bytes of input',
+      'passes $size bytes of input to the command',
       async ({ size }) => {
         const machine = current();
         const stdin = new TextEncoder().encode('a'.repeat(size));
@@ -50,7 +50,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       },
     );
 
-    it('delivers a lot of output whole', async () => {
+    it('delivers 2 MB of output completely', async () => {
       const machine = current();
       const command = machine.command([
         { step: 'fill', stream: 'stdout', letter: 'z', count: 2_000_000 },
@@ -59,7 +59,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       expect([outcome.stdout.length, outcome.exitCode]).toEqual([2_000_000, 0]);
     });
 
-    it('ends the command and its children after the timeout, with what it wrote before', async () => {
+    it('ends the command and its children after the timeout and delivers earlier output', async () => {
       const machine = current();
       const command = machine.command([
         { step: 'write', stream: 'stdout', text: 'begun' },
@@ -101,7 +101,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       await machine.childEnded('left');
     });
 
-    it('ends with its container', async () => {
+    it('ends the command when its container stops', async () => {
       const machine = current();
       const id = await holding();
       const command = machine.command([{ step: 'child', name: 'inside' }, { step: 'hold' }]);
@@ -116,7 +116,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       { name: 'that does not exist', command: harness.unknownCommand, exitCode: 127 },
       { name: 'that cannot be executed', command: harness.unexecutableCommand, exitCode: 126 },
     ])(
-      'ends a program $name with $exitCode and says so on stderr, as shells do',
+      'exits with $exitCode and a message on stderr for a program $name',
       async ({ command, exitCode }) => {
         const { runtime } = current();
         const input = { stdin: new TextEncoder().encode('unread') };
@@ -131,7 +131,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       },
     );
 
-    it('says on a terminal that a program does not exist', async () => {
+    it('writes the message about a missing program to the terminal', async () => {
       const { runtime } = current();
       if (!runtime.capabilities().includes('exec.tty')) return;
       const request = { command: harness.unknownCommand, tty: { columns: 80, rows: 24 } };
@@ -144,7 +144,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       });
     });
 
-    it('refuses an ended container and no command', async () => {
+    it('rejects an exited container and an empty command', async () => {
       const machine = current();
       const id = await started(machine, [{ step: 'exit', code: 0 }]);
       await ended(machine.runtime, id);

@@ -17,7 +17,7 @@ export function aContainerId(): ContainerId {
   return toContainerId(randomHex(random, 32));
 }
 
-/** A complete request; override what the test is about. */
+/** Complete request; override the fields that a test is about. */
 export function aRequest(
   machine: RuntimeMachine,
   behaviour: Behaviour,
@@ -51,7 +51,7 @@ export function never(): AbortSignal {
   return new AbortController().signal;
 }
 
-/** The status of the container once it has ended. */
+/** Waits for the exit of a container. @returns Its status. */
 export async function ended(
   runtime: ContainerRuntime,
   containerId: ContainerId,
@@ -70,7 +70,7 @@ export async function ended(
   throw new Error('the events ended before the container did');
 }
 
-/** All lines that a request gives. */
+/** Reads all lines that a request selects. */
 export async function linesOf(
   runtime: ContainerRuntime,
   containerId: ContainerId,
@@ -82,7 +82,7 @@ export async function linesOf(
   return lines;
 }
 
-/** Reads from a stream of lines until one with this text has come; leaves the stream open. */
+/** Reads lines up to the one with this text; leaves the stream open. */
 export async function readUntil(
   lines: AsyncIterator<LogLine>,
   wanted: string,
@@ -96,21 +96,21 @@ export async function readUntil(
   }
 }
 
-/** The text of a line that is UTF-8. */
+/** Decodes a line as UTF-8. */
 export function textOf(line: LogLine): string {
   return new TextDecoder().decode(line.text);
 }
 
-/** What a command wrote and its exit code. */
+/** Output and exit code of a command. */
 export interface ExecOutcome {
   readonly stdout: string;
   readonly stderr: string;
   readonly exitCode: number | undefined;
-  /** The failure that ended the stream, if one did. */
+  /** Error of the stream, if it failed. */
   readonly failure: unknown;
 }
 
-/** Runs a command to its end. */
+/** Runs a command until it exits. */
 export async function execOutcome(
   runtime: ContainerRuntime,
   containerId: ContainerId,
@@ -136,7 +136,7 @@ function decoded(chunks: readonly Uint8Array[]): string {
   return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join('') + decoder.decode();
 }
 
-/** `line <from>` to `line <to>`. */
+/** The lines `line <from>` to `line <to>`. */
 export function numbered(from: number, to: number): readonly string[] {
   return Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
 }

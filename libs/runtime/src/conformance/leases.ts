@@ -4,16 +4,16 @@ import type { Behaviour } from './behaviour.js';
 import type { CurrentMachine, RuntimeMachine } from './harness.js';
 import { aContainerId, aRequest, ended, never, started, textOf } from './helpers.js';
 
-/** Much longer than a test may take, and short enough for a mistake to be seen. */
+/** Longer than any test, and shorter than the time limit of a run. */
 const LONG_MS = 600_000;
 
-/** A container with a lease ends by itself unless it is renewed. */
+/** Tests of leases. */
 export function describeLeases(current: CurrentMachine): void {
   const lacksLeases = (): boolean =>
     !current().runtime.capabilities().includes('disconnect.exclusive');
 
-  describe('lease', () => {
-    it('is refused where the capability is missing, and nothing is started', async () => {
+  describe('lease of a container', () => {
+    it('is rejected without the capability, and nothing is started', async () => {
       if (!lacksLeases()) return;
       const machine = current();
       const refusal = {
@@ -30,7 +30,7 @@ export function describeLeases(current: CurrentMachine): void {
       expect(await machine.runtime.list()).toEqual([]);
     });
 
-    it('ends a container that is not renewed, and says so', async () => {
+    it('stops a container without renewal and reports the reason', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const id = await leased(machine, [{ step: 'onTerm', line: 'bye', exitCode: 7 }]);
@@ -45,7 +45,7 @@ export function describeLeases(current: CurrentMachine): void {
       });
     });
 
-    it('kills what does not end within the grace', async () => {
+    it('kills a container that does not exit within the grace period', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const id = await leased(machine, [{ step: 'ignoreTerm' }]);
@@ -55,7 +55,7 @@ export function describeLeases(current: CurrentMachine): void {
       expect(await status).toMatchObject({ exitCode: 137, leaseEnded: true });
     });
 
-    it('is renewed, made shorter, and given to a container that had none', async () => {
+    it('can be shortened by a renewal and given to a container without a lease', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const [first, second] = [
@@ -78,7 +78,7 @@ export function describeLeases(current: CurrentMachine): void {
       ]);
     });
 
-    it('lets a renewed container run', async () => {
+    it('does not stop a renewed container', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
@@ -95,7 +95,7 @@ export function describeLeases(current: CurrentMachine): void {
       expect(stopped.leaseEnded).toBeUndefined();
     });
 
-    it('is taken away: the container then runs without end', async () => {
+    it('does not stop a container whose lease was removed', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
@@ -108,7 +108,7 @@ export function describeLeases(current: CurrentMachine): void {
       await runtime.stop(id, 0);
     });
 
-    it('holds over a restart of the caller', async () => {
+    it('survives a restart of the caller', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const id = await started(machine, [{ step: 'hold' }], {
@@ -122,7 +122,7 @@ export function describeLeases(current: CurrentMachine): void {
   });
 }
 
-/** A container with a long lease that has done these steps and stays. */
+/** Starts a container with a long lease and waits until it has carried out the steps. */
 async function leased(machine: RuntimeMachine, behaviour: Behaviour): Promise<ContainerId> {
   const steps: Behaviour = [
     ...behaviour,

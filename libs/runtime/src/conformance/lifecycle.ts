@@ -13,10 +13,10 @@ import {
   textOf,
 } from './helpers.js';
 
-/** Start, list, stop, remove. */
+/** Tests of `start`, `list`, `stop` and `remove`. */
 export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarness): void {
   describe('start and list', () => {
-    it('reports what was started, with labels and times, and lists it', async () => {
+    it('reports and lists a started container with labels and times', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'hold' }], {
         labels: { replica: 'web-1', cluster: 'c' },
@@ -33,7 +33,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       expect(await machine.runtime.list()).toEqual([status]);
     });
 
-    it('gives each declared port an endpoint, and no two containers the same', async () => {
+    it('gives each declared port a unique endpoint', async () => {
       const machine = current();
       const ports = [
         { name: 'http', port: 80, protocol: 'tcp' as const },
@@ -48,7 +48,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       expect(new Set(reached).size).toBe(4);
     });
 
-    it('passes the environment on', async () => {
+    it('passes environment variables to the process', async () => {
       const machine = current();
       const id = await started(
         machine,
@@ -67,7 +67,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       ]);
     });
 
-    it('refuses an id in use, also of an ended container', async () => {
+    it('rejects an id in use, including that of an exited container', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'exit', code: 0 }]);
       await machine.runtime.start(request);
@@ -76,7 +76,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       await expect(machine.runtime.start(request)).rejects.toMatchObject({ kind: 'exists' });
     });
 
-    it('starts one of two that use the same id at once', async () => {
+    it('starts only one of two concurrent requests with the same id', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'hold' }]);
       const outcomes = await Promise.allSettled([
@@ -109,7 +109,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
           containerId: '../../etc' as ContainerRequest['containerId'],
         }),
       },
-    ])('refuses $name and leaves no trace', async ({ change }) => {
+    ])('rejects $name and leaves no trace', async ({ change }) => {
       const machine = current();
       await expect(machine.runtime.start(change(aRequest(machine, [])))).rejects.toMatchObject({
         kind: 'invalid',
@@ -117,7 +117,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       expect(await machine.runtime.list()).toEqual([]);
     });
 
-    it('tells no start and no end of a container that could not be started', async () => {
+    it('publishes no event for a container that could not be started', async () => {
       const machine = current();
       const events = machine.runtime.events(never())[Symbol.asyncIterator]();
       const refused = { ...aRequest(machine, []), command: harness.unknownCommand };
@@ -130,7 +130,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
     });
   });
 
-  describe('the end of a container', () => {
+  describe('exit of a container', () => {
     it.each([
       {
         name: 'success',
@@ -160,7 +160,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       expect(await machine.runtime.list()).toEqual([status]);
     });
 
-    it('ends what the main process left behind', async () => {
+    it('kills child processes that the main process left behind', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'child', name: 'left' },
@@ -175,7 +175,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
   });
 
   describe('stop and remove', () => {
-    it('lets a container end by itself within the grace', async () => {
+    it('lets a container exit by itself within the grace period', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'onTerm', line: 'bye', exitCode: 7 },
@@ -194,7 +194,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       expect((await linesOf(machine.runtime, id)).map(textOf)).toEqual(['ready', 'bye']);
     });
 
-    it('kills after the grace, children too, and not before', async () => {
+    it('kills the container and its children after the grace period, not before', async () => {
       const machine = current();
       const id = await stubborn(current);
       const stopping = machine.runtime.stop(id, 300);
@@ -206,13 +206,13 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       await machine.childEnded('inner');
     });
 
-    it('kills at once without grace', async () => {
+    it('kills at once with a grace period of 0', async () => {
       const machine = current();
       const id = await stubborn(current);
       expect(await machine.runtime.stop(id, 0)).toMatchObject({ exitCode: 137 });
     });
 
-    it('a second stop with a shorter grace hastens the first, a longer one does not delay it', async () => {
+    it('shortens the grace period by a second stop, and never extends it', async () => {
       const machine = current();
       const id = await stubborn(current);
       const patient = machine.runtime.stop(id, 3_600_000);
@@ -223,14 +223,14 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       expect(statuses.map(({ exitCode }) => exitCode)).toEqual([137, 137, 137]);
     });
 
-    it('resolves at once for an ended container, with its own exit code', async () => {
+    it('resolves at once for an exited container, with its exit code', async () => {
       const machine = current();
       const id = await started(machine, [{ step: 'exit', code: 4 }]);
       await ended(machine.runtime, id);
       expect(await machine.runtime.stop(id, 1_000)).toMatchObject({ exitCode: 4 });
     });
 
-    it('forgets a removed container, and only an ended one can be removed', async () => {
+    it('removes only exited containers', async () => {
       const machine = current();
       const id = await started(machine, [{ step: 'hold' }]);
       await expect(machine.runtime.remove(id)).rejects.toMatchObject({ kind: 'precondition' });
@@ -241,7 +241,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       await machine.runtime.remove(id);
     });
 
-    it('knows no unknown id', async () => {
+    it('rejects an unknown id with notFound, except for remove', async () => {
       const { runtime } = current();
       const id = aContainerId();
       await expect(runtime.stop(id, 0)).rejects.toMatchObject({ kind: 'notFound' });
@@ -254,7 +254,9 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
   });
 }
 
-/** A container that ignores SIGTERM, with a child that does too, both ready. */
+/**
+ * Starts a container that ignores SIGTERM, with a child that does too, and waits until both run.
+ */
 async function stubborn(current: CurrentMachine): ReturnType<typeof started> {
   const machine = current();
   const id = await started(machine, [

@@ -3,10 +3,10 @@ import type { LogLine } from '../container-runtime.js';
 import type { CurrentMachine, RuntimeHarness } from './harness.js';
 import { ended, linesOf, never, numbered, readUntil, started, textOf } from './helpers.js';
 
-/** Reading on while the container writes. */
+/** Tests of `logs` with `follow`. */
 export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarness): void {
-  describe('following logs', () => {
-    it('gives what is there, then what comes, and ends after the last line', async () => {
+  describe('logs with follow', () => {
+    it('yields existing lines, then new lines, and ends after the last line', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 3 },
@@ -21,7 +21,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect(await reader.next()).toMatchObject({ done: true });
     });
 
-    it('starts at the tail and goes on without gap', async () => {
+    it('starts at the tail and continues without gaps', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 30 },
@@ -40,7 +40,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect((await readUntil(reader, 'line 40')).map(textOf)).toEqual(numbered(30, 40));
     });
 
-    it('survives rotation: every line once', async () => {
+    it('yields every line once across log rotation', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines },
@@ -55,7 +55,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       ).toBe(harness.rotatingLines);
     });
 
-    it('gives the same lines in batches, with none that are empty or missing', async () => {
+    it('yields the same lines in batches without gaps or empty batches', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines },
@@ -72,7 +72,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect(lines.map(textOf)).toEqual(numbered(1, harness.rotatingLines));
     });
 
-    it('resumes after a sequence number where another reader stopped', async () => {
+    it('resumes after the sequence number at which another reader stopped', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 10 },
@@ -91,7 +91,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect(rest.map(textOf)).toEqual(numbered(11, 20));
     });
 
-    it('of an ended container gives its lines and ends', async () => {
+    it('yields the lines of an exited container and ends', async () => {
       const machine = current();
       const id = await started(machine, [{ step: 'number', stream: 'stdout', from: 1, to: 5 }]);
       await ended(machine.runtime, id);
@@ -101,7 +101,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect(await linesOf(machine.runtime, id, { follow: true, tailLines: 0 })).toEqual([]);
     });
 
-    it('ends when its signal is aborted, and the container goes on', async () => {
+    it('ends when the signal is aborted, while the container keeps running', async () => {
       const machine = current();
       const id = await started(machine, [
         { step: 'write', stream: 'stdout', text: 'ready\n' },

@@ -4,7 +4,7 @@ import { MAX_LINE_BYTES } from '../line-splitter.js';
 import type { CurrentMachine } from './harness.js';
 import { ended, linesOf, numbered, started, textOf } from './helpers.js';
 
-/** Reading what has been written. */
+/** Tests of `logs` without `follow`. */
 export function describeLogs(current: CurrentMachine): void {
   describe('logs', () => {
     async function finished(behaviour: Parameters<typeof started>[1]): Promise<ContainerId> {
@@ -15,7 +15,7 @@ export function describeLogs(current: CurrentMachine): void {
     const numbers = (to: number): Promise<ContainerId> =>
       finished([{ step: 'number', stream: 'stdout', from: 1, to }]);
 
-    it('gives the lines in order, numbered from 1 without gap, with the time they were read', async () => {
+    it('yields lines in order, numbered from 1 without gaps, with their read time', async () => {
       const id = await numbers(200);
       const [status] = await current().runtime.list();
       const lines = await linesOf(current().runtime, id);
@@ -26,7 +26,7 @@ export function describeLogs(current: CurrentMachine): void {
       expect(lines.every(({ timeMs }) => timeMs >= (status?.startedAtMs ?? Infinity))).toBe(true);
     });
 
-    it('has every line, also the last one without line end, as soon as the exit is known', async () => {
+    it('has every line as soon as the exit is known, including an unfinished last line', async () => {
       const id = await finished([{ step: 'write', stream: 'stdout', text: 'one\n\ntwo' }]);
       const lines = await linesOf(current().runtime, id);
       expect(lines.map((line) => [textOf(line), line.partial])).toEqual([
@@ -36,7 +36,7 @@ export function describeLogs(current: CurrentMachine): void {
       ]);
     });
 
-    it('counts both streams together and tells them apart', async () => {
+    it('numbers both streams together and distinguishes them', async () => {
       const id = await finished([
         { step: 'number', stream: 'stdout', from: 1, to: 20 },
         { step: 'number', stream: 'stderr', from: 21, to: 40 },
@@ -54,12 +54,24 @@ export function describeLogs(current: CurrentMachine): void {
 
     it.each([
       { name: 'the last lines', request: { tailLines: 3 }, from: 48 },
-      { name: 'no line of the past', request: { tailLines: 0 }, from: 51 },
-      { name: 'all when there are fewer', request: { tailLines: 1_000 }, from: 1 },
-      { name: 'what comes after a sequence number', request: { afterSequence: 20n }, from: 21 },
-      { name: 'nothing after the last', request: { afterSequence: 50n }, from: 51 },
-      { name: 'both conditions', request: { afterSequence: 20n, tailLines: 40 }, from: 21 },
-      { name: 'the shorter of both', request: { afterSequence: 20n, tailLines: 2 }, from: 49 },
+      { name: 'no existing line', request: { tailLines: 0 }, from: 51 },
+      {
+        name: 'all lines when there are fewer than the tail',
+        request: { tailLines: 1_000 },
+        from: 1,
+      },
+      { name: 'lines after a sequence number', request: { afterSequence: 20n }, from: 21 },
+      { name: 'nothing after the last line', request: { afterSequence: 50n }, from: 51 },
+      {
+        name: 'lines that meet both conditions',
+        request: { afterSequence: 20n, tailLines: 40 },
+        from: 21,
+      },
+      {
+        name: 'the tail when it is shorter than the rest',
+        request: { afterSequence: 20n, tailLines: 2 },
+        from: 49,
+      },
     ])('selects $name', async ({ request, from }) => {
       const id = await numbers(50);
       expect((await linesOf(current().runtime, id, request)).map(textOf)).toEqual(
@@ -67,7 +79,7 @@ export function describeLogs(current: CurrentMachine): void {
       );
     });
 
-    it('selects by time', async () => {
+    it('selects lines by time', async () => {
       const id = await numbers(10);
       const all = await linesOf(current().runtime, id);
       const lastTimeMs = Math.max(...all.map(({ timeMs }) => timeMs));
@@ -78,7 +90,7 @@ export function describeLogs(current: CurrentMachine): void {
       expect(await linesOf(current().runtime, id, { sinceMs: lastTimeMs + 1 })).toEqual([]);
     });
 
-    it('tail counts the lines of the streams asked for', async () => {
+    it('counts the tail among the lines of the requested streams', async () => {
       const id = await finished([
         { step: 'number', stream: 'stdout', from: 1, to: 20 },
         { step: 'number', stream: 'stderr', from: 21, to: 40 },
@@ -88,7 +100,7 @@ export function describeLogs(current: CurrentMachine): void {
       ).toEqual(numbered(19, 20));
     });
 
-    it('cuts a long line into entries that go on, and no other', async () => {
+    it('splits a line into entries only when it exceeds the maximum size', async () => {
       const count = 2 * MAX_LINE_BYTES + 5;
       const id = await finished([
         { step: 'fill', stream: 'stdout', letter: 'x', count },

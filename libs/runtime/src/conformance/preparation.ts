@@ -3,7 +3,7 @@ import type { ContainerRequest, StartProgress } from '../container-runtime.js';
 import type { CurrentMachine } from './harness.js';
 import { aRequest, ended, never } from './helpers.js';
 
-/** What is done before a start. */
+/** Tests of `prepare`. */
 export function describePreparation(current: CurrentMachine): void {
   const prepare = async (request: ContainerRequest): Promise<readonly StartProgress[]> => {
     const steps: StartProgress[] = [];
@@ -11,8 +11,8 @@ export function describePreparation(current: CurrentMachine): void {
     return steps;
   };
 
-  describe('preparing a start', () => {
-    it('starts nothing; the start of the same container follows', async () => {
+  describe('prepare', () => {
+    it('starts nothing and allows a later start of the same container', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'exit', code: 4 }]);
       await prepare(request);
@@ -21,7 +21,7 @@ export function describePreparation(current: CurrentMachine): void {
       expect(await ended(machine.runtime, request.containerId)).toMatchObject({ exitCode: 4 });
     });
 
-    it('may be repeated, and left without a start', async () => {
+    it('can be repeated and does not require a start', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'hold' }]);
       await prepare(request);
@@ -29,13 +29,13 @@ export function describePreparation(current: CurrentMachine): void {
       expect(await machine.runtime.list()).toEqual([]);
     });
 
-    it('tells a pull by its beginning and its end, and of what is there nothing', async () => {
+    it('reports the begin and the end of a pull, and nothing for a present image', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'hold' }]);
       await prepare(request);
       expect(await prepare({ ...request, imagePull: 'never' })).toEqual([]);
       const kinds = (await prepare({ ...request, imagePull: 'always' })).map(({ kind }) => kind);
-      // a process has nothing to be pulled
+      // the process runtime pulls nothing
       expect([[], ['pulling', 'pulled']]).toContainEqual(kinds);
     });
   });

@@ -3,10 +3,10 @@ import { assertNever } from '@cloudless/base';
 import type { Behaviour, BehaviourStep } from './behaviour.js';
 
 /**
- * Writes a behaviour as a script for `/bin/sh` (POSIX, also busybox).
- * @param directory - Where gates and children leave their files: gate `g` opens when
+ * Converts a behaviour to a script for `/bin/sh` (POSIX, also busybox).
+ * @param directory - Directory for the files of gates and children: gate `g` opens when
  *   `<directory>/gate-g` exists, child `c` writes its process id to `<directory>/child-c`. Must
- *   exist and need no quoting.
+ *   exist and must not need quoting.
  */
 export function behaviourScript(behaviour: Behaviour, directory: string): string {
   return behaviour.map((step) => stepScript(step, directory)).join('\n');
@@ -39,7 +39,7 @@ function stepScript(step: BehaviourStep, directory: string): string {
     case 'child':
       return `sleep 3600 & echo $! > ${directory}/child-${step.name}.new; mv ${directory}/child-${step.name}.new ${directory}/child-${step.name}`;
     case 'hold':
-      // the shell would tell there how its child ended
+      // hides the shell's message about its child's end
       return 'while :; do sleep 3600 & wait $!; done 2>/dev/null';
     case 'exit':
       return `exit ${step.code}`;

@@ -26,28 +26,29 @@ import { behaviourOf } from './fake-command.js';
 import { FakeProcess } from './fake-process.js';
 import { FakeTerminalInput } from './fake-terminal-input.js';
 
-/** Needs of a fake runtime. */
 export interface FakeRuntimeOptions {
   readonly clock: Clock;
   /**
    * Default: `runtime.process`, `limits.cpu`, `limits.memory`, `disconnect.exclusive`, `exec.tty`.
-   * Images are run when `runtime.cri` is among them (and the runtime is then called `cri`); a limit
-   * is refused when its capability is missing.
+   * With `runtime.cri` the runtime accepts images and is called `cri`. Requests that need a missing
+   * capability are rejected.
    */
   readonly capabilities?: readonly string[];
 }
 
-/** A runtime in memory, with the machine that it works on. */
+/** In-memory runtime with its machine. */
 export interface FakeRuntime extends ContainerRuntime {
-  /** Steers what happens; see {@link FakeMachine}. */
+  /** Controls of the test; see {@link FakeMachine}. */
   readonly machine: FakeMachine;
-  /** Closes this one and gives another on the same machine, as an agent's restart does. */
+  /**
+   * Closes this instance and opens another one on the same machine, as a restart of the agent does.
+   */
   reopen(): Promise<FakeRuntime>;
 }
 
 /**
- * A runtime without processes: everything happens at once, but for graces and timeouts, which the
- * clock moves.
+ * Creates a runtime without processes. Everything happens at once, except grace periods and
+ * timeouts, which depend on the clock.
  */
 export function createFakeRuntime(options: FakeRuntimeOptions): FakeRuntime {
   return new InMemoryRuntime(
@@ -63,7 +64,7 @@ const DEFAULT_CAPABILITIES: readonly string[] = [
   'exec.tty',
 ];
 const NEVER: StopSignal = new AbortController().signal;
-/** A reader of events or output further behind is cut off. */
+/** A reader with more unread items than this fails. */
 const QUEUE_LIMIT = 100_000;
 const OUTPUT_CHUNK_BYTES = 64 * 1024;
 
@@ -98,7 +99,7 @@ class InMemoryRuntime implements FakeRuntime {
     this.check(request);
     if (request.image !== undefined) {
       await this.machine.images.ensure({ image: request.image }, () => undefined, NEVER);
-      this.check(request); // another start may have had the same id
+      this.check(request); // a concurrent start may have used the same id
     }
     return this.machine.start(request);
   }
@@ -303,7 +304,7 @@ const VOLUME_CAPABILITY = {
   named: 'volumes.named',
 } as const;
 
-/** What a request asks for that only containers have. */
+/** Capabilities that the container-only fields of a request need. */
 function containerNeeds({ limits, ports, volumes = [], security, network }: ContainerRequest) {
   return [
     { asked: limits.pids !== undefined, capability: 'limits.pids', field: 'limits.pids' },

@@ -11,20 +11,19 @@ import { behaviourOf } from './fake-command.js';
 import { FakeLog } from './fake-log.js';
 import { FakeProcess, type FakeProcessWorld } from './fake-process.js';
 
-/** What a fake container needs of its machine. */
 export interface FakeContainerDeps {
   readonly clock: Clock;
   readonly pid: number;
   readonly endpoints: readonly ContainerEndpoint[];
   readonly world: Pick<FakeProcessWorld, 'whenOpen' | 'childStarted' | 'childEnded'>;
-  /** Called once, after the status says so. */
+  /** Called once, after the status has changed to `exited`. */
   readonly onExit: (status: ContainerStatus) => void;
 }
 
 /** One container of a {@link FakeMachine}: a status, a log and a fake main process. */
 export class FakeContainer {
   readonly log: FakeLog;
-  /** Commands that run in it; they end with it. */
+  /** Running commands; they end with the container. */
   readonly commands = new Set<FakeProcess>();
   private readonly main: FakeProcess;
   private current: ContainerStatus;
@@ -62,7 +61,7 @@ export class FakeContainer {
     return this.current;
   }
 
-  /** What its processes see: its own variables and the ports it got. */
+  /** Environment of its processes: the variables of the request and the first assigned port. */
   get env(): Readonly<Record<string, string>> {
     const [first] = this.deps.endpoints;
     return { ...this.request.env, ...(first === undefined ? {} : { PORT: String(first.port) }) };
@@ -92,7 +91,7 @@ export class FakeContainer {
     });
   }
 
-  /** Ends it as if by itself. @throws kind `precondition` when it has ended. */
+  /** Makes the main process exit. @throws kind `precondition` when it has exited. */
   end(exitCode: number, reason?: string): void {
     if (this.current.phase === 'exited')
       throw new CloudlessError('precondition', `container ${this.current.containerId} has ended`);

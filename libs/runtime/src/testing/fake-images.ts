@@ -1,33 +1,33 @@
 import { CloudlessError, sleep, StoppedError, type Clock, type StopSignal } from '@cloudless/base';
 import type { ContainerRequest, StartProgress } from '../container-runtime.js';
 
-/** An image that is not on the fake machine yet. */
+/** Image that is not on the fake machine yet. */
 export interface FakeImage {
-  /** How long its pull takes. Default 0. */
+  /** Duration of the pull, milliseconds. Default 0. */
   readonly pullMs?: number;
   readonly sizeBytes?: number;
-  /** Its pull fails with this after `pullMs`. */
+  /** Error with which the pull fails after `pullMs`. */
   readonly failure?: CloudlessError;
 }
 
-/** The images of a fake machine. Those that nobody has spoken of are there. */
+/** Images of a fake machine. Images that are not set are present. */
 export class FakeImages {
   private readonly known = new Map<string, { readonly image: FakeImage; present: boolean }>();
   private readonly pulls: string[] = [];
 
   constructor(private readonly clock: Clock) {}
 
-  /** Images whose pull was begun, in order. */
+  /** Images whose pull has begun, in order. */
   get pulled(): readonly string[] {
     return this.pulls;
   }
 
-  /** Makes an image one that has to be pulled; again, when it was there. */
+  /** Removes an image from the machine: the next start has to pull it. */
   set(name: string, image: FakeImage = {}): void {
     this.known.set(name, { image, present: false });
   }
 
-  /** Sees to it that the image of a request is there. */
+  /** Pulls the image of a request if necessary. */
   async ensure(
     { image: name, imagePull = 'ifNotPresent' }: Pick<ContainerRequest, 'image' | 'imagePull'>,
     progress: (step: StartProgress) => void,

@@ -4,12 +4,12 @@ import { selectsLine } from '../log-selection.js';
 import type { Clock, StopSignal } from '@cloudless/base';
 import type { LogLine, LogRequest, LogStream } from '../container-runtime.js';
 
-/** Older lines are dropped, as rotation does. */
+/** Number of kept lines; older ones are dropped, as by log rotation. */
 const KEPT_LINES = 20_000;
-/** A follower further behind is cut off. */
+/** A follower with more unread lines than this fails. */
 const FOLLOWER_LIMIT = 100_000;
 
-/** The lines of one fake container. */
+/** Log of one fake container. */
 export class FakeLog {
   private readonly lines: LogLine[] = [];
   private readonly splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
@@ -26,7 +26,7 @@ export class FakeLog {
     for (const line of this.splitters[stream].feed(bytes)) this.add(stream, line);
   }
 
-  /** No more output; followers end after the last line. */
+  /** Ends the output; followers end after the last line. */
   end(): void {
     for (const stream of ['stdout', 'stderr'] as const) {
       const last = this.splitters[stream].flush();

@@ -13,14 +13,14 @@ import { FakeContainer } from './fake-container.js';
 import { FakeImages } from './fake-images.js';
 import type { FakeProcessWorld } from './fake-process.js';
 
-/** What a test wants a command to have done. */
+/** Scripted result of a command. */
 export interface FakeExecResult {
   readonly exitCode: number;
   readonly stdout?: string;
   readonly stderr?: string;
 }
 
-/** Answers commands in place of a behaviour; `undefined` leaves the command to its behaviour. */
+/** Returns scripted results of commands; `undefined` runs the behaviour of the command instead. */
 export type FakeExecHandler = (
   containerId: ContainerId,
   request: ExecRequest,
@@ -30,8 +30,7 @@ const FIRST_PORT = 20_000;
 const FIRST_PID = 1_000;
 
 /**
- * The machine under one or more fake runtimes, one after the other: what runs on it stays when a
- * runtime is closed.
+ * Machine of a fake runtime. Its containers survive when the runtime is closed and opened again.
  */
 export class FakeMachine {
   private readonly containers = new Map<ContainerId, FakeContainer>();
@@ -41,10 +40,7 @@ export class FakeMachine {
   private readonly livingChildren = new Set<string>();
   private readonly missing = new Map<string, keyof typeof NOT_STARTED_EXIT_CODES>();
   private readonly startFailures: CloudlessError[] = [];
-  /**
-   * What has to be pulled before it runs, how long that takes, and what fails; all others are
-   * there.
-   */
+  /** Images that have to be pulled; all others are present. */
   readonly images: FakeImages;
   private starts = 0;
   private ports = 0;
@@ -57,37 +53,37 @@ export class FakeMachine {
     this.images = new FakeImages(clock);
   }
 
-  /** How many containers were started so far. */
+  /** Number of started containers. */
   get startCount(): number {
     return this.starts;
   }
 
-  /** What a container was started with. @throws kind `notFound`. */
+  /** Request by which a container was started. @throws kind `notFound`. */
   requestOf(containerId: ContainerId): ContainerRequest {
     return this.find(containerId).request;
   }
 
-  /** Ends a container as if by itself. */
+  /** Makes the main process of a container exit. */
   exit(containerId: ContainerId, exitCode: number, reason?: string): void {
     this.find(containerId).end(exitCode, reason);
   }
 
-  /** Lets a container write; add the line ends yourself. */
+  /** Adds output to a container's log; the text includes its line ends. */
   write(containerId: ContainerId, stream: LogStream, text: string): void {
     this.find(containerId).log.write(stream, new TextEncoder().encode(text));
   }
 
-  /** The next start fails so; called again, the one after it too. */
+  /** Makes the next start fail; further calls apply to the starts after it. */
   failNextStart(failure: CloudlessError): void {
     this.startFailures.push(failure);
   }
 
-  /** Makes an executable unknown, or one that cannot be executed. */
+  /** Removes an executable, or makes it not executable. */
   removeExecutable(name: string, why: keyof typeof NOT_STARTED_EXIT_CODES = 'notFound'): void {
     this.missing.set(name, why);
   }
 
-  /** Sets who answers commands. */
+  /** Sets the handler that answers commands. */
   onExec(handler: FakeExecHandler): void {
     this.execHandler = handler;
   }
@@ -102,15 +98,15 @@ export class FakeMachine {
   }
 
   /**
-   * Loses containers without an event, as when someone deleted them behind the agent's back; all
-   * without an id.
+   * Removes one container, or all without an id, without an event, as if someone deleted them
+   * directly.
    */
   lose(containerId?: ContainerId): void {
     if (containerId === undefined) this.containers.clear();
     else this.containers.delete(containerId);
   }
 
-  /** Ends whatever runs with -1 `lost with the machine`. */
+  /** Ends all running containers with -1 `lost with the machine`. */
   reboot(): void {
     for (const container of this.containers.values())
       if (container.status.phase === 'running') container.end(-1, 'lost with the machine');
@@ -192,7 +188,7 @@ export class FakeMachine {
     return [...events, { kind: 'exited', exitCode: result.exitCode }];
   }
 
-  /** @internal What fake processes share. */
+  /** @internal State that fake processes share. */
   readonly world: Pick<FakeProcessWorld, 'whenOpen' | 'childStarted' | 'childEnded'> = {
     whenOpen: (gate, action) => {
       if (this.openGates.has(gate)) return true;

@@ -3,16 +3,16 @@ import type { Behaviour, BehaviourStep } from '../conformance/behaviour.js';
 import type { LogStream, TerminalSize } from '../container-runtime.js';
 import { FakeStdin } from './fake-stdin.js';
 
-/** What a fake process touches outside itself. */
+/** Interface of a fake process to its machine. */
 export interface FakeProcessWorld {
   readonly env: Readonly<Record<string, string>>;
   readonly stdin: Uint8Array;
-  /** Its input as it comes, in place of `stdin`. */
+  /** Streamed input instead of `stdin`. */
   readonly input?: FakeStdin;
-  /** Size of its terminal now. */
+  /** Current terminal size. */
   readonly terminal?: () => TerminalSize | undefined;
   write(stream: LogStream, bytes: Uint8Array): void;
-  /** Whether the gate is open; otherwise `action` runs once when it opens. */
+  /** True when the gate is open; otherwise `action` runs once when it opens. */
   whenOpen(gate: string, action: () => void): boolean;
   childStarted(name: string): void;
   childEnded(name: string): void;
@@ -23,7 +23,7 @@ export interface FakeProcessWorld {
 const encoder = new TextEncoder();
 
 /**
- * Runs a behaviour without time or processes: as far as it can go, then waits for a gate or a
+ * Runs a behaviour without time or processes, as far as possible, then waits for a gate, input or a
  * signal.
  */
 export class FakeProcess {
@@ -43,7 +43,7 @@ export class FakeProcess {
     this.input.end();
   }
 
-  /** Goes on with the next steps. */
+  /** Runs the next steps. */
   run(): void {
     while (!this.over) {
       const step = this.behaviour[this.index];
@@ -69,7 +69,7 @@ export class FakeProcess {
     this.end(137, 'SIGKILL');
   }
 
-  /** Ends it as if by itself. */
+  /** Makes the process exit. */
   end(exitCode: number, signal?: string): void {
     if (this.over) return;
     this.over = true;
@@ -82,7 +82,7 @@ export class FakeProcess {
     return false;
   }
 
-  /** Does a step; false when it waits there. */
+  /** Runs one step; false when the process must wait at it. */
   private passes(step: BehaviourStep): boolean {
     const { world } = this;
     switch (step.step) {

@@ -47,7 +47,7 @@ const harness: RuntimeHarness = {
 
 describeContainerRuntime('the fake', harness);
 
-describe('the controls of the fake', () => {
+describe('FakeMachine', () => {
   const random = createSeededRandom(7);
   const request = (overrides: Partial<ContainerRequest> = {}): ContainerRequest => ({
     containerId: toContainerId(randomHex(random, 32)),
@@ -60,7 +60,7 @@ describe('the controls of the fake', () => {
     ...overrides,
   });
 
-  it('exit and write act on a container from outside', async () => {
+  it('ends a container and adds output to its log', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     const { containerId } = await runtime.start(request());
     runtime.machine.write(containerId, 'stderr', 'no memory\n');
@@ -75,7 +75,7 @@ describe('the controls of the fake', () => {
     expect(await lines.next()).toMatchObject({ done: true });
   });
 
-  it('failNextStart fails that many starts, which leave no trace', async () => {
+  it('fails as many starts as failNextStart was called, without a trace', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     runtime.machine.failNextStart(new CloudlessError('exhausted', 'no room'));
     await expect(runtime.start(request())).rejects.toMatchObject({ kind: 'exhausted' });
@@ -84,7 +84,7 @@ describe('the controls of the fake', () => {
     expect(runtime.machine.startCount).toBe(1);
   });
 
-  it('a reboot ends what ran, a loss leaves nothing', async () => {
+  it('ends running containers on reboot and removes them on loss', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     await runtime.start(request());
     runtime.machine.reboot();
@@ -96,7 +96,7 @@ describe('the controls of the fake', () => {
     expect(await again.list()).toEqual([]);
   });
 
-  it('a handler answers commands', async () => {
+  it('answers commands by the handler', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     const { containerId } = await runtime.start(request());
     runtime.machine.onExec((_id, { command }) =>
@@ -122,7 +122,7 @@ describe('the controls of the fake', () => {
     { asked: { limits: { memoryBytes: 1 } }, capabilities: ['limits.memory'], refused: false },
     { asked: { limits: { cpuMillis: 1 } }, capabilities: ['limits.memory'], refused: true },
   ])(
-    'with $capabilities a request for $asked is refused: $refused',
+    'rejects a request for $asked with capabilities $capabilities: $refused',
     async ({ asked, capabilities, refused }) => {
       const runtime = createFakeRuntime({ clock: new ManualClock(), capabilities });
       const starting = runtime.start(request(asked));

@@ -1,14 +1,14 @@
-/** What a pipe holds before its writer has to wait. */
+/** Capacity of a pipe. */
 const PIPE_BYTES = 64 * 1024;
 
-/** The input of a fake process: what was sent and not read yet. */
+/** Stdin of a fake process. */
 export class FakeStdin {
   private readonly bytes: number[] = [];
   private over = false;
   private readonly readers: (() => void)[] = [];
   private readonly writers: (() => void)[] = [];
 
-  /** Nothing more will come. */
+  /** True after the end of the input. */
   get ended(): boolean {
     return this.over;
   }
@@ -23,14 +23,14 @@ export class FakeStdin {
     this.wake(this.readers);
   }
 
-  /** All that is there. */
+  /** Reads all buffered bytes. */
   take(): Uint8Array {
     const taken = Uint8Array.from(this.bytes.splice(0));
     this.wake(this.writers);
     return taken;
   }
 
-  /** Takes a line, or what is there at the end; false when it has not come yet. */
+  /** Reads one line, or the rest at the end; false when no complete line is buffered. */
   takeLine(): boolean {
     const end = this.bytes.indexOf(10);
     if (end < 0 && !this.over) return false;
@@ -39,12 +39,12 @@ export class FakeStdin {
     return true;
   }
 
-  /** Calls `action` once, when more has come or the end. */
+  /** Calls `action` once when more input or the end arrives. */
   whenMore(action: () => void): void {
     this.readers.push(action);
   }
 
-  /** Resolves when there is room for more. */
+  /** Resolves when there is room for more input. */
   async room(): Promise<void> {
     while (this.bytes.length >= PIPE_BYTES)
       await new Promise<void>((resolve) => this.writers.push(resolve));

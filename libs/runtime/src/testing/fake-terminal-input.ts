@@ -1,7 +1,7 @@
 import type { ExecInput, TerminalSize } from '../container-runtime.js';
 import { FakeStdin } from './fake-stdin.js';
 
-/** Moves what the caller of a command sends to the fake process. */
+/** Passes the input of a command to the fake process. */
 export class FakeTerminalInput {
   readonly stdin = new FakeStdin();
   private current: TerminalSize | undefined;
@@ -16,9 +16,7 @@ export class FakeTerminalInput {
     return this.current;
   }
 
-  /**
-   * Takes input as long as the process reads. @param failed - Told when the caller's side failed.
-   */
+  /** Reads the input as fast as the process does. @param failed - Called when the input fails. */
   async pump(failed: (reason: unknown) => void): Promise<void> {
     try {
       for (let item = await this.items.next(); item.done !== true; item = await this.items.next()) {
@@ -34,7 +32,7 @@ export class FakeTerminalInput {
     }
   }
 
-  /** The process has ended: nobody reads any more. */
+  /** Ends the input after the process has exited. */
   leave(): void {
     this.stdin.end();
     this.stdin.take();
