@@ -9,71 +9,82 @@ import type { CollectionLimits, DiskUse } from './images/plan-collection.js';
 import type { Permissions } from './probe/capabilities.js';
 import { VolumeStore } from './volumes/volume-store.js';
 
-/** Needs of `openCriRuntime`. */
+/** Options of `openCriRuntime`. */
 export interface CriRuntimeOptions extends Permissions {
-  /** Absolute path of the runtime's Unix socket, as /run/containerd/containerd.sock. */
+  /**
+   * Absolute path of the Unix socket of the container runtime, such as
+   * /run/containerd/containerd.sock.
+   */
   readonly socketPath: string;
   /**
-   * Whose containers these are; on every one of them as labels. What carries others is never
-   * touched.
+   * Owner of the containers, set as labels on every container. Containers with other labels are
+   * never touched.
    */
   readonly owner: Owner;
   /**
-   * Absolute path of the folder for logs; made when missing. Nobody else may keep anything there.
+   * Absolute path of the log directory, created when it does not exist. No other program may keep
+   * files there.
    */
   readonly logDirectory: string;
   readonly clock: Clock;
   readonly log: Log;
   /**
-   * Log files kept per container, 2 or more, and the size in bytes at which a new one begins.
-   * Default 4 of 10 MiB.
+   * Number of log files that are kept per container, at least 2, and the size in bytes at which a
+   * log is rotated. Default 4 files of 10 MiB.
    */
   readonly logFiles?: number;
   readonly logFileBytes?: number;
-  /** How often sizes of logs are looked at. Default 1 s. */
+  /** Interval in which the sizes of logs are checked. Default 1 s. */
   readonly logCheckMs?: number;
   /**
-   * Absolute path of the folder for volumes; made when missing. Nobody else may keep anything
-   * there. Default `volumes` beside that for logs.
+   * Absolute path of the directory for volumes, created when it does not exist. No other program
+   * may keep files there. Default: `volumes` beside the log directory.
    */
   readonly volumeDirectory?: string;
   /**
-   * Absolute paths that no container may mount, neither by a directory above nor below. Default
-   * only what is this runtime's own.
+   * Absolute paths that no container may mount, neither directly nor through a parent or child
+   * directory. Default: only the paths of this runtime.
    */
   readonly guardedPaths?: readonly string[];
   /** Processes and threads of a container whose request sets no limit. Default 4096. */
   readonly maxPids?: number;
   /**
-   * Ports of the machine that are given to processes: none of them is led into a container. Default
-   * none.
+   * Range of host ports that are assigned to processes; no container gets any of them as a host
+   * port. Default none.
    */
   readonly processPorts?: PortRange;
-  /** Sandboxes without a container are removed once they are this old. Default 60 s. */
+  /** Age in milliseconds at which sandboxes without a container are removed. Default 60 s. */
   readonly orphanAgeMs?: number;
   /**
-   * Absolute path of the folder that says which images were pulled, and by which cluster; made when
-   * missing. The same for all agents of this machine. Default /var/lib/cloudless.
+   * Absolute path of the directory that records which images were pulled by which cluster, created
+   * when it does not exist. Use the same path for all agents of a machine. Default
+   * /var/lib/cloudless.
    */
   readonly imageDirectory?: string;
-  /** When images that this cluster pulled, and that nobody uses, are removed. */
+  /** Limits for the removal of unused images that this cluster pulled. */
   readonly imageCollection?: ImageCollection;
 }
 
 /**
- * When images are removed. Defaults: above 85 % until it is at 80 %, never what was used in the
- * last 2 min; looked at every 60 s.
+ * Limits for the removal of unused images. Default: removal begins above 85 % disk usage and ends
+ * at 80 %; images that were used in the last 2 min stay; the disk is checked every 60 s.
  */
 export interface ImageCollection extends Partial<CollectionLimits> {
   readonly checkMs?: number;
-  /** How full the file system of the images is; default: as the runtime and the kernel say. */
+  /**
+   * Reads the usage of the file system with the images. Default: asks the container runtime and the
+   * kernel.
+   */
   readonly readDisk?: () => Promise<DiskUse>;
 }
 
 const IMAGE_LIMITS: CollectionLimits = { highPercent: 85, lowPercent: 80, minIdleMs: 2 * 60_000 };
 const IMAGE_DIRECTORY = '/var/lib/cloudless';
 
-/** @throws kind `invalid`, naming the option. */
+/**
+ * Validates the options.
+ * @throws kind `invalid`, naming the option.
+ */
 export function checkOptions(options: CriRuntimeOptions): void {
   const {
     socketPath,
@@ -97,7 +108,7 @@ export function checkOptions(options: CriRuntimeOptions): void {
     throw wrong('logFiles: must be 2 or more, of 1 byte or more');
 }
 
-/** Keeps the disk from filling up with images. */
+/** Creates the collector that removes unused images. */
 export function toCollector(client: CriClient, options: CriRuntimeOptions): ImageCollector {
   const { socketPath, owner, imageDirectory: directory = IMAGE_DIRECTORY, clock, log } = options;
   const { checkMs: _, readDisk, ...limits } = options.imageCollection ?? {};
@@ -113,7 +124,7 @@ export function toCollector(client: CriClient, options: CriRuntimeOptions): Imag
   });
 }
 
-/** Where volumes are. */
+/** Creates the store for the directories of volumes. */
 export function toVolumeStore(options: CriRuntimeOptions): VolumeStore {
   const {
     socketPath,

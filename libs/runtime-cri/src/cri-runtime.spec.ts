@@ -56,8 +56,8 @@ afterEach(async () => {
   await server.dispose();
 });
 
-describe('opening', () => {
-  it('says which socket nobody answers at, and what to do', async () => {
+describe('openCriRuntime', () => {
+  it('reports the socket at which no runtime answers, and a remedy', async () => {
     const socketPath = path.join(server.home, 'no.sock');
     await expect(open({ socketPath })).rejects.toMatchObject({
       kind: 'unavailable',
@@ -67,12 +67,12 @@ describe('opening', () => {
 
   it.each([
     {
-      name: 'another version',
+      name: 'another interface version',
       version: () => ({ runtimeName: 'old', runtimeVersion: '0.9', runtimeApiVersion: 'v1alpha2' }),
       says: 'old 0.9 speaks v1alpha2',
     },
     {
-      name: 'no such service',
+      name: 'no service runtime.v1',
       version: () => {
         throw new ConnectError('unknown service runtime.v1.RuntimeService', Code.Unimplemented);
       },
@@ -93,7 +93,7 @@ describe('opening', () => {
     { wrong: { logDirectory: 'logs' }, field: 'logDirectory' },
     { wrong: { owner: { cluster: '', node: 'n1' } }, field: 'owner' },
     { wrong: { logFiles: 1 }, field: 'logFiles' },
-  ])('refuses a wrong $field', async ({ wrong, field }) => {
+  ])('refuses an invalid $field', async ({ wrong, field }) => {
     await expect(open(wrong)).rejects.toMatchObject({
       kind: 'invalid',
       message: expect.stringContaining(field),
@@ -101,8 +101,8 @@ describe('opening', () => {
   });
 });
 
-describe('what a runtime is asked for', () => {
-  it('is all of the request', async () => {
+describe('CriRuntime.start', () => {
+  it('passes all fields of the request to the runtime', async () => {
     const runtime = await open();
     const status = await runtime.start(request);
     expect(status).toMatchObject({
@@ -138,7 +138,7 @@ describe('what a runtime is asked for', () => {
     });
   });
 
-  it('pulls an image once, and only when it is not there', async () => {
+  it('pulls an image once, and only when it is missing', async () => {
     const runtime = await open();
     const other = 'cd'.repeat(32) as ContainerId;
     await Promise.all([runtime.start(request), runtime.start({ ...request, containerId: other })]);
@@ -163,9 +163,9 @@ describe('what a runtime is asked for', () => {
       code: Code.Unknown,
       text: 'failed to parse image reference: invalid reference format',
       kind: 'invalid',
-      says: 'no image reference',
+      says: 'not an image reference',
     },
-  ])("gives the registry's own words: $text", async ({ code, text, kind, says }) => {
+  ])('reports the error text of the registry: $text', async ({ code, text, kind, says }) => {
     server.imageOverrides.pullImage = () => {
       throw new ConnectError(text, code);
     };
@@ -183,7 +183,7 @@ describe('what a runtime is asked for', () => {
     { text: 'exec: "nope": executable file not found in $PATH: unknown', kind: 'invalid' },
     { text: 'write /x: no space left on device', kind: 'exhausted' },
     { text: 'failed to setup network for sandbox', kind: 'precondition' },
-  ])('a failed start leaves no trace: $text', async ({ text, kind }) => {
+  ])('leaves no trace of a start that fails with: $text', async ({ text, kind }) => {
     server.overrides.startContainer = () => {
       throw new ConnectError(text, Code.Unknown);
     };
@@ -195,7 +195,7 @@ describe('what a runtime is asked for', () => {
   });
 });
 
-describe('the end of a container', () => {
+describe('the exit of a container', () => {
   it.each([
     { exitCode: 0, reason: 'Completed', says: 'completed', shown: 0 },
     { exitCode: 3, reason: 'Error', says: 'exit code 3', shown: 3 },
@@ -208,16 +208,19 @@ describe('the end of a container', () => {
       says: 'ended while nobody could see its exit code',
       shown: -1,
     },
-  ])('$exitCode, $reason: $says', async ({ exitCode, reason, says, shown }) => {
-    const runtime = await open();
-    await runtime.start(request);
-    server.exit(server.only, exitCode, reason);
-    expect(await runtime.list()).toMatchObject([
-      { phase: 'exited', exitCode: shown, reason: says },
-    ]);
-  });
+  ])(
+    'is reported for exit code $exitCode and reason $reason as: $says',
+    async ({ exitCode, reason, says, shown }) => {
+      const runtime = await open();
+      await runtime.start(request);
+      server.exit(server.only, exitCode, reason);
+      expect(await runtime.list()).toMatchObject([
+        { phase: 'exited', exitCode: shown, reason: says },
+      ]);
+    },
+  );
 
-  it('is lost with the machine when it began before the machine did', async () => {
+  it('is reported as lost with the machine when the container started before the last boot', async () => {
     const runtime = await open();
     await runtime.start(request);
     server.only.createdAt = 1_000_000n;
@@ -225,7 +228,7 @@ describe('the end of a container', () => {
     expect(await runtime.list()).toMatchObject([{ exitCode: -1, reason: 'lost with the machine' }]);
   });
 
-  it('comes as an event when somebody else removes it', async () => {
+  it('is reported when another program removes the container', async () => {
     const runtime = await open();
     const events = runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
     await runtime.start(request);
@@ -238,7 +241,7 @@ describe('the end of a container', () => {
     });
   });
 
-  it("is seen by the runtime's own events, or without them", async () => {
+  it('is detected with and without events of the runtime', async () => {
     for (const missing of [false, true]) {
       if (missing) {
         server.overrides.getContainerEvents = async function* () {
@@ -261,7 +264,7 @@ describe('the end of a container', () => {
   });
 });
 
-describe('what is not ours', () => {
+describe('a container of another owner', () => {
   const foreign = [
     { name: 'without labels', labels: {} },
     {
@@ -316,7 +319,7 @@ describe('what is not ours', () => {
     expect(server.calls.filter((name) => /^(stop|remove)/.test(name))).toEqual([]);
   });
 
-  it('an orphan of ours is swept once it is old, a young one is not', async () => {
+  it('removes an old sandbox without a container and keeps a young one', async () => {
     const labels = {
       'io.cloudless.cluster': 'c1',
       'io.cloudless.node': 'n1',
@@ -333,8 +336,8 @@ describe('what is not ours', () => {
   });
 });
 
-describe('a runtime that goes away', () => {
-  it('is unavailable, fails who listens, and is found again with what it holds', async () => {
+describe('a runtime that is unreachable for a while', () => {
+  it('fails calls and event readers meanwhile, and shows the same containers afterwards', async () => {
     const runtime = await open();
     const events = runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
     await runtime.start(request);
@@ -352,10 +355,10 @@ describe('a runtime that goes away', () => {
   });
 });
 
-describe('the life of one container among many', () => {
+describe('one container among many', () => {
   const others = ['cd', 'ef'].map((digits) => digits.repeat(32) as ContainerId);
 
-  /** As containerd before 1.7: nothing but calls tells what happens. */
+  /** Like containerd before 1.7: a runtime without events. */
   beforeEach(async () => {
     server.overrides.getContainerEvents = async function* () {
       throw new ConnectError('unknown method', Code.Unimplemented);
@@ -365,8 +368,8 @@ describe('the life of one container among many', () => {
   });
 
   /**
-   * A list that knows by now what it says of the one, and waits for word on another while
-   * `meanwhile` happens.
+   * Delays a list of the runtime: the list has already read the one container, and waits for the
+   * status of another while `meanwhile` happens.
    */
   async function listDuring(
     runtime: ContainerRuntime,
@@ -393,7 +396,7 @@ describe('the life of one container among many', () => {
     return told;
   }
 
-  it('takes calls about that one alone, however many there are', async () => {
+  it('needs only calls about itself, whatever the number of containers', async () => {
     const runtime = await open();
     for (const containerId of others) await runtime.start({ ...request, containerId });
     server.calls.length = 0;
@@ -404,7 +407,7 @@ describe('the life of one container among many', () => {
     expect((await runtime.list()).map(({ containerId }) => containerId)).toEqual(others);
   });
 
-  it('ends once, also when a list was being read that still shows it running', async () => {
+  it('exits once, even if a concurrent list still shows it running', async () => {
     const runtime = await open();
     await runtime.start(request);
     const told = follow(runtime);
@@ -418,7 +421,7 @@ describe('the life of one container among many', () => {
     ]);
   });
 
-  it('is over once it was removed, also when a list was being read that still shows it', async () => {
+  it('stays removed, even if a concurrent list still shows it', async () => {
     const runtime = await open();
     await runtime.start(request);
     await runtime.stop(ID, 0);
@@ -430,7 +433,7 @@ describe('the life of one container among many', () => {
     expect(told.filter(({ status }) => status.containerId === ID)).toEqual([]);
   });
 
-  it('ends for who stops it when somebody else has removed it', async () => {
+  it('completes a stop when another program has removed it', async () => {
     const runtime = await open();
     await runtime.start(request);
     server.containers.clear();
@@ -438,7 +441,7 @@ describe('the life of one container among many', () => {
   });
 });
 
-describe('the log of a container that runs', () => {
+describe('the log of a running container', () => {
   const entries = (count: number): string =>
     '2026-01-01T00:00:00.000000001Z stdout F hello\n'.repeat(count);
   const rotations = async (count: number): Promise<void> => {
@@ -446,7 +449,7 @@ describe('the log of a container that runs', () => {
       await sleep(realClock, 1);
   };
 
-  it('is rotated each time that it has grown', async () => {
+  it('is rotated whenever it has grown too large', async () => {
     const runtime = await open({ logCheckMs: 1, logFileBytes: 100 });
     await runtime.start(request);
     for (const round of [1, 2]) {
@@ -462,7 +465,7 @@ describe('the log of a container that runs', () => {
     ).toHaveLength(3);
   });
 
-  it('is rotated to the end after a crash, however small the new file is', async () => {
+  it('completes an unfinished rotation after a crash, however small the new file is', async () => {
     const runtime = await open({ logCheckMs: 60_000 });
     await runtime.start(request);
     server.writeLog(server.only, entries(1));
@@ -477,8 +480,8 @@ describe('the log of a container that runs', () => {
   });
 });
 
-describe('what is left after removal', () => {
-  it('is nothing: no container, no sandbox, no log', async () => {
+describe('CriRuntime.remove', () => {
+  it('leaves no container, no sandbox and no log', async () => {
     const runtime = await open();
     await runtime.start(request);
     server.writeLog(server.only, '2026-01-01T00:00:00.000000001Z stdout F hello\n');

@@ -55,23 +55,25 @@ const DEFAULT_LOG_FILE_BYTES = 10 * 1024 * 1024;
 const UPKEEP_MS = 60_000;
 const SHUTDOWN_MS = 60_000;
 const FIRST_SWEEP_MS = 5_000;
-/** Below the folder for logs. */
+/** Name of the directory for command records, in the log directory. */
 const COMMANDS = 'commands';
 
-/** The containers of one owner on one runtime. */
+/** Runs the containers of one owner on one container runtime. */
 export interface CriRuntime extends ContainerRuntime {
   /**
-   * Ends (SIGKILL) and removes everything of this owner in whatever state: containers, sandboxes
-   * with their networks, logs, empty directories; and closes. Named volumes and images stay.
-   * @param limitMs - Default 60 s. @throws kind `deadline` with what is left then, and why.
+   * Kills and removes everything of this owner in any state: containers, sandboxes with their
+   * networks, logs, empty directories. Closes the runtime afterwards. Named volumes and images
+   * stay.
+   * @param limitMs - Time limit, default 60 s.
+   * @throws kind `deadline` with the number of remaining containers and the last failure.
    */
   shutdown(limitMs?: number): Promise<void>;
 }
 
 /**
- * Opens a container runtime: says hello, and finds what runs there and is ours.
- * @throws kind `unavailable` when nobody answers at the socket, `unimplemented` when it speaks
- *   another interface, `invalid` for wrong options.
+ * Connects to a container runtime and reads the containers of this owner.
+ * @throws kind `unavailable` when no runtime answers at the socket, `unimplemented` when it speaks
+ *   another interface, `invalid` for invalid options.
  */
 export async function openCriRuntime(options: CriRuntimeOptions): Promise<CriRuntime> {
   checkOptions(options);
@@ -177,8 +179,7 @@ class OpenCriRuntime implements CriRuntime {
     await this.inventory.look();
     await this.firstSweep();
     void this.records.endAll().then((count) => {
-      if (count > 0)
-        this.options.log.info('commands of callers that have gone were ended', { count });
+      if (count > 0) this.options.log.info('commands of an earlier agent were ended', { count });
     });
     this.upkeep.repeat(UPKEEP_MS, () => this.sweep());
     this.upkeep.repeat(UPKEEP_MS, () => this.known.refresh());
@@ -224,7 +225,10 @@ class OpenCriRuntime implements CriRuntime {
     if (this.inventory.find(containerId)?.status.phase !== 'exited') await this.inventory.look();
     const found = this.inventory.find(containerId);
     if (found?.status.phase === 'running') {
-      throw new CloudlessError('precondition', `container ${containerId} runs: stop it first`);
+      throw new CloudlessError(
+        'precondition',
+        `container ${containerId} is running: stop it first`,
+      );
     }
     if (!/^[0-9a-f]{64}$/.test(containerId)) return;
     await this.sandboxes.removeAllOf(containerId);
@@ -278,7 +282,7 @@ class OpenCriRuntime implements CriRuntime {
   ): AsyncGenerator<ExecEvent> {
     const { runtimeId, status } = await this.inventory.lookFor(containerId);
     if (status.phase !== 'running' || status.pid === undefined) {
-      throw new CloudlessError('precondition', `container ${containerId} does not run`);
+      throw new CloudlessError('precondition', `container ${containerId} is not running`);
     }
     const { client, turns, records } = this;
     const { clock, log } = this.options;
@@ -302,10 +306,10 @@ class OpenCriRuntime implements CriRuntime {
       this.upkeep.end();
       await endEverything({ sandboxes, starts: starter.close(), clock, log, limitMs });
       await records.endAll();
-      await inventory.look(); // the inventory still holds what was just removed
+      await inventory.look(); // the inventory still lists the removed containers
       await volumes.sweep(Number.POSITIVE_INFINITY);
       await rm(path.join(logDirectory, COMMANDS), { recursive: true, force: true });
-      // not empty: somebody else keeps something there
+      // not empty: it contains files of another program
       await rmdir(logDirectory).catch(() => undefined);
     } finally {
       if (!client.closed.aborted) await this.close();
@@ -324,8 +328,8 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   /**
-   * Remains that cannot be removed, as when networks are stuck, must not keep what runs without its
-   * agent.
+   * Sweeps once, but waits at most {@link FIRST_SWEEP_MS}: remains that cannot be removed, as when
+   * networks are stuck, must not delay the agent.
    */
   private async firstSweep(): Promise<void> {
     const { clock, log } = this.options;

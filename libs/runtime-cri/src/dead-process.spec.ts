@@ -11,7 +11,7 @@ import { realClock } from './testing/system.js';
 
 let server: FakeCriServer;
 let runtime: ContainerRuntime;
-/** Of the next container. */
+/** Process id of the next container. */
 let pid = 0;
 const processes: ChildProcess[] = [];
 
@@ -40,7 +40,7 @@ afterEach(async () => {
   await server.dispose();
 });
 
-/** Starts a process that is the main process of the next container. */
+/** Starts a process as the main process of the next container. */
 function run(command: string, ...args: string[]): ChildProcess {
   const child = spawn(command, args);
   processes.push(child);
@@ -49,7 +49,7 @@ function run(command: string, ...args: string[]): ChildProcess {
 }
 
 describe('a container whose main process is gone while its runtime still reports it as running', () => {
-  it('is found without a call to the runtime', async () => {
+  it('is detected without a call to the runtime', async () => {
     const main = run('sleep', '3600');
     await runtime.start(aRequest());
     expect(runtime.health?.().withoutProcess).toEqual([]);
@@ -58,7 +58,7 @@ describe('a container whose main process is gone while its runtime still reports
     expect(runtime.health?.().withoutProcess).toEqual([aRequest().containerId]);
   });
 
-  it('is not suspected where the agent does not see the processes of containers', async () => {
+  it('is not reported where the agent cannot see the processes of containers', async () => {
     await once(run('true'), 'exit');
     await runtime.start(aRequest());
     expect(runtime.health?.().withoutProcess).toEqual([]);

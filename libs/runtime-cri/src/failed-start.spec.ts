@@ -16,7 +16,7 @@ beforeEach(async () => {
   server = new FakeCriServer();
 });
 
-/** Opens the runtime under test, once the answers of the server are set. */
+/** Opens the runtime under test. Call it after the answers of the server are set. */
 async function open(): Promise<void> {
   await server.listen();
   const { socketPath, logDirectory, home: imageDirectory } = server;
@@ -37,8 +37,8 @@ afterEach(async () => {
 });
 
 /**
- * A runtime that refuses to start a container as containerd does: the container shows as ended with
- * code 128 before the call fails, and the caller lists in between.
+ * Makes the runtime refuse to start a container like containerd: the container is listed as exited
+ * with code 128 before the call fails, and a concurrent list sees it.
  * @returns The container as listed in between.
  */
 function refuseStart(ended: { readonly reason: string; readonly startedAt: bigint }): {
@@ -84,7 +84,7 @@ describe('a container that the runtime could not start', () => {
     expect(told).toEqual([]);
   });
 
-  it('does not hide a container whose end the runtime did not see', async () => {
+  it('does not hide a container whose end the runtime did not observe', async () => {
     await open();
     await runtime.start(aRequest());
     server.exit(server.only, 255, 'Unknown');

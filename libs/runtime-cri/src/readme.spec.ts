@@ -6,7 +6,7 @@ import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
 import { realClock as clock } from './testing/system.js';
 
-it('does what the README shows', async () => {
+it('the example of the README works', async () => {
   const server = new FakeCriServer();
   await server.listen();
   const { socketPath, logDirectory, home: imageDirectory } = server;
@@ -40,13 +40,13 @@ it('does what the README shows', async () => {
     reason: 'killed by SIGKILL',
   });
   await runtime.remove(request.containerId); // and its sandbox, network and log
-  await runtime.close(); // what runs goes on
+  await runtime.close(); // running containers continue
   // </example>
   expect(server.containers.size).toBe(0);
   await server.dispose();
 });
 
-it('is what the README shows', async () => {
+it('the example is the same as in the README', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

@@ -82,7 +82,7 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
   });
   afterEach(() => machine.dispose());
 
-  it('tells which it is', async () => {
+  it('reports its name and version', async () => {
     expect(await machine.runtime.version()).toMatch(/^\S+ v?\d+\.\d+/);
   });
 
@@ -100,14 +100,14 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
     expect(answer).toMatch(/^200 /);
   });
 
-  it('ends what takes more memory than its limit, and says so', async () => {
+  it('ends a container that exceeds its memory limit, with the reason', async () => {
     const status = await run('exec tail -c 200000000 /dev/zero', {
       limits: { memoryBytes: 32 * 1024 * 1024 },
     });
     expect(status).toMatchObject({ exitCode: 137, reason: 'out of memory' });
   });
 
-  it('gives the limits to the kernel', async () => {
+  it('passes the limits to the kernel', async () => {
     const { pid } = await machine.runtime.start(
       requestOf('sleep 1000', { limits: { cpuMillis: 200, memoryBytes: 64 * 1024 * 1024 } }),
     );
@@ -118,7 +118,7 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
     });
   });
 
-  it('hides and guards what a container must not touch', async () => {
+  it('hides and protects paths that a container must not touch', async () => {
     const { containerId } = await run(
       'cat /proc/kcore | wc -c; echo x > /proc/sys/kernel/hostname; grep Seccomp: /proc/self/status',
     );
@@ -126,7 +126,7 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
     expect((await linesOf(containerId)).join('\n')).toMatch(/Read-only file system/);
   });
 
-  it("gives the registry's words for an image that is not there", async () => {
+  it('reports the error of the registry for an image that does not exist', async () => {
     await expect(
       machine.runtime.start(requestOf('', { image: 'cloudless/no-such-image:1' })),
     ).rejects.toMatchObject({
@@ -153,7 +153,7 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
     ).toBeGreaterThan(1);
   }, 20_000);
 
-  it('does not touch what is not its own', async () => {
+  it('does not touch containers of other owners', async () => {
     const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
     const name = `foreign-${randomHex(random, 4)}`;
     const sandboxConfig = create(PodSandboxConfigSchema, {
@@ -191,7 +191,7 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
     }
   });
 
-  it('sweeps a sandbox that an agent left without its container', async () => {
+  it('removes a sandbox that an agent left without a container', async () => {
     const { containerId } = await machine.runtime.start(requestOf('sleep 1000'));
     const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
     const labelSelector = { 'io.cloudless.container-id': containerId };
@@ -215,7 +215,7 @@ describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NO
   });
 });
 
-describeReal('a container runtime that goes away and comes back', () => {
+describeReal('a container runtime that is unreachable for a while', () => {
   let proxy: CutOffProxy;
   let home: string;
   beforeEach(async () => {
@@ -229,7 +229,7 @@ describeReal('a container runtime that goes away and comes back', () => {
     await proxy.cut();
   });
 
-  it('is unavailable meanwhile; then the same containers run, and logs go on where they were', async () => {
+  it('fails calls meanwhile; afterwards the same containers run and logs continue', async () => {
     const { runtime } = machine;
     const request = requestOf('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
     const before = await runtime.start(request);
@@ -257,7 +257,7 @@ describeReal('a container runtime that goes away and comes back', () => {
   });
 });
 
-/** What the kernel enforces on a process, of either version of cgroups. */
+/** Reads the limits that the kernel enforces on a process, of either cgroup version. */
 function limitsOf(pid: number): {
   readonly cpu: number;
   readonly memoryBytes: number;

@@ -12,12 +12,12 @@ const describeReal = WHY_NOT === undefined ? describe : describe.skip;
 let machine: RealCriMachine;
 let home: string;
 /**
- * The log of the kernel, which no container has by itself: include/uapi/linux/major.h,
+ * The log of the kernel, a device that no container has by default: include/uapi/linux/major.h,
  * drivers/char/mem.c
  */
 let device: string;
 
-/** What a shell says in a container with a device. */
+/** Output of a shell in a container with a device. */
 async function inside(request: DeviceRequest, script: string): Promise<string> {
   const { containerId } = await startIdle(machine.runtime, { devices: [request] });
   return (await execIn(machine.runtime, containerId, script)).text.trim();
@@ -36,18 +36,18 @@ describeReal(`devices of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     rmSync(home, { recursive: true, force: true });
   });
 
-  it('a device is found where it was asked for, and can be used', async () => {
+  it('provide the device at the requested path', async () => {
     const request = { hostPath: device, containerPath: '/dev/kernel-log', permissions: 'rwm' };
     const script = 'stat -c "%F %t:%T" /dev/kernel-log; : > /dev/kernel-log && echo open';
     expect(await inside(request, script)).toBe('character special file 1:b\nopen');
   });
 
-  it('a device that may only be read cannot be written to', async () => {
+  it('refuse writes to a read-only device', async () => {
     const request = { hostPath: device, containerPath: device, permissions: 'r' };
     expect(await inside(request, `: > ${device} || echo refused`)).toMatch(/not permitted[\s\S]*$/);
   });
 
-  it('a device that the operator did not allow is refused, and a file that is none', async () => {
+  it('are refused when the operator did not allow them or the file is not a device', async () => {
     const of = (hostPath: string): DeviceRequest => ({
       hostPath,
       containerPath: '/dev/x',
@@ -60,11 +60,11 @@ describeReal(`devices of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     });
     await expect(inside(of(path.join(home, 'file')), '')).rejects.toMatchObject({
       kind: 'precondition',
-      message: `devices.${home}/file: is not a device of this node`,
+      message: `devices.${home}/file: is not a device on this node`,
     });
   });
 
-  it('an image is run by nodes of its platform', async () => {
+  it('an image runs only on nodes of its platform', async () => {
     const own = machine.runtime.capabilities().filter((name) => name.startsWith('platform.'));
     expect(own).toEqual([expect.stringMatching(/^platform\.linux\/[a-z0-9]+$/)]);
     const imagePlatform = (own[0] ?? '').replace('platform.', '');

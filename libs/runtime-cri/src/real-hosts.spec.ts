@@ -36,8 +36,8 @@ describeReal(
         network: { hostname: 'shop-1', extraHosts: EXTRA_HOSTS },
         security: { capabilitiesAdd: ['SYS_ADMIN'] },
       });
-      // The only program of the image that resolves names resolves that of its host, so the host is
-      // renamed.
+      // The only program of the image that resolves names resolves its own host name, so the host
+      // is renamed.
       const addressOf = (name: string): Promise<string> =>
         sh(status, `hostname ${name}; hostname -i`);
       const names = ['shop-1', 'localhost', 'db', 'db.internal'];
@@ -47,7 +47,7 @@ describeReal(
       expect(await sh(status, 'grep cache /etc/hosts')).toBe('2001:db8::10\tcache');
     });
 
-    it('is there with a read-only root file system and cannot be changed', async () => {
+    it('exists and cannot be changed with a read-only root file system', async () => {
       const status = await startIdle(machine.runtime, {
         security: { readOnlyRootFilesystem: true },
       });
@@ -55,7 +55,7 @@ describeReal(
       expect(await sh(status, 'echo x >> /etc/hosts || echo refused')).toContain('refused');
     });
 
-    it('is not the one of the node, and can be changed from inside without a trace elsewhere', async () => {
+    it('is separate from the file of the node and can be changed inside only', async () => {
       const [first, second] = [await startIdle(machine.runtime), await startIdle(machine.runtime)];
       expect(await sh(first, 'cat /etc/hosts')).not.toBe(readFileSync('/etc/hosts', 'utf8').trim());
       await sh(first, 'echo 192.0.2.99 changed >> /etc/hosts');
@@ -76,7 +76,7 @@ describeReal(
       expect(await sh(status, 'hostname -i')).toMatch(/^127\./);
     });
 
-    it('is there in a volume that is mounted at /etc', async () => {
+    it('exists in a volume that is mounted at /etc', async () => {
       const volumes = [
         { name: 'etc', mountPath: '/etc', readOnly: false, source: { kind: 'emptyDir' as const } },
       ];
@@ -84,7 +84,7 @@ describeReal(
       expect(await sh(status, 'hostname -i')).toBe(status.ip);
     });
 
-    it('stays as it is through a restart of the agent, and is gone with the container', async () => {
+    it('survives a restart of the agent and is removed with the container', async () => {
       const status = await startIdle(machine.runtime, { network: { extraHosts: EXTRA_HOSTS } });
       const before = await sh(status, 'cat /etc/hosts');
       const reopened = await machine.reopen();

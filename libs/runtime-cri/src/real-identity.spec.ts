@@ -7,7 +7,7 @@ const describeReal = WHY_NOT === undefined ? describe : describe.skip;
 
 let machine: RealCriMachine;
 
-/** Who the main process of a container is: user, group, further groups. */
+/** Reads user, group and further groups of the main process of a container. */
 async function whoIs(security: SecurityRequest): Promise<readonly (string | undefined)[]> {
   const fields = await statusOf(await startIdle(machine.runtime, { security }));
   const first = (name: string): string | undefined => fields.get(name)?.split('\t')[0];
@@ -52,7 +52,7 @@ describeReal(
       expect(await whoIs(security)).toEqual(gives);
     });
 
-    it('a name that the image does not know is refused with the name', async () => {
+    it('a user name that the image lacks is refused with that name', async () => {
       await expect(whoIs({ userName: 'nginx' })).rejects.toMatchObject({
         kind: 'invalid',
         message: expect.stringContaining('security.userName: the image has no user "nginx"'),
@@ -62,7 +62,7 @@ describeReal(
       ).toEqual([]);
     });
 
-    it('empty directories, and what is made in them, belong to the group of directories', async () => {
+    it('empty directories and the files in them belong to fsGroup', async () => {
       const place = (name: string, source: VolumeRequest['source']): VolumeRequest => ({
         ...{ name, mountPath: `/${name}`, readOnly: false, source },
       });

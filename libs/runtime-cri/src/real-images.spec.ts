@@ -47,7 +47,7 @@ describeReal(
       containerd = new OwnContainerd();
       client = new CriClient({ socketPath: containerd.socketPath, clock: realClock });
       await containerd.answered(() => client.version());
-      // by somebody else
+      // by another program
       await client.image('PullImage', (calls) => calls.pullImage({ image: { image: TEST_IMAGE } }));
       machine = await openRealCriMachine({
         socketPath: containerd.socketPath,
@@ -76,7 +76,7 @@ describeReal(
         .image !== undefined;
 
     it(
-      'one that we pulled goes when nobody uses it and the disk is full; one in use stays, and one that was there before',
+      'a pulled image is removed when it is unused and the disk is full; an image in use and an earlier image stay',
       async () => {
         const { runtime } = machine;
         const steps: StartProgress[] = [];
@@ -109,7 +109,7 @@ describeReal(
       START_MS,
     );
 
-    it("is refused with the registry's words when it cannot be had; never is never pulled", async () => {
+    it('an image that cannot be pulled is refused with the error of the registry; policy never pulls nothing', async () => {
       const nowhere = requestOf('cloudless/no-such-image:1');
       await expect(machine.runtime.prepare(nowhere, () => undefined, never)).rejects.toMatchObject({
         kind: 'precondition',

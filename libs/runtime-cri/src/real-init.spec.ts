@@ -12,7 +12,7 @@ import {
 } from './testing/real-cri-machine.js';
 
 const describeReal = WHY_NOT === undefined ? describe : describe.skip;
-/** Leaves an orphan that ends at once, with its process id in /tmp/orphan. */
+/** Script that leaves an orphan, which ends at once, and writes its process id to /tmp/orphan. */
 const ORPHAN = 'sh -c "sleep 0.05 & echo \\$! > /tmp/orphan"; exec sleep 3600';
 const STATE =
   'sed -n "s/^State:[[:space:]]*\\(.\\).*/\\1/p" /proc/$(cat /tmp/orphan)/status 2> /dev/null';
@@ -25,7 +25,7 @@ const start = (
   overrides: Partial<ContainerRequest> = {},
 ): Promise<ContainerStatus> => machine.runtime.start(requestOf(script, overrides));
 
-/** How a container ends that was not told to. */
+/** Waits until a container ends by itself. */
 async function endOf(script: string): Promise<ContainerStatus> {
   const stop = new AbortController();
   const events = machine.runtime.events(stop.signal);
@@ -54,13 +54,13 @@ describeReal(
       });
     });
 
-    it('is the own process of the container without init, and orphans are its business', async () => {
+    it('is the main process of the container without init, which must reap orphans itself', async () => {
       const { containerId } = await start(ORPHAN, { init: false });
       const script = `until [ "$(${STATE})" = Z ]; do sleep 0.02; done; tr '\\0' ' ' < /proc/1/cmdline`;
       expect((await execIn(machine.runtime, containerId, script)).text).toBe('sleep 3600 ');
     });
 
-    it('leaves SIGTERM to the own process, which ends by it without a handler', async () => {
+    it('does not handle SIGTERM for the main process, which ends without a handler', async () => {
       const { containerId } = await startIdle(machine.runtime);
       expect(await machine.runtime.stop(containerId, LONG_MS)).toMatchObject({
         exitCode: 143,
@@ -76,7 +76,7 @@ describeReal(
       expect(await endOf(script)).toMatchObject({ exitCode });
     });
 
-    it('lets nothing outlive the own process', async () => {
+    it('lets no process outlive the main process', async () => {
       const script = 'sleep 3601 & (setsid sleep 3601 &); mkfifo /go; read x < /go; exit 3';
       const stop = new AbortController();
       const events = machine.runtime.events(stop.signal)[Symbol.asyncIterator]();
@@ -98,12 +98,12 @@ describeReal(
       stop.abort();
     });
 
-    it('is no command that somebody runs in the container', async () => {
+    it('is not treated as a command in the container', async () => {
       const { pid = 0 } = await startIdle(machine.runtime);
       expect(commandsIn(pid)).toEqual([]);
     });
 
-    it('is found where it is asked for by name', async () => {
+    it('is a capability that can be requested', async () => {
       expect(machine.runtime.capabilities()).toContain('container.init');
       const { containerId } = await startIdle(machine.runtime, { init: true });
       expect(

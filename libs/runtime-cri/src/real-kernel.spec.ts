@@ -17,7 +17,7 @@ describeReal(
     });
     afterAll(() => machine.dispose());
 
-    it('kernel parameters: safe ones, allowed ones, also in place of a default', async () => {
+    it('kernel parameters: safe and allowed ones are set, and replace defaults', async () => {
       const sysctls = {
         'net.ipv4.tcp_keepalive_time': '321',
         'net.ipv4.ip_local_port_range': '40000 40100',
@@ -32,7 +32,7 @@ describeReal(
       expect(readFileSync('/proc/sys/net/ipv4/tcp_keepalive_time', 'utf8')).not.toBe('321\n');
     });
 
-    it('kernel parameters that the operator did not allow, and those of the whole machine, are refused', async () => {
+    it('kernel parameters that are not allowed or affect the whole machine are refused', async () => {
       const refused = (name: string, more: object = {}): Promise<unknown> =>
         startIdle(machine.runtime, { sysctls: { [name]: '1' }, ...more });
       await expect(refused('net.ipv4.ip_forward')).rejects.toMatchObject({
@@ -55,13 +55,10 @@ describeReal(
         memoryBytes: GIB / 4,
         score: Math.floor(1_000 - (1_000 * (GIB / 4)) / totalmem()),
       },
-    ])(
-      'out of memory, a container with $name is ended by what it reserved',
-      async ({ memoryBytes, score }) => {
-        const { pid = 0 } = await startIdle(machine.runtime, { requests: { memoryBytes } });
-        const found = Number(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8'));
-        expect(Math.abs(found - score)).toBeLessThanOrEqual(1); // rounding of what the machine has
-      },
-    );
+    ])('the OOM score follows the reserved memory: $name', async ({ memoryBytes, score }) => {
+      const { pid = 0 } = await startIdle(machine.runtime, { requests: { memoryBytes } });
+      const found = Number(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8'));
+      expect(Math.abs(found - score)).toBeLessThanOrEqual(1); // rounding of what the machine has
+    });
   },
 );

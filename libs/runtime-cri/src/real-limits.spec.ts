@@ -14,7 +14,7 @@ const BOMB = 'bomb() { bomb & bomb & sleep 3600; }; bomb 2> /dev/null & exec sle
 
 let machine: RealCriMachine;
 
-/** A file of the control group of a process. */
+/** Reads a file of the cgroup of a process. */
 function cgroupFile(pid: number, controller: string, file: string): string {
   const groups = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
     .trim()
@@ -42,13 +42,13 @@ describeReal(`limits of real containers${WHY_NOT === undefined ? '' : ` (${WHY_N
   });
   afterEach(() => machine.dispose());
 
-  it('processes: as asked, else as this node has it', async () => {
+  it('processes: as requested, else the default of the node', async () => {
     const { runtime } = machine;
     expect(pidsOf(await startIdle(runtime), 'pids.max')).toBe('300');
     expect(pidsOf(await startIdle(runtime, { limits: { pids: 25 } }), 'pids.max')).toBe('25');
   });
 
-  it('what multiplies without end is stopped at its limit, and others go on', async () => {
+  it('processes: a fork bomb stops at its limit, and other containers continue', async () => {
     const neighbour = await startIdle(machine.runtime, { limits: { pids: 50 } });
     const bomb = await start(BOMB, { limits: { pids: 40 } });
     while (pidsOf(bomb, 'pids.events') === 'max 0') await sleep(realClock, LOOK_MS);
@@ -62,7 +62,7 @@ describeReal(`limits of real containers${WHY_NOT === undefined ? '' : ` (${WHY_N
     expect(await machine.runtime.stop(bomb.containerId, 0)).toMatchObject({ exitCode: 137 });
   });
 
-  it('also a limit that is less than what it takes to start a container', async () => {
+  it('processes: a limit below the number that a container start needs', async () => {
     const script = 'mkfifo /go 2> /dev/null; read x < /go; sleep 5 & sleep 5 & sleep 5 & wait';
     const events = machine.runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
     const started = await start(script, { limits: { pids: 3 } });
@@ -74,7 +74,7 @@ describeReal(`limits of real containers${WHY_NOT === undefined ? '' : ` (${WHY_N
     expect(status).toMatchObject({ exitCode: 2, reason: 'exit code 2' }); // what busybox's shell ends with when it cannot fork
   });
 
-  it('processor time: shares of what was reserved, a quota of the limit', async () => {
+  it('CPU time: shares from the reservation, quota from the limit', async () => {
     const { pid = 0 } = await startIdle(machine.runtime, {
       requests: { cpuMillis: 250 },
       limits: { cpuMillis: 1500 },

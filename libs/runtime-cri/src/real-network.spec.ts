@@ -30,7 +30,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** What is read from a TCP port once somebody listens there. */
+/** Reads from a TCP port as soon as a program listens there. */
 async function tcpText(host: string, port: number): Promise<string> {
   for (;;) {
     const text = await new Promise<string>((resolve) => {
@@ -45,7 +45,7 @@ async function tcpText(host: string, port: number): Promise<string> {
   }
 }
 
-/** What a UDP port answers, asked until it does. */
+/** Sends to a UDP port until it answers, and returns the answer. */
 async function udpText(host: string, port: number): Promise<string> {
   const socket = createSocket('udp4');
   const answer = new Promise<string>((resolve) =>
@@ -78,7 +78,7 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
   });
   afterEach(() => machine.dispose());
 
-  it('a port of the machine leads to the container; its endpoint is that of the pod', async () => {
+  it('forwards a host port to the container and reports the endpoint of the pod', async () => {
     const hostPort = await freePort();
     const status = await start(says('web'), {
       ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }],
@@ -90,13 +90,13 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     expect(await tcpText(ownAddress(), hostPort)).toBe('web');
   });
 
-  it('UDP too', async () => {
+  it('forwards a UDP host port', async () => {
     const hostPort = await freePort();
     const { endpoints, pid } = await start('exec sleep 3600', {
       ports: [{ name: 'dns', port: 53, protocol: 'udp', hostPort }],
     });
-    // The image has no program that listens to UDP, so one of the machine does, in the network of
-    // the container.
+    // The image has no program that listens on UDP, so a program of the machine listens in the
+    // network of the container.
     const pong =
       "require('dgram').createSocket('udp4').on('message', function (_, from) { this.send('pong', from.port, from.address) }).bind(53)";
     const server = spawn(
@@ -112,14 +112,14 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     }
   });
 
-  it('a port of the machine passes from a container that has ended to the next', async () => {
+  it('reassigns a host port from an exited container to the next', async () => {
     const hostPort = await freePort();
     const ports = [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] as const;
     const first = await start(says('first'), { ports });
     expect(await tcpText(ownAddress(), hostPort)).toBe('first');
     await expect(start(says('second'), { ports })).rejects.toMatchObject({
       kind: 'exhausted',
-      message: `host port ${hostPort}/tcp of this node is taken by container ${first.containerId}`,
+      message: `host port ${hostPort}/tcp of this node is in use by container ${first.containerId}`,
     });
     await machine.runtime.stop(first.containerId, 0);
     await start(says('second'), { ports });
@@ -127,7 +127,7 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     expect(await machine.runtime.list()).toHaveLength(2);
   });
 
-  it('a port that another program has is not taken from it', async () => {
+  it('refuses a host port on which another program listens', async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port: hostPort } = server.address() as AddressInfo;
@@ -141,7 +141,7 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it("the machine's own network: its interfaces, its name, its ports", async () => {
+  it('shares interfaces, host name and ports in the network of the machine', async () => {
     const port = await freePort();
     const ports = [{ name: 'http', port, protocol: 'tcp' }] as const;
     const status = await start(says('host', port), { ports, network: { hostNetwork: true } });
@@ -156,13 +156,13 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     expect(found).toEqual(status);
   });
 
-  it('its own network otherwise, with a name of its own', async () => {
+  it('has a network and a host name of its own by default', async () => {
     const status = await start('sleep 3600', {});
     expect(await sh(status, 'readlink /proc/self/ns/net')).not.toBe(await namespaceOfHere('net'));
     expect(await sh(status, 'hostname')).toBe(status.containerId.slice(0, 12));
   });
 
-  it('its own network lets any user listen at any port, that of the machine does not', async () => {
+  it('lets any user listen on any port in its own network, but not in that of the machine', async () => {
     const security = { runAsUser: 1000, capabilitiesDrop: ['ALL'] };
     const { ip = '' } = await start(says('hello'), { security });
     expect(await tcpText(ip, 80)).toBe('hello');
@@ -171,7 +171,7 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     expect(await sh(shared, `cat ${first}`)).toBe(readFileSync(first, 'utf8').trim());
   });
 
-  it('name and name servers as asked', async () => {
+  it('sets the requested host name and name servers', async () => {
     const network = { hostname: 'shop-1', dnsServers: ['192.0.2.1', '2001:db8::1'] };
     const status = await start('sleep 3600', { network });
     expect(await sh(status, 'hostname; cat /etc/hostname')).toBe('shop-1\nshop-1');
@@ -180,7 +180,7 @@ describeReal(`networks of real containers${WHY_NOT === undefined ? '' : ` (${WHY
     );
   });
 
-  it('is given back some time after the end of a container, which stays with its exit code and its lines', async () => {
+  it('ends the network some time after the exit of a container, which keeps its exit code and log', async () => {
     await machine.dispose();
     machine = await openRealCriMachine({ orphanAgeMs: 0 });
     const { containerId } = await start('echo last; exit 3', {});

@@ -51,10 +51,10 @@ describeReal(
       [...new Set(found.map((each) => each.replace(/ [^ ]+$/, '')))].sort();
     const logOf = ({ containerId }: ContainerRequest): string =>
       path.join(machine.options.logDirectory, containerId);
-    /** A shim that has ended is there until containerd has taken note. */
+    /** An ended shim remains visible until containerd has noticed. */
     const gone = (before: Traces): Promise<void> => until(() => before.remaining().length === 0);
 
-    it('is nothing after removal: no process, shim, mount, network namespace, link, cgroup, log', async () => {
+    it('no process, shim, mount, network namespace, link, cgroup or log remains after removal', async () => {
       const { runtime } = machine;
       const [kept, ended] = [requestOf('sleep 1000'), requestOf('exit 3')];
       await Promise.all([runtime.start(kept), runtime.start(ended)]);
@@ -79,7 +79,7 @@ describeReal(
       ]);
     });
 
-    it('is nothing after a shutdown, whatever state it is in', async () => {
+    it('nothing remains after a shutdown, whatever the state', async () => {
       const requests = [
         requestOf('sleep 1000'),
         requestOf('exit 3'),
@@ -97,7 +97,7 @@ describeReal(
       ]);
     });
 
-    it('is nothing after a sweep, of a container that was never started and of a sandbox that was stopped', async () => {
+    it('nothing remains after a sweep of a never-started container and of a stopped sandbox', async () => {
       const { runtime, options } = machine;
       const [stopped, running] = [requestOf('sleep 1000'), requestOf('sleep 1000')];
       await Promise.all([runtime.start(stopped), runtime.start(running)]);

@@ -41,7 +41,7 @@ describeReal(
     }, START_MS);
 
     it(
-      'keeps what ran, the exit codes of its absence, and the logs',
+      'keeps running containers, logs, and exit codes from its absence',
       async () => {
         const { runtime } = machine;
         const counting = requestOf('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');

@@ -13,7 +13,7 @@ const BITS = { CHOWN: 0, KILL: 5, NET_RAW: 13, SYS_ADMIN: 21, MKNOD: 27, AUDIT_W
 let machine: RealCriMachine;
 let home: string;
 
-/** What a container with these privileges is seen to have, from inside. */
+/** Reads the effective privileges inside a container. */
 async function inside(
   security?: SecurityRequest,
   overrides: Partial<ContainerRequest> = {},
@@ -67,7 +67,7 @@ describeReal(
       rmSync(home, { recursive: true, force: true });
     });
 
-    it('by default: no new privileges, seccomp, and none of the three that servers do not need', async () => {
+    it('by default: no new privileges, seccomp, and without three default capabilities', async () => {
       const { effective, bounding, noNewPrivileges, seccomp, user, sh } = await inside();
       expect({ effective, bounding, noNewPrivileges, seccomp, user }).toEqual({
         effective: ['CHOWN', 'KILL'],
@@ -88,7 +88,7 @@ describeReal(
       expect(await sh('echo x > /root-is-writable && echo done')).toBe('done');
     });
 
-    it('capabilities: dropped, added, none but one, all', async () => {
+    it('capabilities: dropped, added, all but one dropped, all added', async () => {
       expect((await inside({ capabilitiesDrop: ['CHOWN'] })).effective).toEqual(['KILL']);
       const added = await inside({ capabilitiesAdd: ['NET_RAW', 'MKNOD'] });
       expect(added.effective).toEqual(['CHOWN', 'KILL', 'NET_RAW', 'MKNOD']);
@@ -100,7 +100,7 @@ describeReal(
       expect((await inside({ capabilitiesAdd: ['ALL'] })).bounding).toEqual(Object.keys(BITS));
     });
 
-    it('user and group: numbers in place of those of the image, without capabilities', async () => {
+    it('user and group: numbers replace those of the image, without capabilities', async () => {
       const { user, effective, sh } = await inside({
         runAsUser: 1234,
         runAsGroup: 4321,
@@ -111,7 +111,7 @@ describeReal(
       expect(await sh('echo x > /root-is-writable || echo refused')).toMatch(/refused/);
     });
 
-    it('an image that runs as root does not start where root is refused', async () => {
+    it('runAsNonRoot: refuses an image that runs as root', async () => {
       await expect(refused({ runAsNonRoot: true })).rejects.toMatchObject({
         kind: 'invalid',
         message: expect.stringMatching(
@@ -120,7 +120,7 @@ describeReal(
       });
     });
 
-    it('a read-only root: only volumes can be written to', async () => {
+    it('read-only root file system: only volumes are writable', async () => {
       const volumes = [
         { name: 'data', mountPath: '/data', readOnly: false, source: { kind: 'emptyDir' } },
       ] as const;
@@ -148,15 +148,15 @@ describeReal(
         refused({ seccomp: { kind: 'localhost', reference: missing } }),
       ).rejects.toMatchObject({
         kind: 'precondition',
-        message: `security.seccomp: the profile ${missing} is not on this node`,
+        message: `security.seccomp: the profile ${missing} does not exist on this node`,
       });
     });
 
-    it('new privileges may be allowed', async () => {
+    it('noNewPrivileges: can be disabled', async () => {
       expect((await inside({ noNewPrivileges: false })).noNewPrivileges).toBe(false);
     });
 
-    it('privileged: all of the machine, where the operator allows it', async () => {
+    it('privileged: full access to the machine when the operator allows it', async () => {
       const { bounding, seccomp, sh } = await inside({ privileged: true });
       expect([bounding, seccomp]).toEqual([Object.keys(BITS), '0']);
       expect(await sh('mkdir /tmp/m && mount -t tmpfs none /tmp/m && echo mounted')).toBe(
@@ -169,7 +169,7 @@ describeReal(
       ).toBe('open');
     });
 
-    it('privileged is refused where the operator does not allow it, and nothing is left', async () => {
+    it('privileged: refused without a trace when the operator does not allow it', async () => {
       const strict = await openRealCriMachine();
       await expect(
         startIdle(strict.runtime, { security: { privileged: true } }),
@@ -181,7 +181,7 @@ describeReal(
       await strict.dispose();
     });
 
-    it('a runtime class that the runtime has is taken, another is refused', async () => {
+    it('runtime class: accepted when the runtime has it, else refused', async () => {
       expect((await inside({ runtimeClass: 'runc' })).seccomp).toBe('2');
       await expect(refused({ runtimeClass: 'gvisor' })).rejects.toMatchObject({
         kind: 'unimplemented',
@@ -189,7 +189,7 @@ describeReal(
       });
     });
 
-    it('what this kernel lacks is refused rather than passed over', async () => {
+    it('features that this kernel lacks are refused instead of ignored', async () => {
       const { runtime } = machine;
       const selinux = { user: '', role: '', type: 'container_t', level: '' };
       const asked = {

@@ -11,7 +11,7 @@ let machine: RealCriMachine;
 const start = (...ulimits: readonly UlimitRequest[]): Promise<ContainerStatus> =>
   startIdle(machine.runtime, ulimits.length === 0 ? {} : { ulimits });
 
-/** Soft and hard limit of a process, as the kernel shows them. */
+/** Reads soft and hard limit of a process from the kernel. */
 function limitOf({ pid = 0 }: ContainerStatus, title: string): string | undefined {
   const line = readFileSync(`/proc/${pid}/limits`, 'utf8')
     .split('\n')
@@ -27,7 +27,7 @@ describeReal(
     });
     afterAll(() => machine.dispose());
 
-    it('hold from the first process on, also for commands, and for nobody else', async () => {
+    it('apply from the first process on, also to commands, and to no other container', async () => {
       const limited = await start(
         { name: 'nofile', soft: 4321, hard: 4321 },
         { name: 'core', soft: 0, hard: 0 },
@@ -60,7 +60,7 @@ describeReal(
       expect(limitOf(free, 'Max open files')).not.toBe('4321 4321');
     });
 
-    it('hold or are refused by name where the container runtime makes them something else', async () => {
+    it('apply, or are refused by name when the container runtime sets other values', async () => {
       const started = start({ name: 'nofile', soft: 1000, hard: 2000 });
       const outcome = await started.then(
         async (status) => (await statusOf(status), limitOf(status, 'Max open files')),
@@ -75,7 +75,7 @@ describeReal(
       ]).toContainEqual(outcome);
     });
 
-    it('are refused with the words of the kernel when they cannot be set, and nothing is left', async () => {
+    it('are refused without a trace, with the error of the kernel, when they cannot be set', async () => {
       const most = Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')); // nobody may have more
       const running = (await machine.runtime.list()).length;
       await expect(start({ name: 'nofile', soft: most + 1, hard: most + 1 })).rejects.toMatchObject(

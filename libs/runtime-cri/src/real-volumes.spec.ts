@@ -30,7 +30,7 @@ import { mountsWithin } from './volumes/mount-table.js';
 const describeReal = WHY_NOT === undefined ? describe : describe.skip;
 
 let machine: RealCriMachine;
-/** What the operator of the machine allows containers. */
+/** Permissions that the operator gives to containers. */
 let allowed: string;
 let volumeDirectory: string;
 
@@ -52,7 +52,7 @@ const memory = (name: string, mountPath: string, sizeBytes?: number): VolumeRequ
   ...{ name, mountPath, readOnly: false },
   source: { kind: 'emptyDir', memory: sizeBytes === undefined ? {} : { sizeBytes } },
 });
-/** Where files in memory are mounted for containers of this machine. */
+/** Lists the tmpfs mounts for containers of this machine. */
 const inMemory = (): readonly string[] => mountsWithin(volumeDirectory);
 const sh = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
   (await execIn(machine.runtime, containerId, script)).text.trim();
@@ -77,7 +77,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     rmSync(allowed, { recursive: true, force: true });
   });
 
-  it('an empty directory is for any user, shared by the containers of its group, and goes with the last of them', async () => {
+  it('an empty directory is writable for any user, shared in its group, and removed with the last container', async () => {
     const first = await start('replica-1', emptyDir('scratch', '/scratch'));
     expect(await sh(first, 'stat -c %a /scratch; ls /scratch')).toBe('777');
     await sh(first, 'echo kept > /scratch/a');
@@ -94,7 +94,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(groups()).toEqual([]);
   });
 
-  it('an empty directory in memory holds as much as it may, lasts as long as its group, and nothing of it is left', async () => {
+  it('an empty directory in memory has its size limit, lives as long as its group, and leaves no trace', async () => {
     const volume = memory('cache', '/cache', 1024 * 1024);
     const first = await start('memory-1', volume);
     expect(
@@ -118,7 +118,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect([inMemory(), groups()]).toEqual([[], []]);
   });
 
-  it('/dev/shm is as large as it was asked to be, and empty for each container', async () => {
+  it('/dev/shm has the requested size and is empty for each container', async () => {
     const request = { group: 'shm-1', shmSizeBytes: 200 * 1024 * 1024 };
     const size =
       'df -k /dev/shm | tail -n 1 | tr -s " " | cut -d " " -f 2; stat -c %a /dev/shm; ls /dev/shm';
@@ -134,7 +134,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(await sh(await startIdle(machine.runtime), size)).toBe('65536\n1777');
   });
 
-  it('files in memory of a start that failed, and of groups that nobody knows, are not left', async () => {
+  it('tmpfs mounts of failed starts and of unknown groups are removed', async () => {
     const bad = requestOf('', {
       command: ['/no-such-program'],
       group: 'memory-2',
@@ -158,13 +158,13 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(left.phase).toBe('running');
   });
 
-  it('nobody of the machine but root gets to what containers keep', async () => {
+  it('only root of the machine can access the data of containers', async () => {
     await start('r', emptyDir('scratch', '/scratch'), named('web'));
     for (const kind of ['empty', 'named'])
       expect(statSync(path.join(volumeDirectory, kind)).mode & 0o777).toBe(0o700);
   });
 
-  it('what a container leaves in an empty directory goes with it, and nothing else does', async () => {
+  it('the content of an empty directory is removed with it, and nothing else', async () => {
     const outside = path.join(allowed, 'outside');
     mkdirSync(outside);
     writeFileSync(path.join(outside, 'kept'), '');
@@ -183,7 +183,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(readdirSync(outside)).toEqual(['kept']);
   });
 
-  it('directories of groups that nobody knows are swept once they are old', async () => {
+  it('old directories of unknown groups are removed by the sweep', async () => {
     await start('known', emptyDir('s', '/s'));
     mkdirSync(path.join(volumeDirectory, 'empty', 'unknown', 's'), { recursive: true });
     const sweeping = (orphanAgeMs: number): Promise<void> =>
@@ -194,7 +194,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(groups()).toEqual(['known']);
   });
 
-  it('a start that fails leaves no empty directory, unless another container of the group needs it', async () => {
+  it('a failed start leaves no empty directory, unless another container of the group needs it', async () => {
     const failing = requestOf('', {
       group: 'r',
       command: ['/no/such/program'],
@@ -212,7 +212,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(groups()).toEqual(['r']);
   });
 
-  it('an agent that comes later knows the group of what runs', async () => {
+  it('a later agent knows the groups of running containers', async () => {
     await start('r', emptyDir('s', '/s'));
     const later = await machine.reopen();
     expect(groups()).toEqual(['r']);
@@ -220,7 +220,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(groups()).toEqual([]);
   });
 
-  it('a named volume is of one workload, and stays', async () => {
+  it('a named volume belongs to one workload and stays', async () => {
     const web = await start('a', named('web'));
     await sh(web, 'echo mine > /data/x');
     const other = await start('b', named('other'));
@@ -232,7 +232,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(readFileSync(kept, 'utf8')).toBe('mine\n');
   });
 
-  it('a directory of the machine, to write and only to read', async () => {
+  it('a host path can be mounted writable and read-only', async () => {
     writeFileSync(path.join(allowed, 'from-host'), 'hello');
     const writing = await start('a', hostPath(allowed));
     expect(await sh(writing, 'cat /host/from-host; echo back > /host/from-container')).toBe(
@@ -250,7 +250,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(await sh(file, 'cat /host')).toBe('hello');
   });
 
-  it('paths that the operator did not allow are refused, also by a symbolic link, and nothing is made', async () => {
+  it('host paths that are not allowed are refused, also through a symbolic link, and nothing is created', async () => {
     symlinkSync('/etc', path.join(allowed, 'sneaky'));
     const refused = async (from: string, says: RegExp): Promise<void> => {
       await expect(start('r', hostPath(from))).rejects.toMatchObject({
@@ -259,20 +259,20 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
       });
     };
     await refused('/etc', /^volumes\.host: \/etc is not below .*--allow-host-path/);
-    await refused(path.join(allowed, 'sneaky'), /sneaky leads to \/etc, which is not below/);
+    await refused(path.join(allowed, 'sneaky'), /sneaky is a link to \/etc, which is not below/);
     await refused(
       path.join(allowed, '..', path.basename(allowed), 'sneaky', 'ssl'),
-      /leads to \/etc\/ssl, which/,
+      /is a link to \/etc\/ssl, which/,
     );
     await refused(
       path.join(allowed, 'missing'),
-      /missing is not on this node: make it there first/,
+      /missing does not exist on this node: create it first/,
     );
     expect(existsSync(path.join(allowed, 'missing'))).toBe(false);
     expect(await machine.runtime.list()).toEqual([]);
   });
 
-  it("the runtime's socket and what is the agent's own are never given, even if all is allowed", async () => {
+  it('the socket of the runtime and the data of the agent are refused, even if all paths are allowed', async () => {
     const all = await openRealCriMachine({
       allowedHostPaths: ['/'],
       guardedPaths: [path.join(allowed, 'agent')],
@@ -292,7 +292,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     for (const from of [...taken, logDirectory, path.dirname(logDirectory)]) {
       await expect(startIdle(all.runtime, { volumes: [hostPath(from)] })).rejects.toMatchObject({
         kind: 'precondition',
-        message: expect.stringContaining('is never given to containers'),
+        message: expect.stringContaining('cannot be mounted in containers'),
       });
     }
     const { containerId } = await startIdle(all.runtime, {
@@ -302,7 +302,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     await all.dispose();
   });
 
-  it('volumes one below the other are mounted in order, also below a read-only one', async () => {
+  it('nested volumes are mounted in order, also below a read-only volume', async () => {
     const below = [emptyDir('sub', '/data/sub'), emptyDir('deep', '/data/sub/a/b', true)];
     const open = await start('a', ...below, emptyDir('data', '/data'));
     expect(
@@ -322,7 +322,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     ).toMatch(/^x\n[\s\S]*Read-only file system\nrefused$/);
   });
 
-  it('a symbolic link that a container left does not lead a mount point out of its volume', async () => {
+  it('a symbolic link in a volume cannot move a mount point out of the volume', async () => {
     const first = await start('a', named('web'));
     await sh(first, `ln -s ${allowed} /data/sub`);
     const second = start(
@@ -334,7 +334,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(readdirSync(allowed)).toEqual([]);
   });
 
-  it('mounts made on the machine later do not show inside', async () => {
+  it('later mounts on the machine are not visible inside', async () => {
     mkdirSync(path.join(allowed, 'late'));
     const reading = await start('a', hostPath(allowed));
     expect(await sh(reading, 'grep " /host " /proc/self/mountinfo')).not.toMatch(/shared:|master:/);
@@ -350,7 +350,7 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     '//',
     '/proc/',
     '/a/../proc',
-  ])('nothing is mounted at %s', async (mountPath) => {
+  ])('a mount at %s is refused', async (mountPath) => {
     await expect(start('r', emptyDir('v', mountPath))).rejects.toMatchObject({
       kind: 'invalid',
       message: expect.stringMatching(/^volumes\.v: /),
@@ -358,14 +358,16 @@ describeReal(`volumes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_
     expect(groups()).toEqual([]);
   });
 
-  it('a volume directory that cannot be made says so', async () => {
+  it('a volume directory that cannot be created is reported', async () => {
     mkdirSync(volumeDirectory);
     writeFileSync(path.join(volumeDirectory, 'named'), '');
     chmodSync(volumeDirectory, 0o700);
     const request: Partial<ContainerRequest> = { volumes: [named('web')] };
     await expect(startIdle(machine.runtime, request)).rejects.toMatchObject({
       kind: 'precondition',
-      message: expect.stringMatching(/^volumes\.data: .*named\/default\/web\/db cannot be made: /),
+      message: expect.stringMatching(
+        /^volumes\.data: .*named\/default\/web\/db cannot be created: /,
+      ),
     });
   });
 });

@@ -1,6 +1,6 @@
 import { errorFields, errorKindOf, type Clock, type Log, type Timer } from '@cloudless/base';
 
-/** What is done again and again, until its end. */
+/** Runs background tasks periodically until {@link Upkeep.end}. */
 export class Upkeep {
   private readonly timers = new Set<Timer>();
   private isOver = false;
@@ -10,7 +10,10 @@ export class Upkeep {
     private readonly log: Log,
   ) {}
 
-  /** One turn of an action at a time, `everyMs` after the one before. What fails is done again. */
+  /**
+   * Runs an action repeatedly, each time `everyMs` after the previous run has ended. Failures are
+   * logged, except kind `unavailable`, and the action is repeated.
+   */
   repeat(everyMs: number, action: () => Promise<void>): void {
     if (this.isOver) return;
     const timer = this.clock.setTimer(everyMs, () => {
@@ -25,7 +28,7 @@ export class Upkeep {
     this.timers.add(timer);
   }
 
-  /** No further turn begins. */
+  /** Starts no further runs. */
   end(): void {
     this.isOver = true;
     for (const timer of this.timers) timer.cancel();

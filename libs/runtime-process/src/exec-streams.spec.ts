@@ -37,7 +37,7 @@ async function* endless(): AsyncGenerator<ExecInput> {
   for (;;) yield { kind: 'stdin', data: CHUNK };
 }
 
-/** Runs a command to its end; `onChunk` may take its time. */
+/** Runs a command to its end; `onChunk` may be slow. */
 async function run(
   request: ExecRequest,
   onChunk: () => Promise<unknown> | undefined = () => undefined,
@@ -53,11 +53,11 @@ async function run(
 }
 
 describe('a command with a terminal', () => {
-  it('is what the node says it can run', () => {
+  it('is announced by the capability exec.tty', () => {
     expect(machine.runtime.capabilities()).toContain('exec.tty');
   });
 
-  it('leads a session whose terminal it has', async () => {
+  it('leads a session with a controlling terminal', async () => {
     const script =
       'test -t 0 && test -t 1 && test -t 2 && echo $TERM > /dev/tty; ps -o tpgid= -p $$ | tr -d " "; echo $$';
     const { exitCode, text } = await run({
@@ -70,7 +70,7 @@ describe('a command with a terminal', () => {
     expect({ exitCode, term, group }).toEqual({ exitCode: 0, term: 'vt100', group: pid });
   });
 
-  it('loses nothing of what it wrote before it ended, however slow its reader', async () => {
+  it('loses no output that it wrote before its end when the reader is slow', async () => {
     const { exitCode, text } = await run(
       { command: inShell('seq 1 50000; exit 7'), tty: TTY },
       () => machine.runtime.list(),
@@ -83,13 +83,13 @@ describe('a command with a terminal', () => {
     });
   });
 
-  it('ended by a signal has the code that shells count', async () => {
+  it('exits with code 128 + n when signal n ends it', async () => {
     expect(await run({ command: inShell('kill -9 $$'), tty: TTY })).toMatchObject({
       exitCode: 137,
     });
   });
 
-  it('takes jobs along that its shell has put into groups of their own', async () => {
+  it('ends jobs that its shell has put into process groups of their own', async () => {
     const { exitCode } = await run({
       command: ['bash', '-ic', 'sleep 3600 & exit 5'],
       tty: TTY,
@@ -104,7 +104,7 @@ describe.each([
   { kind: 'pipes', tty: {} },
   { kind: 'a terminal', tty: { tty: TTY } },
 ])('a command with $kind that reads no input', ({ tty }) => {
-  it('stops neither the supervisor nor its own end', async () => {
+  it('blocks neither the supervisor nor the end of the command', async () => {
     const leave = new AbortController();
     const events = machine.runtime
       .exec(
@@ -115,21 +115,21 @@ describe.each([
       [Symbol.asyncIterator]();
     await events.next();
     for (let call = 0; call < 50; call += 1) expect(await machine.runtime.list()).toHaveLength(1);
-    // one that is between two programs shows no mark
+    // A process that is between two programs shows no mark.
     await until(() => processesOf(machine).length === 2);
     leave.abort();
-    // A terminal may still show what was typed before.
+    // A terminal may still echo earlier input.
     for (let event = await events.next(); event.done !== true; event = await events.next())
       expect(event.value.kind).toBe('output');
     await until(() => processesOf(machine).length === 1);
   });
 });
 
-describe('a command whose caller has gone', () => {
+describe('a command whose caller has left', () => {
   it.each([
     { kind: 'pipes', tty: {} },
     { kind: 'a terminal', tty: { tty: TTY } },
-  ])('with $kind, may clean up first', async ({ tty }) => {
+  ])('may clean up before it is killed, with $kind', async ({ tty }) => {
     const file = path.join(machine.directory, 'cleaned');
     const script = `trap 'sleep 0.1; echo much; echo cleaned > ${file}; exit' TERM HUP; echo up; while :; do sleep 0.05; done`;
     for await (const _event of machine.runtime.exec(

@@ -110,7 +110,7 @@ async function execText(
 const numbered = (to: number): readonly string[] =>
   Array.from({ length: to }, (_, index) => `line ${index + 1}`);
 
-describe('when the supervisor is killed', () => {
+describe('ProcessRuntime whose supervisor is killed', () => {
   async function killSupervisor(): Promise<void> {
     const pid = await machine.runtime.supervisorPid();
     const token = startTokenOf(pid) ?? '';
@@ -120,7 +120,7 @@ describe('when the supervisor is killed', () => {
     await until(() => !isAlive(pid, token));
   }
 
-  it('a new one adopts what runs: same processes, same ports, no restart, log without gap', async () => {
+  it('keeps processes, ports and a complete log when the next supervisor adopts them', async () => {
     const { runtime } = await aMachine();
     const asked = request(
       [
@@ -155,7 +155,7 @@ describe('when the supervisor is killed', () => {
     expect(processesOf(machine)).toEqual([]);
   });
 
-  it('what a container wrote and how it ended while no supervisor lived is not lost', async () => {
+  it('keeps the output and the exit code of a container that ended while no supervisor ran', async () => {
     const { runtime } = await aMachine();
     const { containerId, pid = 0 } = await runtime.start(
       request([
@@ -167,7 +167,7 @@ describe('when the supervisor is killed', () => {
     const token = startTokenOf(pid) ?? '';
     await runtime.list();
     const supervisor = await runtime.supervisorPid();
-    process.kill(supervisor, 'SIGSTOP'); // so that it sees nothing of what follows
+    process.kill(supervisor, 'SIGSTOP'); // so that it observes nothing of what follows
     await machine.openGate('go');
     await until(() => !isAlive(pid, token));
     process.kill(supervisor, 'SIGKILL');
@@ -177,7 +177,7 @@ describe('when the supervisor is killed', () => {
     expect(await lines(runtime, containerId)).toEqual(numbered(100));
   });
 
-  it('leases go on under the new one: what nobody renews ends, what is renewed stays', async () => {
+  it('enforces leases under the next supervisor: an expired lease ends, a renewed lease continues', async () => {
     const { runtime } = await aMachine();
     const lease = { leaseMs: 3_600_000, graceMs: 0 };
     const ids = await Promise.all(
@@ -196,7 +196,7 @@ describe('when the supervisor is killed', () => {
     await ends[1];
   });
 
-  it('a renewal that had to wait for a new one counts from when it was asked for', async () => {
+  it('counts a renewed lease from the call when the renewal waited for a new supervisor', async () => {
     let skewMs = 0;
     const { runtime } = await aMachine({
       clock: { ...realClock, now: () => realClock.now() + skewMs },
@@ -212,7 +212,7 @@ describe('when the supervisor is killed', () => {
     expect(await end).toMatchObject({ leaseEnded: true });
   });
 
-  it('a record that cannot be written keeps neither a lease nor an end from being seen', async () => {
+  it('enforces a lease and reports an exit when the record of the container cannot be written', async () => {
     const { runtime, directory } = await aMachine();
     const lease = { leaseMs: 3_600_000, graceMs: 0 };
     const [first, second] = await Promise.all(
@@ -231,7 +231,7 @@ describe('when the supervisor is killed', () => {
     expect(await runtime.stop(first, 0)).toMatchObject({ phase: 'exited' });
   });
 
-  it('commands that ran end, as their callers have failed', async () => {
+  it('ends running commands, because their callers have failed', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(request([{ step: 'hold' }]));
     const running = runtime.exec(
@@ -249,7 +249,7 @@ describe('when the supervisor is killed', () => {
     await machine.childEnded('orphan');
   });
 
-  it('and the machine was started anew, containers are lost with it', async () => {
+  it('reports containers as lost when the machine was restarted, too', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(
       request([{ step: 'hold' }], { labels: { replica: 'a' } }),
@@ -270,7 +270,7 @@ describe('when the supervisor is killed', () => {
     expect(await lines(again, containerId)).toEqual([]);
   });
 
-  it('damaged and half-made records are cleared away', async () => {
+  it('removes damaged and unfinished records', async () => {
     const { runtime } = await aMachine();
     const ids = await Promise.all(
       [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }]))).containerId),
@@ -316,8 +316,8 @@ async function retried<Result>(action: () => Promise<Result>): Promise<Result> {
   }
 }
 
-describe('processes', () => {
-  it('the example of the README', async () => {
+describe('ProcessRuntime', () => {
+  it('runs the example of the README', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(
       request([], { command: ['/bin/sh', '-c', 'echo hello; exit 3'] }),
@@ -328,7 +328,7 @@ describe('processes', () => {
     expect(processesOf(machine)).toEqual([]);
   });
 
-  it('a supervisor that is told to end by SIGTERM stays with what it holds', async () => {
+  it('keeps the supervisor and its containers when the supervisor gets SIGTERM', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(request([{ step: 'hold' }]));
     const supervisor = await runtime.supervisorPid();
@@ -338,7 +338,7 @@ describe('processes', () => {
     expect(await runtime.stop(containerId, 0)).toMatchObject({ phase: 'exited' });
   });
 
-  it('a killed container is reported at once', async () => {
+  it('reports a killed container at once', async () => {
     const { runtime } = await aMachine();
     const { containerId, pid = 0 } = await runtime.start(request([{ step: 'hold' }]));
     const exit = exitOf(runtime, containerId);
@@ -347,7 +347,7 @@ describe('processes', () => {
     expect(await exit).toMatchObject({ exitCode: 137, reason: 'killed by SIGKILL' });
   });
 
-  it('a client that is killed while its container writes loses no line and repeats none', async () => {
+  it('loses and repeats no log line when the client is killed while its container writes', async () => {
     await aMachine();
     const id = aContainerId();
     const script = behaviourScript(
@@ -370,7 +370,7 @@ describe('processes', () => {
     expect(await lines(machine.runtime, id)).toEqual(numbered(10_000));
   }, 20_000);
 
-  it('a daemon that left the session of its container does not outlive it', async () => {
+  it('kills a daemon that left the session of its container when the container ends', async () => {
     const { runtime } = await aMachine();
     const script = `setsid sh -c 'echo $$ > ${machine.directory}/daemon; exec sleep 3600' >/dev/null 2>&1 & until [ -s ${machine.directory}/daemon ]; do sleep 0.02; done`;
     const { containerId } = await runtime.start(
@@ -381,7 +381,7 @@ describe('processes', () => {
     await until(() => startTokenOf(daemon) === undefined);
   });
 
-  it('gets PATH, HOME, its own variables, ports and mark, and nothing of the agent', async () => {
+  it('gives a container PATH, HOME, its own variables, ports and mark, and no variable of the agent', async () => {
     const { runtime } = await aMachine();
     const asked = request([], {
       command: ['env'],
@@ -407,7 +407,7 @@ describe('processes', () => {
     });
   });
 
-  it('can write to /dev/stderr, in containers and commands', async () => {
+  it('lets containers and commands write to /dev/stderr', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(
       request([], {
@@ -462,7 +462,7 @@ describe('processes', () => {
         ],
       },
       kind: 'unimplemented',
-      text: /volumes: the process runtime mounts nothing/,
+      text: /volumes: the process runtime mounts no volumes/,
     },
     {
       name: 'a security context',
@@ -494,7 +494,7 @@ describe('processes', () => {
       kind: 'invalid',
       text: /cannot be started/,
     },
-  ])('refuses $name and leaves nothing', async ({ overrides, kind, text }) => {
+  ])('refuses $name and leaves no files', async ({ overrides, kind, text }) => {
     const { runtime } = await aMachine();
     const script = path.join(machine.directory, 'script');
     writeFileSync(script, '#!/no/such/interpreter\n', { mode: 0o700 });
@@ -511,7 +511,7 @@ describe('processes', () => {
     'A'.repeat(64),
     `${'a'.repeat(63)}/`,
     `${'a'.repeat(64)}\0`,
-  ])('refuses the id %j everywhere', async (text) => {
+  ])('refuses the malformed container id %j in every call', async (text) => {
     const { runtime } = await aMachine();
     const id = toContainerId(text);
     const invalid = { kind: 'invalid' };
@@ -523,8 +523,8 @@ describe('processes', () => {
   });
 });
 
-describe('ports', () => {
-  it('skips ports in use, gives each once, takes them back, and says when there is none', async () => {
+describe('ports of the process runtime', () => {
+  it('are unique, free on the machine, released after the end, and exhausted at the end of the range', async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port: used } = server.address() as { port: number };
@@ -544,7 +544,7 @@ describe('ports', () => {
 });
 
 describe('the supervisor', () => {
-  it('is one, however many clients open the directory at once', async () => {
+  it('is started once when many clients open the directory at the same time', async () => {
     await aMachine();
     await machine.runtime.shutdown();
     const clients = await Promise.all(Array.from({ length: 4 }, () => machine.another()));
@@ -554,7 +554,7 @@ describe('the supervisor', () => {
     expect(supervisorsOf(machine.directory)).toEqual([...pids]);
   });
 
-  it('ends by itself when it has no client and nothing runs, and what ended stays known', async () => {
+  it('exits when it is idle, and keeps the records of ended containers', async () => {
     const { runtime } = await aMachine({ idleMs: 100 });
     const pid = await runtime.supervisorPid();
     const token = startTokenOf(pid) ?? '';
@@ -565,20 +565,20 @@ describe('the supervisor', () => {
     expect(await (await machine.reopen()).list()).toMatchObject([{ containerId, exitCode: 6 }]);
   });
 
-  it('shutdown leaves no process behind a supervisor that dies instead of answering', async () => {
+  it('leaves no process after shutdown when it dies instead of answering', async () => {
     const { runtime } = await aMachine();
     await runtime.start(request([{ step: 'child', name: 'c' }, { step: 'hold' }]));
     await machine.childStarted('c');
     const pid = await runtime.supervisorPid();
     process.kill(pid, 'SIGSTOP');
     const ending = runtime.shutdown();
-    await new Promise((resolve) => setImmediate(resolve)); // it is asked
+    await new Promise((resolve) => setImmediate(resolve)); // the request is sent
     process.kill(pid, 'SIGKILL');
     await ending;
     expect(processesOf(machine)).toEqual([]);
   });
 
-  it('shutdown leaves no process, descriptor, handle or timer', async () => {
+  it('leaves no process, descriptor, handle or timer after shutdown', async () => {
     const timers = new Set<object>();
     const clock: Clock = {
       ...realClock,
@@ -614,13 +614,14 @@ describe('the supervisor', () => {
       expect(startTokenOf(pid)).toBeUndefined();
       expect(processesOf(machine)).toEqual([]);
     };
-    // what Node makes once and keeps, such as its inotify descriptor, is there from now on
+    // Resources that Node.js creates once and keeps, such as its inotify descriptor, exist from now
+    // on.
     await round();
     let before = await heldAtRest();
     await round();
     let after = await heldAtRest();
     while (after.handles.length < before.handles.length) {
-      // a pipe of an earlier test was still closing: only what is whole can be compared
+      // A pipe of an earlier test was still closing: compare only complete states.
       before = after;
       await round();
       after = await heldAtRest();
@@ -629,7 +630,7 @@ describe('the supervisor', () => {
     expect(timers.size).toBe(0);
   });
 
-  it('keeps its directory, socket and records private, also when the path is long', async () => {
+  it('keeps its directory, socket and records private, even when the path is long', async () => {
     const home = mkdtempSync(path.join(tmpdir(), 'cloudless-long-'));
     const directory = path.join(home, 'd'.repeat(120), 'runtime');
     const runtime = await openProcessRuntime(runtimeOptions(directory));
@@ -643,7 +644,7 @@ describe('the supervisor', () => {
     rmSync(home, { recursive: true });
   });
 
-  it('does not serve a directory that others can read', async () => {
+  it('refuses a directory that other users can read', async () => {
     const home = mkdtempSync(path.join(tmpdir(), 'cloudless-open-'));
     const directory = path.join(home, 'runtime');
     mkdirSync(directory);
@@ -656,8 +657,8 @@ describe('the supervisor', () => {
 });
 
 /**
- * What is held once every close that is under way has ended; one that never does is a leak, and
- * hangs.
+ * Returns the held resources when all pending closes have finished. A resource that is never closed
+ * is a leak and makes the test time out.
  */
 async function heldAtRest(): Promise<ReturnType<typeof held>> {
   await until(() => !process.getActiveResourcesInfo().includes('CloseReq'));
@@ -665,8 +666,8 @@ async function heldAtRest(): Promise<ReturnType<typeof held>> {
 }
 
 /**
- * What this process holds: descriptors, file watches (they share one descriptor), handles. Requests
- * in flight are the test runner's.
+ * Lists the resources of this process: descriptors, file watches (they share one descriptor),
+ * handles. Pending requests belong to the test runner and are omitted.
  */
 function held(): {
   readonly descriptors: number;
@@ -678,7 +679,7 @@ function held(): {
     try {
       return readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1').match(/^inotify wd:/gm) ?? [];
     } catch {
-      return []; // the one that listed the folder
+      return []; // the descriptor that listed the directory
     }
   }).length;
   const handles = process
@@ -688,7 +689,7 @@ function held(): {
 }
 
 describe('a supervisor that is older than its client', () => {
-  it('is given no lease, as it would drop it, and the node does not say that it can', async () => {
+  it('gets no lease, which it would ignore, and the capability is missing', async () => {
     const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-older-'));
     const server = createServer((socket) => {
       const parser = new FrameParser();

@@ -38,65 +38,69 @@ import { eitherSignal } from './client/either-signal.js';
 import { isAlive, startTokenOf } from './system/process-identity.js';
 import { EXEC_TTY, LEASES, type SupervisorSettings } from './wire/messages.js';
 
-/** Needs of {@link openProcessRuntime}. */
 export interface ProcessRuntimeOptions {
   /**
-   * Absolute path of the runtime's own directory; made with mode 0700 when missing. One supervisor
-   * serves it.
+   * Absolute path of the directory of the runtime, created with mode 0700 when it does not exist.
+   * One supervisor serves one directory.
    */
   readonly directory: string;
   /**
    * Command that calls `runSupervisor`, such as `[process.execPath, '/opt/cloudless/agent.js',
-   * 'supervisor']`. Two arguments are added to it.
+   * 'supervisor']`. The runtime appends two arguments.
    */
   readonly supervisorCommand: readonly string[];
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  /** Ports given to containers, both included. Default 20000 to 29999. */
+  /** Range of the ports that containers get, both ends included. Default 20000 to 29999. */
   readonly portRange?: { readonly from: number; readonly to: number };
-  /** IP address at which ports are checked and reported. Default 127.0.0.1. */
+  /**
+   * IP address on which the runtime checks that a port is free, and which endpoints report. Default
+   * 127.0.0.1.
+   */
   readonly address?: string;
-  /** PATH of containers that set none. Default the usual system folders. */
+  /** PATH of containers whose request sets no PATH. Default: the usual system directories. */
   readonly path?: string;
   /**
-   * Log files kept per container, 2 or more, and the size in bytes at which a new one begins.
-   * Default 4 of 4 MiB.
+   * Number of log files that are kept per container, at least 2, and the size in bytes at which the
+   * log is rotated. Default 4 files of 4 MiB.
    */
   readonly logFiles?: number;
   readonly logFileBytes?: number;
   /**
-   * The supervisor ends by itself after this many milliseconds without a client and a running
-   * container. Default 30 000.
+   * Milliseconds without a client and without a running container after which the supervisor exits.
+   * Default 30 000.
    */
   readonly idleMs?: number;
 }
 
-/** The process runtime: what it adds to every runtime. */
+/** A {@link ContainerRuntime} that runs commands as plain processes under a supervisor process. */
 export interface ProcessRuntime extends ContainerRuntime {
-  /** Process id of the supervisor; starts one when none lives. */
+  /** Returns the process id of the supervisor. Starts a supervisor when none runs. */
   supervisorPid(): Promise<number>;
   /**
-   * Stops every container, ends the supervisor and closes: no process is left behind. The records
-   * and logs stay, and a runtime opened later finds them.
-   * @param graceMs - Between SIGTERM and SIGKILL. Default 0: at once.
+   * Stops every container, ends the supervisor and closes this runtime. No process is left behind.
+   * Records and logs stay on disk, and a runtime that is opened later on the same directory finds
+   * them.
+   * @param graceMs - Milliseconds between SIGTERM and SIGKILL. Default 0: SIGKILL at once.
    */
   shutdown(graceMs?: number): Promise<void>;
 }
 
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 /**
- * A supervisor that died is replaced at once; one that dies again and again, or cannot be started,
- * ever more slowly.
+ * A supervisor that died is replaced at once. The delay grows while supervisors keep dying or
+ * cannot be started.
  */
 const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
 const SHUTDOWN_POLL_MS = 2;
 const MAX_SHUTDOWNS = 3;
 
 /**
- * Opens the process runtime of a directory: connects to its supervisor, or starts one.
- * @throws kind `precondition` when others can get at the directory or an incompatible supervisor
- *   lives, `unavailable` when no supervisor can be started, `invalid` for wrong options.
+ * Opens the process runtime of a directory: connects to its supervisor, or starts a supervisor.
+ * @throws kind `precondition` when other users can access the directory or an incompatible
+ *   supervisor runs, `unavailable` when no supervisor can be started, `invalid` for invalid
+ *   options.
  */
 export async function openProcessRuntime(options: ProcessRuntimeOptions): Promise<ProcessRuntime> {
   const {
@@ -136,7 +140,7 @@ function makePrivate(directory: string): void {
   if ((statSync(directory).mode & 0o077) !== 0) {
     throw new CloudlessError(
       'precondition',
-      `directory ${directory} is open to others: make it private (chmod 700)`,
+      `directory ${directory} is accessible to other users: make it private (chmod 700)`,
     );
   }
 }
@@ -148,7 +152,7 @@ class SupervisedRuntime implements ProcessRuntime {
   private readonly readers = new EventReaders();
   private readonly keeper: OutputKeeper;
   private failures = 0;
-  /** Of the newest supervisor, which may be older than we are. */
+  /** Capabilities of the connected supervisor, which may be older than this client. */
   private supervisorCan: readonly string[] = [];
 
   constructor(
@@ -174,7 +178,7 @@ class SupervisedRuntime implements ProcessRuntime {
     return (await this.connection()).hello.pid;
   }
 
-  /** A process needs nothing beforehand. */
+  /** Does nothing: a process needs no image. */
   async prepare(): Promise<void> {}
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
@@ -274,7 +278,8 @@ class SupervisedRuntime implements ProcessRuntime {
       try {
         await connection.request({ type: 'shutdown', graceMs });
       } catch (reason) {
-        // Gone without an answer: another one takes over what it may have left, and ends that.
+        // The supervisor died without an answer. Its successor adopts the remaining containers, and
+        // the next attempt ends them.
         if (errorKindOf(reason) !== 'unavailable' || attempt >= MAX_SHUTDOWNS) throw reason;
         continue;
       }
@@ -285,7 +290,10 @@ class SupervisedRuntime implements ProcessRuntime {
     }
   }
 
-  /** For what counts from when it was asked for: a new supervisor may be long in coming. */
+  /**
+   * Returns the connection and the milliseconds spent waiting for it. A lease counts from the
+   * caller's request, and a new supervisor may take seconds to start.
+   */
   private async connectionFor(): Promise<{
     readonly connection: Connection;
     readonly waitedMs: number;
@@ -296,7 +304,7 @@ class SupervisedRuntime implements ProcessRuntime {
     return { connection, waitedMs: clock.now() - askedAt };
   }
 
-  /** The connection that lives, or a new one. */
+  /** Returns the open connection, or opens one. */
   private connection(): Promise<Connection> {
     if (this.closing.signal.aborted) return Promise.reject(gone());
     if (this.connecting === undefined) {
@@ -335,8 +343,8 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   /**
-   * The supervisor went away: who listens must list anew, and a new one must come, as containers
-   * wait for it.
+   * Fails the event readers, which must list again, and connects to a new supervisor at once,
+   * because running containers need one.
    */
   private lost(): void {
     this.connecting = undefined;
@@ -365,14 +373,17 @@ class SupervisedRuntime implements ProcessRuntime {
     }
   }
 
-  /** Asks again after a supervisor was replaced: the log goes on, so its followers do. */
+  /**
+   * Waits until all output of a container is in its log files. Repeats the request when the
+   * supervisor is replaced, so that followers of the log continue.
+   */
   private async drained(containerId: ContainerId): Promise<void> {
     for (;;) {
       try {
         const connection = await this.connection();
         return await connection.drained(containerId);
       } catch (reason) {
-        if (errorKindOf(reason) === 'notFound') return; // removed: nothing more will come
+        if (errorKindOf(reason) === 'notFound') return; // removed: no more output follows
         if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
       }
     }
@@ -393,7 +404,7 @@ function checkLeases({ hello }: Connection): void {
   throw new CloudlessError(
     'unimplemented',
     `lease: the running supervisor (process ${hello.pid}, version ${hello.version}) lacks the capability ${LEASES}, which needs ` +
-      'Linux with sh, setsid, env, sleep and grep; a supervisor of an earlier version is replaced once no container is left',
+      'Linux with sh, setsid, env, sleep and grep; a supervisor of an earlier version is replaced when its last container is removed',
   );
 }
 
@@ -403,6 +414,6 @@ function leftOf(lease: ContainerLease, waitedMs: number): ContainerLease {
 
 function statusOf({ status }: Answer): ContainerStatus {
   if (status === undefined)
-    throw new CloudlessError('internal', 'the supervisor answered without a status');
+    throw new CloudlessError('internal', 'the response of the supervisor has no status');
   return status;
 }

@@ -61,7 +61,7 @@ const servants = (kind = ''): readonly number[] =>
     }
   });
 
-describe('exit codes outlive the supervisor', () => {
+describe('exit codes after the supervisor was killed', () => {
   beforeEach(async () => {
     machine = await openRealMachine();
   });
@@ -71,7 +71,7 @@ describe('exit codes outlive the supervisor', () => {
     { name: 'success', ending: 'exit 0', exitCode: 0, reason: 'completed' },
     { name: 'a signal', ending: 'kill -9 $$', exitCode: 137, reason: 'killed by SIGKILL' },
   ])(
-    'the next supervisor knows $name of a process that it adopted',
+    'reports $name of a process that the next supervisor adopted',
     async ({ ending, exitCode, reason }) => {
       const { containerId } = await machine.runtime.start(aScript(`${waitsAtGate()}; ${ending}`));
       await killSupervisor(machine);
@@ -82,7 +82,7 @@ describe('exit codes outlive the supervisor', () => {
     },
   );
 
-  it('the next supervisor knows the exit code of a process that ended while no supervisor lived', async () => {
+  it('reports the exit code of a process that ended while no supervisor ran', async () => {
     const { containerId, pid = 0 } = await machine.runtime.start(
       aScript(`${waitsAtGate()}; exit 42`),
     );
@@ -96,7 +96,7 @@ describe('exit codes outlive the supervisor', () => {
     });
   });
 
-  it('a process whose guard was killed is reported as running until it ends, then with an unknown exit code', async () => {
+  it('reports a process whose guard was killed as running until it ends, then with an unknown exit code', async () => {
     const asked = aScript(`echo $$ > ${scratch}/main; ${waitsAtGate()}; exit 5`);
     const { containerId, pid = 0 } = await machine.runtime.start(asked);
     await pidIn('main'); // until then the process still has the arguments of its guard
@@ -113,7 +113,7 @@ describe('exit codes outlive the supervisor', () => {
     });
   });
 
-  it('a process whose guard stands still is found ended, and stops when it is told to', async () => {
+  it('detects the end of a process whose guard is stopped by a signal, and can stop such a process', async () => {
     const asked = [aScript(waitsAtGate()), aScript('exec sleep 3600')];
     const [gone, stopped] = await Promise.all(
       asked.map((request) => machine.runtime.start(request)),
@@ -135,7 +135,7 @@ describe('exit codes outlive the supervisor', () => {
     await until(() => guards.every((guard) => startTokenOf(guard) === undefined));
   });
 
-  it('a process gets exactly the requested environment, whatever names and values it has', async () => {
+  it('gives a process exactly the requested environment, whatever names and values it has', async () => {
     const env = {
       PWD: '/no/such/place',
       _: 'underscore',
@@ -171,7 +171,7 @@ describe('exit codes outlive the supervisor', () => {
     ).toEqual(own);
   });
 
-  it('a process that ends at once is reported as started, then as exited', async () => {
+  it('reports a process that ends at once as started, then as exited', async () => {
     const leave = new AbortController();
     const events = machine.runtime.events(leave.signal);
     const asked = Array.from({ length: 5 }, () => aScript('', { command: ['true'] }));
@@ -186,7 +186,7 @@ describe('exit codes outlive the supervisor', () => {
     for (const told of kinds.values()) expect(told).toEqual(['started running', 'exited exited']);
   });
 
-  it('a process leads a session of its own and takes SIGINT as usual', async () => {
+  it('starts a process as leader of its own session, with the default action for SIGINT', async () => {
     const script = `echo $$ $(cut -d' ' -f6 /proc/$$/stat) > ${scratch}/ids.new; mv ${scratch}/ids.new ${scratch}/ids; kill -INT $$; exit 1`;
     const { containerId } = await machine.runtime.start(aScript(script));
     expect(await endOfContainer(machine.runtime, containerId)).toMatchObject({
@@ -211,7 +211,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     machine = await openRealMachine();
   });
 
-  it('is killed with all that it started when its lease expires, although it ignores SIGTERM', async () => {
+  it('is killed with all its descendants when its lease expires, although it ignores SIGTERM', async () => {
     const script = `trap '' TERM; ${escapee('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
     const { containerId } = await startExclusive(script);
     const ids = [await pidIn('main'), await pidIn('child')];
@@ -295,7 +295,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
 describe.each([
   { name: 'with cgroups where the machine has them', flags: [] },
   { name: 'without cgroups', flags: ['--without-cgroups'] },
-])('what left the session of its container, $name,', ({ flags }) => {
+])('a process that left the session of its container, $name,', ({ flags }) => {
   beforeEach(async () => {
     machine = await openRealMachine({ supervisorCommand: [...SUPERVISOR_COMMAND, ...flags] });
   });
@@ -315,7 +315,7 @@ describe.each([
     await until(() => startTokenOf(child) === undefined);
   });
 
-  it('does not outlive its main process when it only cleaned its environment', async () => {
+  it('does not outlive the main process when it only cleared its environment', async () => {
     const { containerId } = await machine.runtime.start(
       aScript(
         `env -i sh -c 'echo $$ > ${scratch}/child; exec sleep 3600' & ${waitsAtGate()}; exit 1`,
@@ -352,8 +352,8 @@ describe.each([
 
 describe('a daemon, whose parent has ended, in a session of its own with an empty environment', () => {
   /**
-   * Only a cgroup tells where it came from: where there are none it is not found, and
-   * docs/limits.md says so.
+   * Only a cgroup identifies the container of such a process. Without cgroups the process is not
+   * found, see docs/limits.md.
    */
   const hasCgroup = (pid: number): boolean =>
     readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes('/cloudless-');
@@ -362,7 +362,7 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     machine = await openRealMachine();
   });
 
-  it('does not outlive its container, which ends by itself', async () => {
+  it('does not outlive its container when the container ends by itself', async () => {
     const { containerId, pid = 0 } = await machine.runtime.start(
       aScript(`${daemon()}; ${waitsAtGate()}`),
     );
@@ -374,11 +374,11 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     else process.kill(pidOfDaemon, 'SIGKILL');
   });
 
-  it('does not outlive its container, whose command started it', async () => {
+  it('does not outlive its container when a command started it', async () => {
     const { runtime } = machine;
     const { containerId, pid = 0 } = await runtime.start(aScript('exec sleep 3600'));
     const isHeld = hasCgroup(pid);
-    // The end of a command kills its process group, which the daemon leaves only when it begins.
+    // The end of a command kills its process group, which the daemon leaves only after its start.
     const command = [
       '/bin/sh',
       '-c',
@@ -391,7 +391,7 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     else process.kill(pidOfDaemon, 'SIGKILL');
   });
 
-  it('does not outlive its container, which ended while no supervisor lived', async () => {
+  it('does not outlive its container when the container ended while no supervisor ran', async () => {
     const { pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
     const token = startTokenOf(pid) ?? '';
     const pidOfDaemon = await pidIn('daemon');

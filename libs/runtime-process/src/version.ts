@@ -1,2 +1,5 @@
-/** Of this library; a supervisor tells it, as it may be older than its client. */
+/**
+ * Version of this library. The supervisor reports it, because a running supervisor may be older
+ * than its client.
+ */
 export const VERSION = '0.1.0';

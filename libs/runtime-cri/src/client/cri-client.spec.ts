@@ -3,7 +3,7 @@ import { ManualClock } from '@cloudless/base/testing';
 import { realClock } from '../testing/system.js';
 import { CriClient } from './cri-client.js';
 
-describe('the silence of a runtime', () => {
+describe('CriClient.unansweredMs', () => {
   let server: FakeCriServer;
   let clock: ManualClock;
   let client: CriClient;
@@ -18,7 +18,7 @@ describe('the silence of a runtime', () => {
     await server.dispose();
   });
 
-  it('is none while it answers, also with a refusal, and while nobody asks', async () => {
+  it('is 0 while the runtime answers, even with an error, and while no call is made', async () => {
     await client.version();
     await clock.advance(60_000);
     expect(client.silentMs).toBe(0);
@@ -30,7 +30,7 @@ describe('the silence of a runtime', () => {
     expect(client.silentMs).toBe(0);
   });
 
-  it('lasts from the first call without an answer to the next answer', async () => {
+  it('counts from the first call without an answer to the next answer', async () => {
     await server.away();
     for (let call = 0; call < 3; call += 1) {
       await expect(client.version()).rejects.toMatchObject({ kind: 'unavailable' });
@@ -42,7 +42,7 @@ describe('the silence of a runtime', () => {
     expect(client.silentMs).toBe(0);
   });
 
-  it('counts while a call waits for a runtime that is stuck', async () => {
+  it('counts while a call waits for a stuck runtime', async () => {
     server.overrides.version = () => new Promise(() => undefined);
     await server.away();
     await server.listen();
@@ -65,7 +65,7 @@ describe('CriClient', () => {
   });
   afterAll(() => server.dispose());
 
-  it('ends its calls and leaves no connection when it is closed: one would keep its process alive', async () => {
+  it('ends its calls and its connection on close, so that the process can exit', async () => {
     const client = new CriClient({ socketPath: server.socketPath, clock: realClock });
     await client.version();
     const reached = new Promise<void>((resolve) => (asked = resolve));

@@ -8,46 +8,42 @@ import { fromCriError } from './cri-errors.js';
 export type RuntimeClient = Client<typeof RuntimeService>;
 export type ImageClient = Client<typeof ImageService>;
 
-/** Needs of a {@link CriClient}. */
 export interface CriClientOptions {
-  /** Absolute path of the runtime's Unix socket. */
+  /** Absolute path of the Unix socket of the container runtime. */
   readonly socketPath: string;
   readonly clock: Clock;
-  /** How long a call may take that is answered soon or never. Default 30 s. */
+  /** Timeout of a call that the runtime answers without doing work. Default 30 s. */
   readonly quickMs?: number;
-  /** Called when the runtime answers after it did not. */
+  /** Called on the first answer after the runtime was unreachable. */
   readonly onReturn?: () => void;
 }
 
-/** Reading and small changes; a runtime that needs longer is stuck. */
+/** Timeout of reads and small changes; a runtime that needs longer is stuck. */
 const QUICK_MS = 30_000;
-/** Sandboxes and containers: mounts and networks of a busy machine. */
+/** Timeout for sandboxes and containers: a busy machine takes long for mounts and networks. */
 const SLOW_MS = 240_000;
-/** Images are as large as they are, and registries as slow. */
+/** Timeout for images, which may be large, from registries that may be slow. */
 const PULL_MS = 30 * 60_000;
-/** Lists of some thousand containers with their annotations. */
+/** Largest answer: a list of some thousand containers with their annotations. */
 const READ_MAX_BYTES = 64 * 1024 * 1024;
 const API_VERSION = 'v1';
-/** Sent to the runtime; the connection goes to its socket. */
+/** Authority that is sent to the runtime; the connection goes to its socket. */
 const BASE_URL = 'http://localhost';
 
-/** What the runtime said of itself. */
+/** Name and version that a container runtime reports. */
 export interface CriVersion {
   readonly runtimeName: string;
   readonly runtimeVersion: string;
 }
 
 /**
- * Calls of one container runtime over its socket, each with a deadline and failures of our kinds.
- * Reconnects by itself.
+ * Client of one container runtime over its socket. Every call has a deadline and fails with a
+ * {@link CloudlessError}. The client reconnects by itself.
  */
 export class CriClient {
   private readonly closing = new AbortController();
   private away = false;
-  /**
-   * When the first quick call since the last answer was made, on the monotonic clock; undefined
-   * after an answer.
-   */
+  /** Monotonic time of the first quick call since the last answer; undefined after an answer. */
   private silentSince: number | undefined;
   private readonly sessions: Http2SessionManager;
   private readonly runtimeCalls: RuntimeClient;
@@ -77,12 +73,12 @@ export class CriClient {
     return this.closing.signal;
   }
 
-  /** For how many milliseconds no quick call has been answered; 0 after an answer. */
+  /** Milliseconds for which no quick call has been answered; 0 after an answer. */
   get silentMs(): number {
     return this.silentSince === undefined ? 0 : this.options.clock.now() - this.silentSince;
   }
 
-  /** A call that is answered soon or never. */
+  /** Makes a call that the runtime answers without doing work. */
   quick<Result>(
     name: string,
     call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>,
@@ -93,7 +89,10 @@ export class CriClient {
     );
   }
 
-  /** A call that does work. `extraMs`: what it is to wait for beside. */
+  /**
+   * Makes a call for which the runtime does work.
+   * @param extraMs - Added to the timeout, for what the runtime itself waits for.
+   */
   slow<Result>(
     name: string,
     call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>,
@@ -102,7 +101,7 @@ export class CriClient {
     return this.within(SLOW_MS + extraMs, name, (signal) => call(this.runtimeCalls, signal));
   }
 
-  /** A call about images that is answered soon or never. */
+  /** Makes a call about images that the runtime answers without doing work. */
   quickImage<Result>(
     name: string,
     call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
@@ -112,7 +111,7 @@ export class CriClient {
     );
   }
 
-  /** A call about images. */
+  /** Makes a call that pulls or removes images. */
   image<Result>(
     name: string,
     call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
@@ -121,8 +120,8 @@ export class CriClient {
   }
 
   /**
-   * Ids of containers as something happens to them, until `signal` is aborted. @throws kind
-   * `unimplemented` for older runtimes.
+   * Yields the id of a container whenever something happens to it, until `signal` is aborted.
+   * @throws kind `unimplemented` for runtimes without events.
    */
   async *events(signal: AbortSignal): AsyncGenerator<string> {
     if (this.closing.signal.aborted) throw closedError();
@@ -136,8 +135,9 @@ export class CriClient {
   }
 
   /**
-   * @throws kind `unavailable` when nobody answers, `unimplemented` when it speaks another version
-   * of the interface.
+   * Returns name and version of the runtime.
+   * @throws kind `unavailable` when no runtime answers, `unimplemented` when it speaks another
+   *   version of the interface.
    */
   async version(): Promise<CriVersion> {
     let version: CriVersion & { readonly runtimeApiVersion: string };
@@ -156,7 +156,7 @@ export class CriClient {
   }
 
   /**
-   * Ends all calls and the connection, which would keep the process alive; later calls fail with
+   * Ends all calls and the connection, which would keep the process alive. Later calls fail with
    * kind `unavailable`.
    */
   close(): void {
@@ -167,7 +167,7 @@ export class CriClient {
   private wrongVersion(found: string, cause?: unknown): CloudlessError {
     return new CloudlessError(
       'unimplemented',
-      `the container runtime at ${this.socketPath} does not fit (${found}): runtime.v1 of the Container Runtime Interface is needed, as in containerd 1.6, CRI-O 1.23 and newer`,
+      `the container runtime at ${this.socketPath} is not supported (${found}): Cloudless needs runtime.v1 of the Container Runtime Interface, as in containerd 1.6, CRI-O 1.23 and newer`,
       cause === undefined ? {} : { cause },
     );
   }
@@ -201,7 +201,7 @@ export class CriClient {
       }
       const failure = fromCriError(reason, { call: name, socketPath: this.socketPath });
       if (failure.kind === 'unavailable') this.away = true;
-      else this.silentSince = undefined; // a refusal is an answer
+      else this.silentSince = undefined; // an error response is an answer, too
       throw failure;
     } finally {
       timer.cancel();
@@ -217,7 +217,7 @@ export class CriClient {
   }
 }
 
-/** What calls of a closed runtime fail with. */
+/** Creates the error for calls of a closed runtime. */
 export function closedError(): CloudlessError {
   return new CloudlessError('unavailable', 'this runtime is closed');
 }

@@ -4,7 +4,7 @@ import { fromCriError } from './cri-errors.js';
 
 const where = { call: 'ListContainers', socketPath: '/run/cri.sock' };
 
-describe('a failed call', () => {
+describe('fromCriError', () => {
   it.each([
     { code: Code.NotFound, text: 'no container', kind: 'notFound', message: 'no container' },
     { code: Code.InvalidArgument, text: 'bad', kind: 'invalid', message: 'bad' },
@@ -13,13 +13,14 @@ describe('a failed call', () => {
       code: Code.Unknown,
       text: 'server is not initialized yet',
       kind: 'unavailable',
-      message: 'the container runtime at /run/cri.sock went away: server is not initialized yet',
+      message:
+        'the container runtime at /run/cri.sock is unavailable: server is not initialized yet',
     },
     {
       code: Code.Unavailable,
       text: 'gone',
       kind: 'unavailable',
-      message: 'the container runtime at /run/cri.sock went away: gone',
+      message: 'the container runtime at /run/cri.sock is unavailable: gone',
     },
     {
       code: Code.DeadlineExceeded,
@@ -35,12 +36,12 @@ describe('a failed call', () => {
       message:
         'the container runtime at /run/cri.sock does not know ListContainers: unknown method',
     },
-  ])('$code $text: $kind', ({ code, text, kind, message }) => {
+  ])('converts $code with the text "$text" to kind $kind', ({ code, text, kind, message }) => {
     expect(fromCriError(new ConnectError(text, code), where)).toMatchObject({ kind, message });
   });
 
   it.each(['ERR_HTTP2_STREAM_ERROR', 'ERR_HTTP2_INVALID_SESSION', 'ECONNRESET', 'EPIPE'])(
-    'of a connection that broke: %s',
+    'converts the error of a broken connection to kind unavailable: %s',
     (code) => {
       const broken = Object.assign(
         new Error('Stream closed with error code NGHTTP2_REFUSED_STREAM'),
@@ -49,12 +50,12 @@ describe('a failed call', () => {
       const error = new ConnectError('stream closed', Code.Internal, undefined, undefined, broken);
       expect(fromCriError(error, where)).toMatchObject({
         kind: 'unavailable',
-        message: 'the container runtime at /run/cri.sock went away: stream closed',
+        message: 'the container runtime at /run/cri.sock is unavailable: stream closed',
       });
     },
   );
 
-  it('of a socket that nobody listens at names it, however deep that is told', () => {
+  it('names the socket when no process listens there, however deep the cause is nested', () => {
     const refused = Object.assign(new Error('connect'), { code: 'ECONNREFUSED' });
     const error = new ConnectError(
       'broken',

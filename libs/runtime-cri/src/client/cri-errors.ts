@@ -11,14 +11,15 @@ const kinds = new Map<Code, ErrorKind>([
   [Code.Unavailable, 'unavailable'],
   [Code.Unauthenticated, 'unauthenticated'],
   [Code.Unimplemented, 'unimplemented'],
-  // What was asked may have happened all the same, and may work the next time.
+  // The call may have had its effect all the same, and may succeed the next time.
   [Code.DeadlineExceeded, 'unavailable'],
   [Code.Canceled, 'unavailable'],
   [Code.Aborted, 'unavailable'],
 ]);
 
 /**
- * What a failed call to a container runtime means: the runtime's own text, and a kind to act on.
+ * Converts the error of a call to a container runtime. The message is the runtime's own text; the
+ * kind tells how to react.
  */
 export function fromCriError(
   reason: unknown,
@@ -55,15 +56,17 @@ export function fromCriError(
   return failed(
     kind,
     kind === 'unavailable'
-      ? `the container runtime at ${socketPath} went away: ${error.rawMessage}`
+      ? `the container runtime at ${socketPath} is unavailable: ${error.rawMessage}`
       : error.rawMessage,
   );
 }
 
-/** What containerd says, with no code, before it has found its containers again. */
+/**
+ * Message of containerd, without a status code, until it has restored its containers after a start.
+ */
 const STARTING = /server is not initialized yet/;
 
-/** The system's code of a failure, or of one behind it, that fits. */
+/** Finds the first system error code in the cause chain that matches. */
 function systemCodeOf(reason: unknown, fits: (code: string) => boolean): string | undefined {
   for (
     let next: unknown = reason, depth = 0;
@@ -79,9 +82,10 @@ function systemCodeOf(reason: unknown, fits: (code: string) => boolean): string 
 }
 
 const MAX_CAUSES = 8;
-/** Nobody listens at the socket. */
+/** System errors that mean: no process listens at the socket. */
 const ABSENT = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
 /**
- * Somebody did, and the connection broke: how Node calls it depends on how far the call had come.
+ * System errors that mean: the connection broke. Which of them Node.js reports depends on the
+ * progress of the call.
  */
 const BROKEN = /^(?:ECONNRESET|EPIPE|ERR_HTTP2_.*|ERR_STREAM_.*)$/;

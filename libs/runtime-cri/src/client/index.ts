@@ -1,5 +1,5 @@
-// The calls of the interface themselves, for tools that measure or look; the runtime is in the main
-// entry.
+// Low-level calls of the Container Runtime Interface, for benchmarks and diagnostics. The runtime
+// itself is in the main entry point.
 export { CriClient } from './cri-client.js';
 export type { CriClientOptions, RuntimeClient } from './cri-client.js';
 export {

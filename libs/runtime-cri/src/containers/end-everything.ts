@@ -9,24 +9,23 @@ import {
 } from '@cloudless/base';
 import type { Sandboxes } from './sandboxes.js';
 
-/** Needs of {@link endEverything}. */
 export interface EndOptions {
   readonly sandboxes: Sandboxes;
-  /** Resolves when no container is being made any more. */
+  /** Resolves when no container is being started any more. */
   readonly starts: Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
   readonly limitMs: number;
 }
 
-/** As many at a time as a runtime does well. */
+/** Number of containers that are removed in parallel. */
 const AT_ONCE = 8;
 const RETRY_MS = 500;
 
 /**
- * Ends and removes all that is ours: containers in any state, sandboxes, logs. What fails is tried
- * again until the limit.
- * @throws kind `deadline` with what is left, and why.
+ * Kills and removes everything of this owner: containers in any state, sandboxes, logs. Failures
+ * are retried until the limit.
+ * @throws kind `deadline` with the number of remaining containers and the last failure.
  */
 export async function endEverything({
   sandboxes,
@@ -49,11 +48,11 @@ export async function endEverything({
           isLast = true;
           continue;
         }
-        log.info('containers are ended', { count: left.length });
+        log.info('removing containers', { count: left.length });
         await forEach(left, (containerId) => sandboxes.removeAllOf(containerId));
       } catch (reason) {
         lastFailure = reason;
-        log.warn('containers not ended, tried again', errorFields(reason));
+        log.warn('containers not removed, trying again', errorFields(reason));
         await sleep(clock, RETRY_MS, limit.signal).catch(() => undefined);
       }
     }
@@ -65,7 +64,7 @@ export async function endEverything({
         : errorMessageOf(lastFailure);
     const what =
       left.length === 0 ? 'the containers of this node' : `${left.length} containers of this node`;
-    throw new CloudlessError('deadline', `${what} were not ended in ${limitMs} ms: ${why}`, {
+    throw new CloudlessError('deadline', `${what} were not removed within ${limitMs} ms: ${why}`, {
       cause: lastFailure,
     });
   });
@@ -77,7 +76,10 @@ export async function endEverything({
   }
 }
 
-/** All of them, some at a time. @throws The first failure, when all have been tried. */
+/**
+ * Runs an action for all items, {@link AT_ONCE} in parallel.
+ * @throws The first failure, after all items were tried.
+ */
 async function forEach<Item>(
   items: readonly Item[],
   action: (item: Item) => Promise<void>,

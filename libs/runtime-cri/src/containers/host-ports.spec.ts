@@ -18,7 +18,7 @@ afterEach(async () => {
   taken = undefined;
 });
 
-/** Somebody listens at a port of the machine. */
+/** Occupies a port of the machine with a listener. */
 async function listening(protocol: PortRequest['protocol']): Promise<number> {
   if (protocol === 'tcp') {
     const server = (taken = createServer());
@@ -42,7 +42,7 @@ const known = (request: ContainerRequest, phase: 'running' | 'exited'): Known =>
     },
   }) as unknown as Known;
 
-/** Claims, and gives the sandboxes whose network was ended. */
+/** Claims the ports of a request and returns the sandboxes whose network was ended. */
 async function claim(
   request: ContainerRequest,
   others: Partial<Parameters<typeof claimHostPorts>[1]> = {},
@@ -58,13 +58,13 @@ async function claim(
   return ended;
 }
 
-describe('ports of the machine', () => {
-  it('those that are given to processes are not led into a container; one in the network of the machine sees itself who listens', async () => {
+describe('claimHostPorts', () => {
+  it('refuses ports of the range for processes, except in the network of the machine', async () => {
     const processPorts = { from: 20_000, to: 20_009 };
     for (const port of [20_000, 20_009]) {
       await expect(claim(wants(port), { processPorts })).rejects.toMatchObject({
         kind: 'exhausted',
-        message: `host port ${port}/tcp is among those that this node gives to processes, 20000 to 20009: take another, or change --port-range of its agent`,
+        message: `host port ${port}/tcp is in the range that this node assigns to processes, 20000 to 20009: use another port, or change --port-range of its agent`,
       });
       await claim(wants(port));
     }
@@ -82,7 +82,7 @@ describe('ports of the machine', () => {
   });
 
   it.each(['tcp', 'udp'] as const)(
-    '%s: one that another program has is not taken from it',
+    'refuses a %s port on which another program listens',
     async (protocol) => {
       const port = await listening(protocol);
       await expect(claim(wants(port, protocol))).rejects.toMatchObject({
@@ -98,8 +98,8 @@ describe('ports of the machine', () => {
     },
   );
 
-  it('one that another container has, or is about to get, is named with it', async () => {
-    const message = `host port 8080/tcp of this node is taken by container ${OTHER}`;
+  it('refuses a port of another container or of an earlier start, and names that container', async () => {
+    const message = `host port 8080/tcp of this node is in use by container ${OTHER}`;
     const other = { ...wants(8080), containerId: OTHER };
     await expect(claim(wants(8080), { known: [known(other, 'running')] })).rejects.toMatchObject({
       kind: 'exhausted',
@@ -118,7 +118,7 @@ describe('ports of the machine', () => {
     });
   });
 
-  it('one that still leads to a container that has ended is freed', async () => {
+  it('frees a port that is still forwarded to an exited container', async () => {
     const port = await listening('tcp');
     await new Promise<void>((resolve) => void taken?.close(() => resolve()));
     taken = undefined;
@@ -129,7 +129,7 @@ describe('ports of the machine', () => {
     ).toEqual(['sandbox-1']);
   });
 
-  it('are kept from other agents on this machine until the claim is released, all of them or none', async () => {
+  it('reserves all ports or none against other agents until the claim is released', async () => {
     const [port, other] = [await listening('tcp'), new PortReservations()];
     await new Promise<void>((resolve) => void taken?.close(() => resolve()));
     taken = undefined;
@@ -140,7 +140,7 @@ describe('ports of the machine', () => {
         { name: 'b', port: 80, protocol: 'udp', hostPort: port },
       ],
     });
-    const message = `host port ${port}/udp of this node is about to be taken by another agent on this machine`;
+    const message = `host port ${port}/udp of this node is being claimed by another agent on this machine`;
     await expect(claim(both)).rejects.toMatchObject({ kind: 'exhausted', message });
     expect(await other.take(port, 'tcp')).toBe(true);
     await expect(claim(wants(port))).rejects.toMatchObject({ kind: 'exhausted' });
@@ -150,7 +150,7 @@ describe('ports of the machine', () => {
     other.releaseAll();
   });
 
-  it('a container without any claims nothing', async () => {
+  it('claims nothing for a container without host ports', async () => {
     const port = await listening('tcp');
     await claim(aRequest({ ports: [{ name: 'http', port, protocol: 'tcp' }] }));
   });

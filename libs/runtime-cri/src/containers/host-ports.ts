@@ -7,32 +7,33 @@ import { hostPortsOf, type HostPort } from './config/network.js';
 import type { Known } from './inventory.js';
 import type { Sandboxes } from './sandboxes.js';
 
-/** What a running container of another agent on this machine has. */
+/** Host ports of a running container of another agent on this machine. */
 export interface ForeignPorts {
   readonly containerId: string;
   readonly ports: readonly HostPort[];
 }
 
-/** Ports of the machine, both ends included. */
+/** A range of host ports, both ends included. */
 export interface PortRange {
   readonly from: number;
   readonly to: number;
 }
 
 /**
- * Sees to it that the ports of the machine that a container asks for are free. Networks do not:
- * they lead a port to a container although somebody else listens there.
- * @param others - What is here, what is being started since before, and the ports that are given to
- *   processes of this machine.
- * @returns Releases the reservation; to be called when the container runs or the start failed.
- *   Until then other agents on this machine, which do not see a container that is being started, do
- *   not get the ports.
- * @throws kind `exhausted`, naming the port and who has it.
+ * Checks that the host ports of a request are free, and reserves them. The network plug-ins of
+ * container runtimes do not check: they forward a port to a container although another program
+ * listens on it.
+ * @param others - Known containers, earlier starts that are still running, and the ports that are
+ *   assigned to processes of this machine.
+ * @returns Releases the reservation. Call it when the container runs or the start has failed. Until
+ *   then other agents on this machine, which do not see a container that is being started, cannot
+ *   claim the ports.
+ * @throws kind `exhausted`, naming the port and its holder.
  */
 export async function claimHostPorts(
   request: ContainerRequest,
   others: {
-    /** Asked for only when there is a port to be claimed. */
+    /** Called only when the request has a host port. */
     readonly foreign?: () => Promise<readonly ForeignPorts[]>;
     readonly known: readonly Known[];
     readonly starting: readonly ContainerRequest[];
@@ -54,7 +55,7 @@ export async function claimHostPorts(
     else if (overlap(wanted, taken) !== undefined && memory.hostNetwork !== true)
       await sandboxes.endNetwork(sandboxId);
   }
-  // before the look at others, as other agents do it
+  // Reserve before reading the ports of other agents, as these agents do, too.
   const release = await reserve(wanted, others.reservations);
   try {
     for (const { containerId, ports } of (await others.foreign?.()) ?? []) {
@@ -74,7 +75,8 @@ export async function claimHostPorts(
   }
 }
 
-/** Reserves all ports or none. @throws kind `exhausted`. */
+/** Reserves all ports or none.
+ * @throws kind `exhausted`. */
 async function reserve(
   wanted: readonly HostPort[],
   reservations: PortReservations,
@@ -91,15 +93,15 @@ async function reserve(
     release();
     throw new CloudlessError(
       'exhausted',
-      `${nameOf(each)} of this node is about to be taken by another agent on this machine`,
+      `${nameOf(each)} of this node is being claimed by another agent on this machine`,
     );
   }
   return release;
 }
 
 /**
- * What leads into a container is not seen by who looks for a free port to listen at: a process
- * there would get no connection.
+ * Refuses host ports in the range for processes. A forwarded port looks free to a program that
+ * searches a port to listen on, but the program would get no connections.
  */
 function refuseProcessPorts(wanted: readonly HostPort[], range: PortRange | undefined): void {
   const port = wanted.find(
@@ -108,7 +110,7 @@ function refuseProcessPorts(wanted: readonly HostPort[], range: PortRange | unde
   if (range === undefined || port === undefined) return;
   throw new CloudlessError(
     'exhausted',
-    `${nameOf(port)} is among those that this node gives to processes, ${range.from} to ${range.to}: take another, or change --port-range of its agent`,
+    `${nameOf(port)} is in the range that this node assigns to processes, ${range.from} to ${range.to}: use another port, or change --port-range of its agent`,
   );
 }
 
@@ -121,7 +123,7 @@ function refuseTaken(
   if (port !== undefined)
     throw new CloudlessError(
       'exhausted',
-      `${nameOf(port)} of this node is taken by container ${containerId}`,
+      `${nameOf(port)} of this node is in use by container ${containerId}`,
     );
 }
 
@@ -136,8 +138,8 @@ function nameOf({ port, protocol }: HostPort): string {
 }
 
 /**
- * Whether one could listen there, on all addresses. A port that may not be tried is left to the
- * runtime.
+ * Whether a program could listen on the port, on all addresses. A port that this process may not
+ * bind counts as free; the runtime decides.
  */
 function isFree({ port, protocol }: HostPort): Promise<boolean> {
   return new Promise((resolve) => {

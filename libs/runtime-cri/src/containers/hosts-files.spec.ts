@@ -17,8 +17,8 @@ const request = aRequest({ network: { hostname: 'web-1' } });
 const directory = (): string => path.join(home, 'logs', request.containerId);
 const file = (): string => path.join(directory(), 'hosts');
 
-describe('a hosts file', () => {
-  it('is there to be mounted before the address is known, and is the same file afterwards', async () => {
+describe('HostsFiles', () => {
+  it('creates the file before the address is known and fills the same file afterwards', async () => {
     expect(await files.make(request)).toEqual({
       ...{ containerPath: '/etc/hosts', hostPath: file(), readonly: false, selinuxRelabel: true },
     });
@@ -28,7 +28,7 @@ describe('a hosts file', () => {
     expect(readFileSync(file(), 'utf8')).toContain('10.0.0.7\tweb-1\n');
   });
 
-  it('can be read by every user of the container, whatever the mask of the agent is', async () => {
+  it('makes the file readable for every user of the container, independent of the umask of the agent', async () => {
     const before = process.umask(0o077);
     try {
       await files.make(request);
@@ -38,12 +38,12 @@ describe('a hosts file', () => {
     expect(statSync(file()).mode & 0o777).toBe(0o644);
   });
 
-  it('can only be read where the root file system can only be read', async () => {
+  it('mounts the file read-only when the root file system is read-only', async () => {
     const mount = await files.make({ ...request, security: { readOnlyRootFilesystem: true } });
     expect(mount).toMatchObject({ readonly: true });
   });
 
-  it('is not made where a volume is mounted at /etc/hosts', async () => {
+  it('creates no file when a volume is mounted at /etc/hosts', async () => {
     const source = { kind: 'hostPath', path: '/srv/hosts' } as const;
     const own = {
       ...request,
@@ -54,14 +54,14 @@ describe('a hosts file', () => {
     expect(existsSync(directory())).toBe(false);
   });
 
-  it('is not made again by a start that has failed and was cleaned up meanwhile', async () => {
+  it('does not create the file again for a start that has failed and was cleaned up', async () => {
     await files.make(request);
     rmSync(directory(), { recursive: true });
     await expect(files.fill(request, '10.0.0.7')).rejects.toMatchObject({ kind: 'precondition' });
     expect(existsSync(directory())).toBe(false);
   });
 
-  it('that cannot be made is an error with its place', async () => {
+  it('reports the path of a file that cannot be created', async () => {
     const nowhere = new HostsFiles(() => '/dev/null/logs');
     await expect(nowhere.make(request)).rejects.toMatchObject({
       kind: 'precondition',

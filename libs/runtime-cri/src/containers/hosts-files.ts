@@ -24,8 +24,8 @@ export class HostsFiles {
   /**
    * Creates the file, empty, for the container runtime to mount.
    * @returns Its mount; undefined when a volume of the request is mounted at `/etc/hosts` itself.
-   * @throws kind `exhausted` when the disk is full, `precondition` when the file cannot be made
-   *   otherwise.
+   * @throws kind `exhausted` when the disk is full, `precondition` when the file cannot be created
+   *   for another reason.
    */
   async make(request: ContainerRequest): Promise<PlannedMount | undefined> {
     if (hasOwnHostsFile(request)) return undefined;
@@ -33,7 +33,7 @@ export class HostsFiles {
     await written(hostPath, async () => {
       await makeDirectory(path.dirname(hostPath), 0o755);
       await writeFile(hostPath, '');
-      await chmod(hostPath, MODE); // whatever the mask of this process is
+      await chmod(hostPath, MODE); // independent of the umask of this process
     });
     return {
       containerPath: HOSTS_PATH,
@@ -44,7 +44,7 @@ export class HostsFiles {
   }
 
   /**
-   * Writes the content into the mounted file. To be called when the address is known, before the
+   * Writes the content into the mounted file. Call it when the address is known, before the
    * container starts.
    * @param ip - Address of the sandbox; ignored in the network of the node.
    * @throws As {@link HostsFiles.make}.

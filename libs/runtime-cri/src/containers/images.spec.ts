@@ -15,9 +15,9 @@ let server: FakeCriServer;
 let client: CriClient;
 let clock: ManualClock;
 let images: Images;
-/** What the fake's registry does. */
+/** Behaviour of the fake registry. */
 let registry: (signal: AbortSignal) => Promise<void>;
-/** How long the fake takes to say whether an image is there. */
+/** Delay of the fake's answer about an image. */
 let answering: () => Promise<void>;
 
 beforeEach(async () => {
@@ -61,7 +61,7 @@ async function prepare(
 }
 
 const pulls = (): number => server.calls.filter((name) => name === 'pullImage').length;
-/** The registry answers only when told to. */
+/** Makes the registry answer only on request of the test. */
 function gate(): { readonly open: () => void; readonly gone: Promise<void> } {
   let open = (): void => undefined;
   const opened = new Promise<void>((resolve) => (open = resolve));
@@ -80,14 +80,14 @@ const away = async (): Promise<void> => {
   );
 };
 
-describe('an image that is to be there', () => {
-  it('is not pulled when it is, and nothing is told', async () => {
+describe('Images.prepare', () => {
+  it('pulls nothing and reports nothing when the image is present', async () => {
     server.images.add(NGINX);
     expect(await prepare(requestOf('a'))).toEqual([]);
     expect(pulls()).toBe(0);
   });
 
-  it('is pulled once for all who ask at the same time, and each is told', async () => {
+  it('pulls an image once for concurrent requests and reports progress to each', async () => {
     const { open } = gate();
     const all = ['a', 'b', 'c'].map((digit) => prepare(requestOf(digit)));
     await until(() => pulls() === 1);
@@ -101,7 +101,7 @@ describe('an image that is to be there', () => {
     expect(pulls()).toBe(1);
   });
 
-  it('is waited for as long as it takes, which is told', async () => {
+  it('waits for a slow pull and reports its duration', async () => {
     const { open } = gate();
     const preparing = prepare(requestOf('a'));
     await until(() => pulls() === 1);
@@ -110,7 +110,7 @@ describe('an image that is to be there', () => {
     expect(await preparing).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled', tookMs: 1_234 }]);
   });
 
-  it('goes on being pulled for the others when one has gone, and is not when all have', async () => {
+  it('continues a pull while one request remains and cancels it when all have left', async () => {
     const first = new AbortController();
     const second = new AbortController();
     const { open, gone } = gate();
@@ -130,14 +130,14 @@ describe('an image that is to be there', () => {
     await expect(gone).resolves.toBeUndefined();
   });
 
-  it('is not even looked for when nobody waits any more', async () => {
+  it('makes no call for a request that was cancelled before', async () => {
     await expect(prepare(requestOf('a'), AbortSignal.abort())).rejects.toBeInstanceOf(StoppedError);
     expect(server.calls).toEqual([]);
   });
 });
 
-describe('policies', () => {
-  it('never: what is not there is refused without asking the registry', async () => {
+describe('image pull policy', () => {
+  it('never: refuses a missing image without a call to the registry', async () => {
     await expect(prepare(requestOf('a', 'never'))).rejects.toMatchObject({
       kind: 'precondition',
       message: 'image nginx:alpine is not on this node, and image_pull.policy is NEVER',
@@ -147,7 +147,7 @@ describe('policies', () => {
     expect(pulls()).toBe(0);
   });
 
-  it("always: the registry is asked though the image is there; its own words when it is away, and nobody else's start", async () => {
+  it('always: calls the registry for a present image, reports its error, and leaves other starts alone', async () => {
     server.images.add(NGINX);
     expect(await prepare(requestOf('a', 'always'))).toMatchObject([
       { kind: 'pulling' },
@@ -176,8 +176,8 @@ describe('policies', () => {
   });
 });
 
-describe('a start', () => {
-  it('takes what was prepared for it, without asking anybody', async () => {
+describe('Images.resolve', () => {
+  it('returns the prepared image without a call', async () => {
     await prepare(requestOf('a', 'always'));
     registry = away;
     const asked = server.calls.length;
@@ -185,14 +185,14 @@ describe('a start', () => {
     expect(server.calls).toHaveLength(asked);
   });
 
-  it('fetches what was not prepared, or for another image', async () => {
+  it('fetches an image that was not prepared, or was prepared for another image name', async () => {
     await prepare({ ...requestOf('a'), image: 'other:1' });
     expect(await images.resolve(requestOf('a'))).toBe(`sha256:${NGINX}`);
     expect(await images.resolve(requestOf('b'))).toBe(`sha256:${NGINX}`);
     expect(pulls()).toBe(2);
   });
 
-  it('holds its image until the container is there; one that never comes, for 10 minutes', async () => {
+  it('holds the image until the container exists, or for 10 minutes when the start never comes', async () => {
     await prepare(requestOf('a'));
     await images.resolve(requestOf('a'));
     await prepare({ ...requestOf('b'), image: 'other:1' });
@@ -204,11 +204,11 @@ describe('a start', () => {
   });
 });
 
-describe('removing an image', () => {
+describe('Images.removeIdle', () => {
   const ID = `sha256:${NGINX}`;
   const remove = async (): Promise<void> => void server.images.delete(NGINX);
 
-  it('is not done while it is held, nor soon after it was wanted', async () => {
+  it('keeps an image that is held or was requested recently', async () => {
     await prepare(requestOf('a'));
     await clock.advance(200_000);
     expect(await images.removeIdle(ID, 120_000, remove)).toBe(false);
@@ -221,7 +221,7 @@ describe('removing an image', () => {
     expect(images.idleMs().has(ID)).toBe(false);
   });
 
-  it('lets nobody find it meanwhile: who asks waits, and pulls it', async () => {
+  it('makes concurrent requests wait and pull the image again', async () => {
     server.images.add(NGINX);
     let removed = (): void => undefined;
     const told = new Promise<void>((resolve) => (removed = resolve));
@@ -234,7 +234,7 @@ describe('removing an image', () => {
     expect(await asking).toHaveLength(2);
   });
 
-  it('makes an answer that was under way worthless', async () => {
+  it('invalidates a lookup that began before the removal', async () => {
     server.images.add(NGINX);
     let answer = (): void => undefined;
     const held = new Promise<void>((resolve) => (answer = resolve));

@@ -15,14 +15,13 @@ import {
   type PullWaiter,
 } from '../images/pulls.js';
 
-/** Needs of {@link Images}. */
 export interface ImagesOptions {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly record: PullRecorder;
 }
 
-/** The image of a container that is not made yet. */
+/** The image of a container that does not exist yet. */
 interface Held {
   readonly image: string;
   readonly id: string;
@@ -30,16 +29,19 @@ interface Held {
   isStarting: boolean;
 }
 
-/** An image that was fetched for a start that never came is let go after this. */
+/** Time after which an image that was prepared for a start that never came is released. */
 const HELD_MS = 10 * 60_000;
 const unheard: PullWaiter = { progress: () => undefined, signal: new AbortController().signal };
 
-/** Images for starts: fetched by policy, and held until the container that needs them is there. */
+/**
+ * Provides images for starts: pulls them by policy, and protects them from removal until their
+ * container exists.
+ */
 export class Images {
   private readonly held = new Map<ContainerId, Held>();
   private readonly finding = new Map<string, Promise<string | undefined>>();
   private readonly pulls: Pulls;
-  /** When each image was last wanted, by the clock that never goes back. */
+  /** Monotonic time at which each image was last requested. */
   private readonly wanted = new Map<string, number>();
   private removal: Promise<void> | undefined;
   private removals = 0;
@@ -48,7 +50,10 @@ export class Images {
     this.pulls = new Pulls(options);
   }
 
-  /** What {@link ContainerRuntime.prepare} says. */
+  /**
+   * Pulls the image of a request when its policy demands that, and holds it; see {@link
+   * ContainerRuntime.prepare}.
+   */
   async prepare(
     request: ContainerRequest,
     progress: (step: StartProgress) => void,
@@ -61,9 +66,9 @@ export class Images {
   }
 
   /**
-   * The image of a container that is being made: what was prepared, or else fetched now. Held until
-   * {@link Images.release}.
-   * @returns What the runtime calls it.
+   * Returns the image of a container that is being started: the prepared image, or else an image
+   * that is fetched now. The image is held until {@link Images.release}.
+   * @returns The id of the image in the runtime.
    */
   async resolve(request: ContainerRequest): Promise<string> {
     const { containerId, image = '' } = request;
@@ -77,19 +82,19 @@ export class Images {
     return id;
   }
 
-  /** The container is there, or will not be. */
+  /** Releases the image: the container exists, or its start has failed. */
   release(containerId: ContainerId): void {
     this.held.delete(containerId);
   }
 
-  /** What containers that are not there yet need. */
+  /** Returns the ids of the images of containers that do not exist yet. */
   heldIds(): ReadonlySet<string> {
     this.expire();
     return new Set([...this.held.values()].map(({ id }) => id));
   }
 
   /**
-   * For how long nobody has wanted each image, in milliseconds; those that nobody ever wanted are
+   * Returns the milliseconds since the last request for each image. Images without a request are
    * absent.
    */
   idleMs(): ReadonlyMap<string, number> {
@@ -98,7 +103,8 @@ export class Images {
   }
 
   /**
-   * Removes an image, unless it is held or was wanted just now; nobody finds it meanwhile.
+   * Removes an image, unless it is held or was requested within `minIdleMs`. Lookups wait for the
+   * removal.
    * @returns Whether it was removed.
    */
   async removeIdle(id: string, minIdleMs: number, remove: () => Promise<void>): Promise<boolean> {
@@ -149,12 +155,15 @@ export class Images {
     return id;
   }
 
-  /** From here on it is not removed for a while: time enough to hold it. */
+  /** Records a request for the image, which protects it for a while: long enough to hold it. */
   private want(id: string): void {
     this.wanted.set(id, this.options.clock.now());
   }
 
-  /** All who ask at the same time share one answer, so that all of them see the same pull begin. */
+  /**
+   * Returns the id of an image; undefined when it is missing. Concurrent callers share one call, so
+   * that all of them report the same pull.
+   */
   private find(image: string): Promise<string | undefined> {
     const running = this.finding.get(image);
     if (running !== undefined) return running;
@@ -163,7 +172,7 @@ export class Images {
     return finding;
   }
 
-  /** An answer that was given while an image was being removed says nothing. */
+  /** Repeats a lookup during which an image was removed, because its answer may be outdated. */
   private async findNow(image: string): Promise<string | undefined> {
     for (;;) {
       while (this.removal !== undefined) await this.removal;

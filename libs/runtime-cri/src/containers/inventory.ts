@@ -32,28 +32,27 @@ import {
 import { isThere } from '../system/host-processes.js';
 import { pidOf, toStatus, wasNeverStarted } from './to-status.js';
 
-/** One container of ours, as the newest list showed it. */
+/** A container of this owner, as the newest list showed it. */
 export interface Known {
   readonly runtimeId: string;
   readonly sandboxId: string;
   readonly state: ContainerState;
-  /** Empty in the network of the machine. */
+  /** IP address; empty in the network of the machine. */
   readonly ip: string;
   readonly status: ContainerStatus;
   readonly memory: Memory;
   /**
-   * Whether the main process was visible when the status was read: an agent may not see the
+   * Whether the main process was visible when the status was read. An agent may not see the
    * processes of containers.
    */
   readonly hadProcess: boolean;
 }
 
-/** Needs of an {@link Inventory}. */
 export interface InventoryOptions {
   readonly client: CriClient;
   readonly owner: Owner;
   readonly log: Log;
-  /** When the machine was started, wall-clock milliseconds. */
+  /** Boot time of the machine, wall-clock milliseconds. */
   readonly bootedAtMs: number;
   /** Wall-clock milliseconds. */
   readonly wallTime: () => number;
@@ -61,14 +60,15 @@ export interface InventoryOptions {
 
 const NANOS_PER_MS = 1_000_000n;
 /**
- * Of a container that could not be read so far; no list shows it, as {@link Inventory} leaves out
- * those that were never started.
+ * Marks a container that could not be read so far. No list shows this state, because {@link
+ * Inventory} omits containers that were never started.
  */
 const UNREAD = ContainerState.CONTAINER_CREATED;
 
 /**
- * What runs here and is ours. Every look asks the runtime; what differs from the look before
- * becomes events. So lists and events are one: what a list shows, the events have told.
+ * Containers of this owner on the runtime. Every refresh lists them, and the differences from the
+ * previous list become events. Lists and events therefore agree: every container in a list was
+ * reported by an event before.
  */
 export class Inventory {
   private known = new Map<string, Known>();
@@ -79,35 +79,45 @@ export class Inventory {
   >();
   private looking: Promise<void> | undefined;
   private nextLook: Promise<void> | undefined;
-  /** Since the look that runs began, or the one before: it may have read its list already. */
+  /**
+   * Containers that were added since the running refresh began, which may have read its list
+   * before.
+   */
   private readonly learned = new Set<string>();
   private readonly dropped = new Set<string>();
 
   constructor(private readonly options: InventoryOptions) {}
 
-  /** Whether somebody waits for what happens. */
+  /** Whether a caller waits for events. */
   get isWatched(): boolean {
     return !this.readers.isEmpty || this.waiting.size > 0;
   }
 
-  /** As of the newest look. */
+  /** Returns all containers, as of the newest refresh. */
   all(): readonly Known[] {
     return [...this.known.values()];
   }
 
-  /** As of the newest look. */
+  /** Returns a container, as of the newest refresh. */
   find(containerId: ContainerId): Known | undefined {
     return this.all().find(({ status }) => status.containerId === containerId);
   }
 
-  /** Containers that were running at the newest look, and whose main process no longer exists. */
+  /**
+   * Returns the containers that were running at the newest refresh, and whose main process no
+   * longer exists.
+   */
   withoutProcess(): readonly ContainerId[] {
     return this.all().flatMap(({ hadProcess, status: { containerId, phase, pid } }) =>
       hadProcess && phase === 'running' && pid !== undefined && !isThere(pid) ? [containerId] : [],
     );
   }
 
-  /** Looks anew, then finds. @throws kind `notFound`. */
+  /**
+   * Refreshes the inventory and returns a container.
+   * @throws kind `notFound` when the container does not exist, `unavailable` when the runtime does
+   *   not answer.
+   */
   async lookFor(containerId: ContainerId): Promise<Known> {
     await this.look();
     const found = this.find(containerId);
@@ -117,16 +127,16 @@ export class Inventory {
   }
 
   /**
-   * Asks the runtime; what it answers is not older than this call. @throws kind `unavailable` when
-   * it does not answer.
+   * Lists all containers. The result is not older than this call.
+   * @throws kind `unavailable` when the runtime does not answer.
    */
   look(): Promise<void> {
     if (this.looking === undefined) {
       this.looking = this.lookNow().finally(() => (this.looking = undefined));
       return this.looking;
     }
-    // The look that runs may have read already what changed since: one more, shared by all who ask
-    // meanwhile.
+    // The running refresh may have read its list before the latest change: one more refresh, shared
+    // by all callers.
     this.nextLook ??= this.looking
       .catch(() => undefined)
       .then(() => {
@@ -136,10 +146,7 @@ export class Inventory {
     return this.nextLook;
   }
 
-  /**
-   * What {@link Inventory.learn} needs: the runtime's word on one container, and the address of its
-   * sandbox.
-   */
+  /** Reads the status of one container for {@link Inventory.upsert}. */
   statusOf(runtimeId: string): Promise<ContainerStatusResponse> {
     return this.options.client.quick('ContainerStatus', (calls, signal) =>
       calls.containerStatus({ containerId: runtimeId, verbose: true }, { signal }),
@@ -147,8 +154,7 @@ export class Inventory {
   }
 
   /**
-   * Process id of the sandbox's own process; undefined when the container runtime does not report
-   * it.
+   * Reads the process id of the sandbox; undefined when the container runtime does not report it.
    */
   async sandboxPidOf(podSandboxId: string): Promise<number | undefined> {
     const { info } = await this.options.client.quick('PodSandboxStatus', (calls, signal) =>
@@ -165,8 +171,8 @@ export class Inventory {
   }
 
   /**
-   * Takes in a container that was just started, without asking for all the others. What a look has
-   * seen since is newer.
+   * Adds a container that was just started, without listing all the others. The status of a later
+   * refresh is kept.
    */
   learn(
     at: Pick<Known, 'runtimeId' | 'sandboxId' | 'ip'>,
@@ -182,8 +188,8 @@ export class Inventory {
   }
 
   /**
-   * Asks whether a container has ended, without asking for all the others. @returns Undefined when
-   * it is gone: a look tells of that.
+   * Reads whether one container has ended, without listing all the others.
+   * @returns Undefined when the container was removed: the next refresh reports that.
    */
   async refresh(known: Known): Promise<Known | undefined> {
     const { runtimeId } = known;
@@ -197,7 +203,7 @@ export class Inventory {
       throw reason;
     }
     const before = this.known.get(runtimeId);
-    // a look was quicker
+    // a refresh was faster
     if (before === undefined || before.status.phase === 'exited') return before;
     if (answer.status?.state !== ContainerState.CONTAINER_EXITED) return before;
     const now = this.toKnown(known, answer, ContainerState.CONTAINER_EXITED);
@@ -206,7 +212,7 @@ export class Inventory {
     return now;
   }
 
-  /** A container that had ended was removed by us: nobody is told. */
+  /** Removes an ended container that this runtime has deleted. No event is reported. */
   drop({ runtimeId }: Known): void {
     this.known.delete(runtimeId);
     this.dropped.add(runtimeId);
@@ -219,7 +225,10 @@ export class Inventory {
     );
   }
 
-  /** Resolves when the container has ended, as looks show it. */
+  /**
+   * Returns a promise that resolves when a refresh reports the end of the container. `cancel`
+   * rejects it.
+   */
   ended(containerId: ContainerId): {
     readonly promise: Promise<ContainerStatus>;
     readonly cancel: () => void;
@@ -238,11 +247,11 @@ export class Inventory {
       waiters.add(settle);
       cancel = () => settle(closedError());
     });
-    promise.catch(() => undefined); // a wait that was given up is nobody's failure
+    promise.catch(() => undefined); // a cancelled wait is not an error
     return { promise, cancel };
   }
 
-  /** The runtime went away: who listens must list anew. */
+  /** Fails all readers and waiting callers, which must list again. */
   fail(reason: CloudlessError): void {
     this.readers.fail(reason);
     for (const waiters of [...this.waiting.values()])
@@ -277,7 +286,7 @@ export class Inventory {
       if (!this.known.has(runtimeId)) this.tellRemoved(status);
   }
 
-  /** What did not change since the last look is not asked for again. */
+  /** Reads the status of a container whose state has changed since the last refresh. */
   private async lookAt(container: Container): Promise<Known | undefined> {
     const before = this.known.get(container.id);
     if (before?.state === container.state) return before;
@@ -299,14 +308,17 @@ export class Inventory {
     if (failures.some((reason) => errorKindOf(reason) === 'notFound')) return undefined;
     if (before?.state !== UNREAD) {
       const containerId = containerIdOf(container.labels);
-      this.options.log.warn('container not readable', { containerId, ...errorFields(failures[0]) });
+      this.options.log.warn('container status not readable', {
+        containerId,
+        ...errorFields(failures[0]),
+      });
     }
     return before ?? this.fromList(container, answer, ip);
   }
 
   /**
-   * One that was never read is there all the same: what the list tells must do until the next look
-   * asks again.
+   * Builds an entry from the list for a container whose status could not be read yet. The next
+   * refresh reads it again.
    */
   private fromList(
     { id: runtimeId, podSandboxId: sandboxId, labels, annotations, state, createdAt }: Container,
@@ -356,7 +368,7 @@ export class Inventory {
     if (now.phase === 'exited' && before?.phase !== 'exited') this.pushExit(now);
   }
 
-  /** Somebody else took it away while it ran. */
+  /** Reports the end of a container that another program has removed while it ran. */
   private tellRemoved(last: ContainerStatus): void {
     if (last.phase === 'exited') return;
     const { pid: _pid, ip: _ip, ...rest } = last;
@@ -374,12 +386,15 @@ export class Inventory {
   }
 }
 
-/** A look may have read its list before the end of a container that is known by now. */
+/** Keeps a known end: the list may have been read before it. */
 function laterOf(known: Known | undefined, looked: Known): Known {
   return known?.status.phase === 'exited' && known.state !== UNREAD ? known : looked;
 }
 
-/** A container that ended before anybody saw it run has run all the same. */
+/**
+ * Returns the running status of a container that ended before it was seen running, for its start
+ * event.
+ */
 function asRunning({
   finishedAtMs: _f,
   exitCode: _e,

@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { aRequest } from '../testing/requests.js';
 import { fromAnnotations, toAnnotations } from './labels.js';
 
-describe('what a container remembers', () => {
+describe('the annotation of a container', () => {
   const ports = [{ name: 'dns', port: 53, protocol: 'udp', hostPort: 5353 }] as const;
   const empty = {
     name: 'e',
@@ -26,13 +26,13 @@ describe('what a container remembers', () => {
       parts: { network: { hostNetwork: true } },
       memory: { labels: { app: 'web' }, ports: [], hostNetwork: true },
     },
-  ])('$parts', ({ parts, memory }) => {
+  ])('stores $parts', ({ parts, memory }) => {
     expect(fromAnnotations(toAnnotations(aRequest(parts)))).toEqual(memory);
   });
 
   it.each([
     {
-      name: 'of an older version',
+      name: 'of an earlier version',
       text: '{"labels":{"a":"b"},"ports":[{"name":"p","port":1,"protocol":"tcp"}]}',
       labels: { a: 'b' },
     },
@@ -42,7 +42,7 @@ describe('what a container remembers', () => {
       text: '{"labels":{"a":1},"ports":{},"group":5,"hostNetwork":"yes"}',
       labels: {},
     },
-  ])('is read when $name', ({ text, labels }) => {
+  ])('can be read when it is $name', ({ text, labels }) => {
     const { ports: found, ...rest } = fromAnnotations({ 'io.cloudless.memory': text });
     expect(rest).toEqual({ labels });
     expect(found.length).toBe(Object.keys(labels).length);

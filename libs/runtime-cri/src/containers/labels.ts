@@ -1,42 +1,50 @@
 import type { ContainerId } from '@cloudless/base';
 import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
 
-/** Whose containers: two agents on one socket never touch what is the other's. */
+/** Owner of containers. Two agents on one socket never touch the containers of the other. */
 export interface Owner {
   readonly cluster: string;
   readonly node: string;
 }
 
-/** Label keys on every sandbox and container that we make. */
+/** Label keys on every sandbox and container of Cloudless. */
 export const LABELS = {
   cluster: 'io.cloudless.cluster',
   node: 'io.cloudless.node',
   containerId: 'io.cloudless.container-id',
 } as const;
-/** What we need again and no runtime gives back otherwise. */
+/** Annotation with the parts of a request that no runtime returns otherwise. */
 const MEMORY = 'io.cloudless.memory';
 
-/** What a container remembers of its request. What older versions did not write is absent. */
+/**
+ * Parts of a request that are stored on its container. Fields that earlier versions did not write
+ * are absent.
+ */
 export interface Memory {
   readonly labels: Readonly<Record<string, string>>;
   readonly ports: readonly PortRequest[];
-  /** With whom it shares empty directories; absent when it has none. */
+  /**
+   * Group of containers with which the container shares empty directories; absent without such
+   * directories.
+   */
   readonly group?: string;
-  /** It is in the network of the machine. */
+  /** Set when the container is in the network of the machine. */
   readonly hostNetwork?: true;
 }
 
-/** Selects what is ours, and nothing else: part of every list. */
+/** Returns the label selector for all containers of an owner, which is part of every list. */
 export function ownedBy({ cluster, node }: Owner): Record<string, string> {
   return { [LABELS.cluster]: cluster, [LABELS.node]: node };
 }
 
-/** Selects what belongs to one container of ours. */
+/** Returns the label selector for one container of an owner. */
 export function ownedAs(owner: Owner, containerId: ContainerId): Record<string, string> {
   return { ...ownedBy(owner), [LABELS.containerId]: containerId };
 }
 
-/** Runtimes ought to filter by labels; what one gave all the same is not touched. */
+/**
+ * Whether a container has the labels of an owner. Checked in addition to the filter of the runtime.
+ */
 export function isOwned(labels: Readonly<Record<string, string>>, owner: Owner): boolean {
   return (
     labels[LABELS.cluster] === owner.cluster &&
@@ -45,12 +53,12 @@ export function isOwned(labels: Readonly<Record<string, string>>, owner: Owner):
   );
 }
 
-/** Our id of a container that is ours. */
+/** Reads the Cloudless id of a container from its labels. */
 export function containerIdOf(labels: Readonly<Record<string, string>>): ContainerId {
   return (labels[LABELS.containerId] ?? '') as ContainerId;
 }
 
-/** Whose empty directories a container shares. */
+/** Returns the group whose empty directories a container shares. */
 export function groupOf({
   group,
   containerId,
@@ -66,7 +74,10 @@ export function hasGroup({
   return shmSizeBytes !== undefined || volumes.some(({ source }) => source.kind === 'emptyDir');
 }
 
-/** Labels of a request may be longer than runtimes take labels, so they go into an annotation. */
+/**
+ * Stores the parts of a request in an annotation, because labels of a request may be longer than
+ * runtimes accept labels.
+ */
 export function toAnnotations(request: ContainerRequest): Record<string, string> {
   const { labels, ports, network } = request;
   const memory: Memory = {
@@ -78,7 +89,7 @@ export function toAnnotations(request: ContainerRequest): Record<string, string>
   return { [MEMORY]: JSON.stringify(memory) };
 }
 
-/** What {@link toAnnotations} wrote; empty when somebody damaged it. */
+/** Reads what {@link toAnnotations} has written; empty when the annotation is damaged. */
 export function fromAnnotations(annotations: Readonly<Record<string, string>>): Memory {
   try {
     const { labels, ports, group, hostNetwork } = JSON.parse(

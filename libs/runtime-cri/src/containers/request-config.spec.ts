@@ -28,8 +28,8 @@ const securityOf = (
 ): NonNullable<NonNullable<ContainerConfig['linux']>['securityContext']> =>
   container(aRequest(security === undefined ? {} : { security })).linux!.securityContext!;
 
-describe('privileges', () => {
-  it('are as few as servers need when nothing is said', () => {
+describe('toContainerSecurity', () => {
+  it('grants minimal privileges by default', () => {
     expect(securityOf(undefined)).toMatchObject({
       privileged: false,
       noNewPrivs: true,
@@ -60,14 +60,17 @@ describe('privileges', () => {
       drop: ['AUDIT_WRITE', 'MKNOD', 'NET_RAW', 'ALL'],
     },
     { security: { capabilitiesAdd: ['ALL'] }, add: ['ALL'], drop: [] },
-  ])('defaults, then what is dropped, then what is added: $security', ({ security, add, drop }) => {
-    expect(securityOf(security).capabilities).toMatchObject({
-      addCapabilities: add,
-      dropCapabilities: drop,
-    });
-  });
+  ])(
+    'applies defaults, then dropped, then added capabilities: $security',
+    ({ security, add, drop }) => {
+      expect(securityOf(security).capabilities).toMatchObject({
+        addCapabilities: add,
+        dropCapabilities: drop,
+      });
+    },
+  );
 
-  it('AppArmor is told in both ways that runtimes know, SELinux to sandbox and container', () => {
+  it('sets AppArmor in both fields that runtimes read, and SELinux for sandbox and container', () => {
     const selinux = { user: 'u', role: 'r', type: 't', level: 's0:c1,c2' };
     const request = aRequest({
       security: { apparmor: { kind: 'localhost', reference: 'web' }, selinux },
@@ -80,7 +83,7 @@ describe('privileges', () => {
     expect(sandbox(request).linux?.securityContext?.selinuxOptions).toMatchObject(selinux);
   });
 
-  it('a privileged container has nothing hidden, and a sandbox that lets it', () => {
+  it('makes a privileged container and its sandbox unrestricted', () => {
     expect(securityOf({ privileged: true })).toMatchObject({
       ...{ privileged: true, noNewPrivs: false, maskedPaths: [], readonlyPaths: [] },
       seccomp: { profileType: SecurityProfile_ProfileType.Unconfined },
@@ -92,23 +95,23 @@ describe('privileges', () => {
   });
 });
 
-describe('a request that refuses root', () => {
+describe('checkImageUser', () => {
   it.each([
     { user: { uid: { value: 1000n } }, says: undefined },
     { user: { uid: { value: 0n } }, says: 'image web:1 runs as root' },
     { user: {}, says: 'image web:1 runs as root' },
     {
       user: { username: 'app' },
-      says: 'image web:1 runs as "app", and a name does not tell that it is not root',
+      says: 'image web:1 runs as "app", and the name does not show whether that user is root',
     },
-  ])('$user: $says', ({ user, says }) => {
+  ])('decides about the image user $user: $says', ({ user, says }) => {
     const check = (): void => checkImageUser('web:1', user as never);
     if (says === undefined) expect(check).not.toThrow();
     else expect(check).toThrow(`security.runAsNonRoot: ${says}: set runAsUser to a number above 0`);
   });
 });
 
-describe('resources', () => {
+describe('toResources', () => {
   it.each([
     {
       requests: { cpuMillis: 500 },
@@ -129,11 +132,11 @@ describe('resources', () => {
     { requests: {}, limits: {}, gives: { oomScoreAdj: 0n } },
     { requests: {}, limits: { pids: 70 }, gives: { unified: { 'pids.max': '70' } } },
     { requests: {}, limits: { pids: 7 }, gives: { unified: { 'pids.max': '32' } } },
-  ])('$requests $limits', ({ requests, limits, gives }) => {
+  ])('converts the requests $requests and the limits $limits', ({ requests, limits, gives }) => {
     expect(container(aRequest({ requests, limits })).linux?.resources).toMatchObject(gives);
   });
 
-  it('what the kernel cannot do is not asked for', () => {
+  it('omits limits that the kernel does not support', () => {
     const resources = toContainerConfig(aRequest({ limits: { memoryBytes: 4096 } }), owner, {
       ...{
         imageRef: 'x',
@@ -150,7 +153,7 @@ describe('resources', () => {
   });
 });
 
-describe('what is refused', () => {
+describe('checkRequest', () => {
   const hostPath = {
     name: 'v',
     mountPath: '/v',
@@ -164,7 +167,7 @@ describe('what is refused', () => {
       kind: 'invalid',
       says: 'containerId: must be 64 hex digits',
     },
-    { parts: { image: '' }, kind: 'invalid', says: 'image: a container needs one' },
+    { parts: { image: '' }, kind: 'invalid', says: 'image: must be set for a container' },
     { parts: { workingDir: 'srv' }, kind: 'invalid', says: 'workingDir: must be an absolute path' },
     { parts: { limits: { pids: 0 } }, kind: 'invalid', says: 'limits.pids: must be 1 or more' },
     {
@@ -222,7 +225,7 @@ describe('what is refused', () => {
     {
       parts: { security: { capabilitiesAdd: ['CAP_KILL'] } },
       kind: 'invalid',
-      says: 'security.capabilitiesAdd: "CAP_KILL" is no capability such as NET_ADMIN',
+      says: 'security.capabilitiesAdd: "CAP_KILL" is not a capability: use names such as NET_ADMIN',
     },
     {
       parts: { security: { capabilitiesAdd: ['KILL'], capabilitiesDrop: ['KILL'] } },
@@ -247,17 +250,17 @@ describe('what is refused', () => {
     {
       parts: { network: { hostNetwork: true, hostname: 'a' } },
       kind: 'invalid',
-      says: 'network.hostname: in the network of the',
+      says: 'network.hostname: cannot be set in the network of the',
     },
     {
       parts: { network: { hostname: 'a b' } },
       kind: 'invalid',
-      says: 'network.hostname: "a b" is no DNS label',
+      says: 'network.hostname: "a b" is not a DNS label',
     },
     {
       parts: { network: { extraHosts: [{ ip: 'db', hostnames: ['db'] }] } },
       kind: 'invalid',
-      says: 'network.extraHosts: "db" is no IP',
+      says: 'network.extraHosts: "db" is not an IP',
     },
     {
       parts: { network: { extraHosts: [{ ip: '::1', hostnames: [] }] } },
@@ -267,7 +270,7 @@ describe('what is refused', () => {
     {
       parts: { network: { extraHosts: [{ ip: '::1', hostnames: ['db', 'a\nb'] }] } },
       kind: 'invalid',
-      says: 'network.extraHosts: "a\\nb" is no host name',
+      says: 'network.extraHosts: "a\\nb" is not a host name',
     },
     {
       parts: {
@@ -280,12 +283,12 @@ describe('what is refused', () => {
     {
       parts: { network: { dnsServers: ['one'] } },
       kind: 'invalid',
-      says: 'network.dnsServers: "one" is no IP address',
+      says: 'network.dnsServers: "one" is not an IP address',
     },
     {
       parts: { network: { hostNetwork: true }, ports: [{ ...tcp, hostPort: 8080 }] },
       kind: 'invalid',
-      says: 'ports.http: in the network of the machine host port 8080 cannot lead to 80',
+      says: 'ports.http: in the network of the machine host port 8080 cannot be forwarded to port 80',
     },
     {
       parts: {
@@ -295,7 +298,7 @@ describe('what is refused', () => {
         ],
       },
       kind: 'invalid',
-      says: 'ports.b: host port 8080/tcp is asked for twice',
+      says: 'ports.b: host port 8080/tcp is requested twice',
     },
     {
       parts: { security: { privileged: true } },
@@ -325,7 +328,7 @@ describe('what is refused', () => {
     { parts: { shmSizeBytes: 0 }, kind: 'invalid', says: 'shmSizeBytes: must be 1 or more' },
     {
       parts: { shmSizeBytes: 1, volumes: [{ ...hostPath, mountPath: '/dev/shm' }] },
-      ...{ kind: 'invalid', says: 'volumes.v: there are two for /dev/shm' },
+      ...{ kind: 'invalid', says: 'volumes.v: /dev/shm is mounted twice' },
     },
     {
       parts: { shmSizeBytes: 1 },
@@ -389,7 +392,7 @@ describe('what is refused', () => {
           permissions: 'r',
         })),
       },
-      ...{ kind: 'invalid', says: 'devices./dev/fuse: there are two for /x' },
+      ...{ kind: 'invalid', says: 'devices./dev/fuse: /x is used twice' },
     },
     {
       parts: { devices: [{ hostPath: '/dev/fuse', containerPath: '/x', permissions: 'r' }] },
@@ -438,7 +441,7 @@ describe('what is refused', () => {
       kind: 'unimplemented',
       says: 'limits.memoryBytes: this node lacks',
     },
-  ])('$says', ({ parts, kind, says }) => {
+  ])('refuses with the message: $says', ({ parts, kind, says }) => {
     let failure: unknown;
     try {
       checkRequest(aRequest(parts as Partial<ContainerRequest>), []);
@@ -449,8 +452,8 @@ describe('what is refused', () => {
   });
 });
 
-describe('any valid request', () => {
-  it('is taken, and nothing of it is lost on the way to the runtime', () => {
+describe('toContainerConfig and toSandboxConfig', () => {
+  it('convert every valid request without losing any of its fields', () => {
     fc.assert(
       fc.property(arbRequest, (request) => {
         checkRequest(request, EVERYTHING);
@@ -467,8 +470,8 @@ const PROFILES = new Map<SecurityProfile_ProfileType, SecurityProfile['kind']>([
 ]);
 
 /**
- * What the runtime is told, in the words of a request; capabilities as what is added and whether
- * each is dropped.
+ * Converts the configuration for the runtime back to a request; capabilities as the added ones and
+ * whether each is dropped.
  */
 function readBack(
   pod: PodSandboxConfig,

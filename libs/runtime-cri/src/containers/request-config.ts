@@ -17,12 +17,12 @@ import { checkSysctls, sysctlsOf } from './config/sysctls.js';
 import { ownedAs, toAnnotations, type Owner } from './labels.js';
 import { checkUlimits } from './ulimits.js';
 
-/** The log file of a container, below its log directory. */
+/** Name of the log file of a container, in its log directory. */
 export const LOG_FILE = '0.log';
 
 /**
- * What can be seen of a request without a look at the machine.
- * @param capabilities - What this node has.
+ * Validates a request without access to the machine.
+ * @param capabilities - Capabilities of this node.
  * @throws kind `invalid` or `unimplemented`, naming the field.
  */
 export function checkRequest(request: ContainerRequest, capabilities: readonly string[]): void {
@@ -32,7 +32,7 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   if (image === undefined || image === '') {
     throw new CloudlessError(
       'invalid',
-      'image: a container needs one; a plain command needs a node with the process runtime',
+      'image: must be set for a container; to run a command without an image, use a node with the process runtime',
     );
   }
   if (lease !== undefined) throw leasesUnimplemented();
@@ -51,15 +51,18 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   checkCapabilitiesOf(request, capabilities);
 }
 
-/** No container runtime ends a container by itself when its caller is silent. */
+/**
+ * Creates the error for leases: no container runtime ends a container by itself when its agent is
+ * silent.
+ */
 export function leasesUnimplemented(): CloudlessError {
   return new CloudlessError(
     'unimplemented',
-    'lease: this node lacks the capability disconnect.exclusive: a container runtime ends nothing by itself',
+    'lease: this node lacks the capability disconnect.exclusive, because a container runtime cannot end a container by itself',
   );
 }
 
-/** The sandbox of a request: its network, its name, its logs. */
+/** Builds the configuration of the sandbox: network, host name, log directory. */
 export function toSandboxConfig(
   request: ContainerRequest,
   owner: Owner,
@@ -79,17 +82,17 @@ export function toSandboxConfig(
   });
 }
 
-/** What a container gets beside what its request says. */
+/** Settings of a container that its request does not contain. */
 export interface ContainerSurroundings {
-  /** How the runtime calls the image. */
+  /** Id of the image in the runtime. */
   readonly imageRef: string;
   readonly mounts: readonly PlannedMount[];
-  /** Processes and threads at most; undefined: no limit. */
+  /** Largest number of processes and threads; undefined: no limit. */
   readonly pids: number | undefined;
   readonly kernel: KernelLimits;
 }
 
-/** The container of a request. */
+/** Builds the configuration of the container. */
 export function toContainerConfig(
   request: ContainerRequest,
   owner: Owner,

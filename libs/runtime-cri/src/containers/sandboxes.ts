@@ -6,7 +6,7 @@ import { hostPortsOf } from './config/network.js';
 import type { ForeignPorts } from './host-ports.js';
 import { containerIdOf, fromAnnotations, isOwned, ownedAs, ownedBy, type Owner } from './labels.js';
 
-/** Our sandboxes, and the end of them with all that is in them. */
+/** Lists and removes the sandboxes of one owner, with everything in them. */
 export class Sandboxes {
   constructor(
     private readonly client: CriClient,
@@ -14,18 +14,24 @@ export class Sandboxes {
     private readonly logDirectoryOf: (containerId: ContainerId) => string,
   ) {}
 
-  /** Every sandbox of ours. */
+  /** Lists all sandboxes of this owner. */
   all(): Promise<readonly PodSandbox[]> {
     return this.list(ownedBy(this.owner));
   }
 
-  /** Every container of ours, in whatever state, and those of which only the sandbox is there. */
+  /**
+   * Lists the ids of all containers of this owner in any state, including those of which only the
+   * sandbox exists.
+   */
   async containerIds(): Promise<readonly ContainerId[]> {
     const all = [...(await this.all()), ...(await this.listContainers(ownedBy(this.owner)))];
     return [...new Set(all.map(({ labels }) => containerIdOf(labels)))];
   }
 
-  /** Every container of ours that nobody started, or that the runtime has lost. */
+  /**
+   * Lists the containers of this owner that were never started, or whose state the runtime has
+   * lost.
+   */
   async unfinished(): Promise<readonly Container[]> {
     const unfinished = [ContainerState.CONTAINER_CREATED, ContainerState.CONTAINER_UNKNOWN];
     return (await this.listContainers(ownedBy(this.owner))).filter(({ state }) =>
@@ -33,10 +39,7 @@ export class Sandboxes {
     );
   }
 
-  /**
-   * Ports of the machine that running containers of other agents have, of whatever cluster. They
-   * are only looked at.
-   */
+  /** Lists the host ports of running containers of other agents in any cluster. Read-only. */
   async foreignPorts(): Promise<readonly ForeignPorts[]> {
     const { containers } = await this.client.quick('ListContainers', (calls, signal) =>
       calls.listContainers({}, { signal }),
@@ -55,7 +58,7 @@ export class Sandboxes {
       });
   }
 
-  /** Ends a container that the runtime has lost; it is then an ended one. */
+  /** Stops a container whose state the runtime has lost; it then counts as exited. */
   async endLost(id: string): Promise<void> {
     await this.client.slow('StopContainer', (calls, signal) =>
       calls.stopContainer({ containerId: id, timeout: 0n }, { signal }),
@@ -63,21 +66,22 @@ export class Sandboxes {
   }
 
   /**
-   * Removes the sandbox of a container with everything in it, and its logs. Unknown is no error.
+   * Removes the sandbox of a container with everything in it, and its logs. An unknown id is no
+   * error.
    */
   async removeAllOf(containerId: ContainerId): Promise<void> {
     const sandboxes = (await this.list(ownedAs(this.owner, containerId))).filter(
       ({ labels }) => containerIdOf(labels) === containerId,
     );
     for (const { id } of sandboxes) await this.remove(id);
-    // somebody took the sandbox away
+    // another program has removed the sandbox
     if (sandboxes.length === 0) await this.removeContainersOf(containerId);
     await rm(this.logDirectoryOf(containerId), { recursive: true, force: true });
   }
 
   /**
-   * Ends the network of a sandbox whose container has ended, so that its ports of the machine are
-   * free. The container stays.
+   * Ends the network of a sandbox whose container has exited, so that its host ports are free. The
+   * container stays.
    */
   async endNetwork(podSandboxId: string): Promise<void> {
     await this.client.slow('StopPodSandbox', (calls, signal) =>
@@ -111,7 +115,8 @@ export class Sandboxes {
   }
 
   /**
-   * Stops the network first, as the interface wants it; removal then takes the containers along.
+   * Stops the sandbox first, as the interface requires. The removal then removes its containers,
+   * too.
    */
   private async remove(podSandboxId: string): Promise<void> {
     try {

@@ -7,7 +7,7 @@ import {
 } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
-/** What a runtime's text says that its code does not. */
+/** Kinds of errors that only the text of a runtime reveals, not its status code. */
 const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] = [
   {
     kind: 'exhausted',
@@ -22,7 +22,7 @@ const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] =
 /** Errors of containerd and CRI-O for a user name that the image does not have. */
 const UNKNOWN_USER = /no users found|unable to find user|no matching entries in passwd/i;
 
-/** A failed start as the port has it. */
+/** Converts the error of a start to the kinds that `ContainerRuntime.start` promises. */
 export function startFailure(
   reason: unknown,
   { security }: Pick<ContainerRequest, 'security'> = {},
@@ -44,8 +44,8 @@ export function startFailure(
 }
 
 /**
- * What a failure means after which nothing is left of a start: what the runtime had no code for is
- * its refusal. As `internal`, which leaves open whether the container runs, it would be tried again
+ * Converts the error of a start of which nothing is left: an error without a status code becomes a
+ * refusal. As `internal`, which leaves open whether the container runs, the start would be retried
  * at once for ever.
  */
 export function refusalOf(reason: unknown): unknown {
@@ -53,15 +53,15 @@ export function refusalOf(reason: unknown): unknown {
   return new CloudlessError('precondition', reason.message, { cause: reason });
 }
 
-/** What runtimes say when there is a sandbox of this name. */
+/** Messages of runtimes for a sandbox name that is in use. */
 const NAME_TAKEN = /is reserved for|already exists/i;
 
-/** Whether a runtime refused a sandbox because of one that has its name. */
+/** Whether a runtime refused a sandbox because another sandbox has its name. */
 export function isNameTaken(reason: unknown): boolean {
   return errorKindOf(reason) === 'exists' || NAME_TAKEN.test(errorMessageOf(reason));
 }
 
-/** A start with the id of another container, which is to be left alone. */
+/** A start with the id of an existing container, which must not be touched. */
 export class IdInUseError extends CloudlessError {
   constructor(containerId: ContainerId) {
     super('exists', `containerId: ${containerId} is in use`);

@@ -39,7 +39,7 @@ let inventory: Inventory;
 let volumes: GroupVolumes;
 let starter: Starter;
 
-/** A starter as of a new agent, that has not looked at what is here. */
+/** A starter like that of a new agent, whose inventory was not refreshed yet. */
 function open(as = owner): {
   readonly inventory: Inventory;
   readonly volumes: GroupVolumes;
@@ -92,8 +92,8 @@ const start = (parts: Partial<ContainerRequest> = {}): Promise<unknown> =>
   starter.start(aRequest(parts));
 const emptyOf = (group: string): string => path.join(server.home, 'volumes', 'empty', group);
 
-describe('a start', () => {
-  it('asks for no lists, and for nothing twice', async () => {
+describe('Starter.start', () => {
+  it('reads no lists and makes no call twice', async () => {
     await start();
     const beforeStart = isUnified() ? [] : ['containerStatus'];
     const [first, second, ...rest] = server.calls.filter((name) => name !== 'podSandboxStatus');
@@ -110,12 +110,12 @@ describe('a start', () => {
     expect(server.calls.filter((name) => name === 'podSandboxStatus')).toHaveLength(1);
   });
 
-  it('in the network of the machine does not ask for an address', async () => {
+  it('reads no address in the network of the machine', async () => {
     await start({ network: { hostNetwork: true } });
     expect(server.calls).not.toContain('podSandboxStatus');
   });
 
-  it('asks for all that this kernel may lack', async () => {
+  it('requests all limits that depend on the kernel', async () => {
     const security = {
       apparmor: { kind: 'localhost', reference: 'web' },
       selinux: SELINUX,
@@ -130,7 +130,7 @@ describe('a start', () => {
     });
   });
 
-  it('mounts volumes where they are kept, with a label of their own where there are labels', async () => {
+  it('mounts the directories of volumes, relabelled for SELinux', async () => {
     const named: VolumeRequest = {
       ...{ name: 'd', mountPath: '/s/d', readOnly: true },
       source: { kind: 'named', namespace: 'default', workload: 'web', name: 'db' },
@@ -152,7 +152,7 @@ describe('a start', () => {
     ]);
   });
 
-  it('gives the container a hosts file with its address and name before it starts, removed with all that failed', async () => {
+  it('mounts a hosts file with address and name before the start, and removes it after a failed start', async () => {
     const file = path.join(server.logDirectory, aRequest().containerId, 'hosts');
     let atStart = '';
     server.overrides.startContainer = () => {
@@ -173,10 +173,10 @@ describe('a start', () => {
     { image: 'numbered:1', says: undefined },
     {
       image: 'named:1',
-      says: 'image named:1 runs as "app", and a name does not tell that it is not root',
+      says: 'image named:1 runs as "app", and the name does not show whether that user is root',
     },
     { image: 'nginx:alpine', says: 'image nginx:alpine runs as root' },
-  ])('that refuses root looks at the user of $image', async ({ image, says }) => {
+  ])('checks the user of image $image when the request refuses root', async ({ image, says }) => {
     const started = start({ image, security: { runAsNonRoot: true } });
     if (says === undefined) await started;
     else
@@ -188,7 +188,7 @@ describe('a start', () => {
   });
 });
 
-describe('the sandbox of an earlier try', () => {
+describe('the sandbox of an earlier attempt', () => {
   const { containerId } = aRequest();
   const leave = (): string =>
     server.addSandbox(
@@ -198,13 +198,13 @@ describe('the sandbox of an earlier try', () => {
       }),
     );
 
-  it('makes way when there is no container of it', async () => {
+  it('is replaced when it has no container', async () => {
     const left = leave();
     await start();
     expect([server.sandboxes.has(left), server.sandboxes.size]).toEqual([false, 1]);
   });
 
-  it('stays when its container is there, with what is its own', async () => {
+  it('stays when its container exists, with its volumes and logs', async () => {
     await start({ volumes: [scratch], group: 'r' });
     await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({
       kind: 'exists',
@@ -220,7 +220,7 @@ describe('the sandbox of an earlier try', () => {
     ]);
   });
 
-  it('of two starts of one id at the same time, one is refused', async () => {
+  it('does not allow two concurrent starts of one id', async () => {
     const outcomes = await Promise.allSettled([start(), start()]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect(server.sandboxes.size).toBe(1);
@@ -228,7 +228,7 @@ describe('the sandbox of an earlier try', () => {
 });
 
 /**
- * A request for a free port of the machine, below those that the system itself gives to others
+ * A request for a free host port, below the ports that the system assigns to other programs
  * meanwhile.
  */
 async function wantsFreePort(): Promise<
@@ -246,7 +246,7 @@ async function wantsFreePort(): Promise<
   }
 }
 
-describe('a port of the machine', () => {
+describe('a host port', () => {
   let wanted: Awaited<ReturnType<typeof wantsFreePort>>;
   beforeEach(async () => {
     wanted = await wantsFreePort();
@@ -261,16 +261,16 @@ describe('a port of the machine', () => {
     server.containers.set('other', { id: 'other', podSandboxId, config, state, ...rest });
   };
 
-  it('that a container of another agent has is not taken from it', async () => {
+  it('is refused while a container of another agent has it', async () => {
     addOther(ContainerState.CONTAINER_RUNNING);
     await expect(start({ ports: wanted.ports })).rejects.toMatchObject({
       kind: 'exhausted',
-      message: `host port ${wanted.hostPort}/tcp of this node is taken by container ${OTHER} of another agent on this machine`,
+      message: `host port ${wanted.hostPort}/tcp of this node is in use by container ${OTHER} of another agent on this machine`,
     });
     expect(server.calls).not.toContain('runPodSandbox');
   });
 
-  it('that one had which has ended is free', async () => {
+  it('is free after the container that had it has ended', async () => {
     addOther(ContainerState.CONTAINER_EXITED);
     await start({ ports: wanted.ports });
     expect(server.calls).not.toContain('stopPodSandbox'); // not ours to end
@@ -289,12 +289,12 @@ describe('two agents on one machine', () => {
     port = `host port ${hostPort}/tcp of this node`;
   });
 
-  it('that start containers for one host port at once do not both get the port', async () => {
+  it('do not both get a host port that they request at the same time', async () => {
     const both = await Promise.allSettled([starter.start(mine), open(OTHER).starter.start(theirs)]);
     expect(both.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
-    // The container of the first may run already when the second asks.
+    // The container of the first agent may already run when the second agent claims the port.
     const message = expect.stringMatching(
-      `^${port} is (about to be )?taken by .*another agent on this machine$`,
+      `^${port} is (being claimed|in use) by .*another agent on this machine$`,
     );
     expect(both.find(({ status }) => status === 'rejected')).toMatchObject({
       reason: { kind: 'exhausted', message },
@@ -302,14 +302,14 @@ describe('two agents on one machine', () => {
     expect(server.containers.size).toBe(1);
   });
 
-  it('are told whose the port is once the container of one of them runs', async () => {
+  it('get the id of the container that has the port once it runs', async () => {
     await starter.start(mine);
     await expect(open(OTHER).starter.start(theirs)).rejects.toMatchObject({
-      message: `${port} is taken by container ${mine.containerId} of another agent on this machine`,
+      message: `${port} is in use by container ${mine.containerId} of another agent on this machine`,
     });
   });
 
-  it('may try one after the other: a start that failed leaves the port to the next', async () => {
+  it('can use the port after a failed start of the other agent', async () => {
     server.overrides.createContainer = () => {
       throw new ConnectError('no', Code.Unknown);
     };
@@ -320,7 +320,7 @@ describe('two agents on one machine', () => {
   });
 });
 
-describe('a start that fails', () => {
+describe('a failed start', () => {
   const failing = async (text: string, code = Code.Unknown): Promise<void> => {
     server.overrides.startContainer = () => {
       throw new ConnectError(text, code);
@@ -338,7 +338,7 @@ describe('a start that fails', () => {
     expect(existsSync(emptyOf('r'))).toBe(false);
   });
 
-  it('leaves open whether it runs when what it made cannot be removed', async () => {
+  it('fails with an open outcome when its remains cannot be removed', async () => {
     server.overrides.removePodSandbox = () => {
       throw new ConnectError('device is busy', Code.Unknown);
     };
@@ -346,7 +346,7 @@ describe('a start that fails', () => {
     await expect(start()).rejects.toMatchObject({ kind: 'internal' });
   });
 
-  it('leaves it while nobody knows whether the container runs', async () => {
+  it('keeps the empty directory while it is unknown whether the container runs', async () => {
     await failing('gone', Code.Unavailable);
     await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({
       kind: 'unavailable',
@@ -356,7 +356,7 @@ describe('a start that fails', () => {
 });
 
 describe('a container that was just started', () => {
-  it('is not taken for gone by a look that began before', async () => {
+  it('is not reported as gone by a refresh that began before the start', async () => {
     let answer = (): void => undefined;
     let listed = (): void => undefined;
     const isListed = new Promise<void>((resolve) => (listed = resolve));
@@ -386,7 +386,7 @@ describe('a container that was just started', () => {
 });
 
 describe('empty directories', () => {
-  it('stay while a container of the group is being started, and are not swept', async () => {
+  it('stay while a container of the group is being started', async () => {
     mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
     const letGo = volumes.hold('r');
     const second = volumes.hold('r');
@@ -400,7 +400,7 @@ describe('empty directories', () => {
     expect(existsSync(emptyOf('r'))).toBe(false);
   });
 
-  it('stay while the runtime does not answer: nobody knows what runs', async () => {
+  it('stay while the runtime does not answer', async () => {
     mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
     await server.away();
     await volumes.release('r');
@@ -408,13 +408,13 @@ describe('empty directories', () => {
   });
 
   it.each(['..', '.', '', 'a/b', '-x'])(
-    'of a group named %j are neither made nor removed',
+    'are neither created nor removed for a group named %j',
     async (group) => {
       await expect(
         start({ containerId: toContainerId('ef'.repeat(32)), group, volumes: [scratch] }),
       ).rejects.toMatchObject({
         kind: 'invalid',
-        message: `volumes.s: ${JSON.stringify(group)} cannot name a directory`,
+        message: `volumes.s: ${JSON.stringify(group)} is not a valid name of a directory`,
       });
       await volumes.release(group);
       expect(existsSync(server.home)).toBe(true);

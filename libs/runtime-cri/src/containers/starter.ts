@@ -31,7 +31,6 @@ import { IdInUseError, isNameTaken, refusalOf, startFailure } from './start-fail
 import { pidOf } from './to-status.js';
 import { confirmUlimits, limitSandbox } from './ulimits.js';
 
-/** Needs of a {@link Starter}. */
 export interface StarterOptions {
   readonly client: CriClient;
   readonly inventory: Inventory;
@@ -48,15 +47,15 @@ export interface StarterOptions {
   readonly log: Log;
 }
 
-/** What is there before a sandbox is made. */
+/** Prerequisites of a start that exist before its sandbox. */
 interface Prepared {
   readonly imageRef: string;
   readonly mounts: readonly PlannedMount[];
-  /** To be called when the container runs, or when the start failed. */
+  /** Releases the reserved host ports. Call it when the container runs or the start has failed. */
   readonly releasePorts: () => void;
 }
 
-/** Starts containers, one sandbox each; what fails leaves no trace. */
+/** Starts containers, one sandbox each. A failed start leaves no traces. */
 export class Starter {
   private readonly starting = new Map<ContainerId, ContainerRequest>();
   private readonly underWay = new Set<Promise<ContainerStatus>>();
@@ -74,13 +73,13 @@ export class Starter {
     this.hostsFiles = new HostsFiles(options.logDirectoryOf);
   }
 
-  /** Whether this container is being made: nobody is to sweep it away. */
+  /** Whether this container is being started: the sweep must not remove it. */
   isStarting(containerId: ContainerId): boolean {
     return this.starting.has(containerId);
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
-    if (this.isClosed) throw new CloudlessError('unavailable', 'this runtime is being shut down');
+    if (this.isClosed) throw new CloudlessError('unavailable', 'this runtime is shutting down');
     const started = this.startNow(request);
     this.underWay.add(started);
     try {
@@ -90,9 +89,7 @@ export class Starter {
     }
   }
 
-  /**
-   * Refuses starts from now on. @returns When those under way have come to their end, good or bad.
-   */
+  /** Refuses further starts. Resolves when all running starts have succeeded or failed. */
   async close(): Promise<void> {
     this.isClosed = true;
     await Promise.allSettled(this.underWay);
@@ -125,8 +122,8 @@ export class Starter {
   }
 
   /**
-   * Only what seems to be here is asked for: ids are new, and the runtime too refuses a second
-   * sandbox of one name.
+   * Whether a container with this id exists. Only a known id is refreshed: ids are new, and the
+   * runtime also refuses a second sandbox of one name.
    */
   private async isHere(containerId: ContainerId): Promise<boolean> {
     const { inventory } = this.options;
@@ -135,7 +132,7 @@ export class Starter {
     return inventory.find(containerId) !== undefined;
   }
 
-  /** All that may be refused without a sandbox. */
+  /** Does everything that can fail without a sandbox. */
   private async prepare(request: ContainerRequest): Promise<Prepared> {
     const { images, inventory, sandboxes, volumes, processPorts } = this.options;
     const { seccomp } = request.security ?? {};
@@ -144,7 +141,7 @@ export class Starter {
     const imageRef = await images.resolve(request);
     if (asksForUser(request)) await this.checkUser(request, imageRef);
     const starting = [...this.starting.values()];
-    // of two for one port the first gets it
+    // The first of two starts for one port gets it.
     const before = starting.slice(0, starting.indexOf(request));
     const foreign = (): ReturnType<Sandboxes['foreignPorts']> => sandboxes.foreignPorts();
     const mounts = await volumes.mountsFor(request);
@@ -163,7 +160,7 @@ export class Starter {
     if (found?.isFile() === true) return;
     throw new CloudlessError(
       'precondition',
-      `security.seccomp: the profile ${file} is not on this node`,
+      `security.seccomp: the profile ${file} does not exist on this node`,
     );
   }
 
@@ -196,7 +193,10 @@ export class Starter {
     }
   }
 
-  /** One of this name may be left of an earlier try that nobody saw the end of: it makes way. */
+  /**
+   * Creates the sandbox. A sandbox of this name that an earlier, interrupted start has left is
+   * removed first.
+   */
   private async runSandbox(
     { containerId, security }: ContainerRequest,
     config: PodSandboxConfig,
@@ -231,7 +231,8 @@ export class Starter {
     const { ulimits = [] } = request;
     if (ulimits.length > 0) await limitSandbox(await inventory.sandboxPidOf(podSandboxId), ulimits);
     const hosts = await this.hostsFiles.make(request);
-    const all = hosts === undefined ? mounts : [...mounts, hosts]; // last, as /etc may be a volume
+    // last, because /etc may be a volume
+    const all = hosts === undefined ? mounts : [...mounts, hosts];
     const config = toContainerConfig(request, owner, {
       imageRef,
       mounts: all,
@@ -254,7 +255,7 @@ export class Starter {
   }
 
   /**
-   * Gets the address and writes it to the hosts file.
+   * Reads the address of the sandbox and writes it to the hosts file.
    * @returns Empty in the network of the machine.
    */
   private async addressOf(request: ContainerRequest, podSandboxId: string): Promise<string> {
@@ -284,7 +285,7 @@ export class Starter {
     if ((await this.pidsLimit.hold(pid, pids)) || limits.pids === undefined) return;
     throw new CloudlessError(
       'precondition',
-      'limits.pids: the runtime gave the container no control group of its own',
+      'limits.pids: the limit cannot be set, because the runtime has not created a cgroup for the container',
     );
   }
 

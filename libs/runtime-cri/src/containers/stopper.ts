@@ -3,7 +3,7 @@ import type { ContainerStatus } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import type { Inventory } from './inventory.js';
 
-/** A stop that runs, with everybody who asked for it. */
+/** A running stop, shared by all its callers. */
 interface Stopping {
   killAt: number;
   timer: Timer | undefined;
@@ -11,15 +11,16 @@ interface Stopping {
   readonly fail: (reason: unknown) => void;
 }
 
-/** A container, by our id and by that of the runtime. */
+/** A container, by its Cloudless id and by its id in the runtime. */
 interface Target {
   readonly containerId: ContainerId;
   readonly runtimeId: string;
 }
 
 /**
- * Stops containers: SIGTERM by the runtime, SIGKILL when the shortest grace that anybody asked for
- * is over. The graces are kept here, as the interface knows whole seconds only.
+ * Stops containers: SIGTERM through the runtime, SIGKILL at the end of the shortest grace period
+ * that a caller has requested. Grace periods are timed here, because the interface has whole
+ * seconds only.
  */
 export class Stopper {
   private readonly stopping = new Map<ContainerId, Stopping>();
@@ -46,8 +47,8 @@ export class Stopper {
   }
 
   /**
-   * Sends SIGTERM. The runtime gets the grace too, a little longer: should we be gone by then, it
-   * may still do its part.
+   * Sends SIGTERM. The runtime gets a slightly longer grace period, so that it can finish the stop
+   * when this agent dies meanwhile.
    */
   private begin(containerId: ContainerId, runtimeId: string, graceMs: number): Stopping {
     let fail = (_: unknown): void => undefined;

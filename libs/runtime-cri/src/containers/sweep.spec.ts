@@ -57,7 +57,7 @@ function labelsOf(digit: string, cluster = OWNER.cluster): Record<string, string
   };
 }
 
-/** A sandbox, and a container in it, both as old as can be. */
+/** Adds a very old sandbox with a container. */
 function add(
   digit: string,
   state: ContainerState | 'none',
@@ -81,7 +81,10 @@ function add(
 
 const nanosNow = (): bigint => BigInt(Date.now()) * 1_000_000n;
 
-/** The runtime tells nothing by this call. @returns Makes it tell again. */
+/**
+ * Makes a call of the runtime fail.
+ * @returns Restores the call.
+ */
 function mute(call: 'containerStatus' | 'podSandboxStatus'): () => void {
   const failure = new ConnectError('failed to get container info', Code.Internal);
   if (call === 'containerStatus') {
@@ -105,29 +108,34 @@ const left = (): readonly string[] => [
   ),
 ];
 
-describe('what is swept', () => {
+describe('sweep', () => {
   it.each([
-    { name: 'a sandbox alone', state: 'none' as const, sandbox: true, stays: [] },
     {
-      name: 'a container that was never started',
+      name: 'removes a sandbox without a container',
+      state: 'none' as const,
+      sandbox: true,
+      stays: [],
+    },
+    {
+      name: 'removes a container that was never started',
       state: CONTAINER_CREATED,
       sandbox: true,
       stays: [],
     },
     {
-      name: 'such a container without its sandbox',
+      name: 'removes a never-started container without a sandbox',
       state: CONTAINER_CREATED,
       sandbox: false,
       stays: [],
     },
     {
-      name: 'not one that runs',
+      name: 'keeps a running container',
       state: CONTAINER_RUNNING,
       sandbox: true,
       stays: ['container a', 'sandbox a'],
     },
     {
-      name: 'not one that has ended',
+      name: 'keeps an exited container',
       state: CONTAINER_EXITED,
       sandbox: true,
       stays: ['container a', 'sandbox a'],
@@ -140,7 +148,7 @@ describe('what is swept', () => {
   });
 
   it.each(['containerStatus', 'podSandboxStatus'] as const)(
-    'not one that runs and that the runtime tells nothing of for the moment, nor its volumes: no %s',
+    'keeps a running container and its volumes while the runtime fails %s',
     async (call) => {
       add('a', CONTAINER_RUNNING, { group: 'web-1' });
       const volumeDirectory = path.join(server.home, 'volumes');
@@ -160,7 +168,7 @@ describe('what is swept', () => {
     },
   );
 
-  it('the network of one that has ended long ago, which holds an address: once; not of one that has just ended', async () => {
+  it('ends the network of a container that exited long ago, once, and keeps that of a recent exit', async () => {
     add('a', CONTAINER_EXITED);
     add('b', CONTAINER_EXITED);
     Object.assign(server.containers.get('b') ?? {}, {
@@ -182,7 +190,7 @@ describe('what is swept', () => {
     expect(left()).toHaveLength(6);
   });
 
-  it('does not keep an agent waiting that wants to begin', async () => {
+  it('does not delay the start of an agent', async () => {
     add('a', 'none');
     const called = new Promise<void>((resolve) => {
       server.overrides.stopPodSandbox = () => {
@@ -201,14 +209,14 @@ describe('what is swept', () => {
     expect(await (await opened).list()).toEqual([]);
   });
 
-  it('one that the runtime has lost is ended, and tells so', async () => {
+  it('stops a container that the runtime has lost and reports its exit', async () => {
     add('a', CONTAINER_UNKNOWN);
     const opened = await open();
     expect(server.containers.get('a')?.state).toBe(CONTAINER_EXITED);
     expect(await opened.list()).toMatchObject([{ containerId: idOf('a'), phase: 'exited' }]);
   });
 
-  it('one whose sandbox somebody took away goes when it is removed', async () => {
+  it('lets a container be removed whose sandbox another program has removed', async () => {
     add('a', CONTAINER_EXITED, { sandbox: false });
     const opened = await open();
     expect(await opened.list()).toHaveLength(1);
@@ -216,7 +224,7 @@ describe('what is swept', () => {
     expect(left()).toEqual([]);
   });
 
-  it('nothing that cannot be removed stops the rest', async () => {
+  it('continues after a failed removal', async () => {
     server.overrides.removePodSandbox = ({ podSandboxId }) => {
       if (podSandboxId === 'sandbox-1') throw new ConnectError('device is busy', Code.Unknown);
       server.sandboxes.delete(podSandboxId);
@@ -231,8 +239,8 @@ describe('what is swept', () => {
   });
 });
 
-describe('a shutdown', () => {
-  it('leaves nothing of ours in whatever state, and all of others', async () => {
+describe('CriRuntime.shutdown', () => {
+  it('removes everything of this owner in any state and nothing of others', async () => {
     for (const [digit, state] of [CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_CREATED].entries())
       add(String(digit), state);
     const opened = await open({ orphanAgeMs: Number.POSITIVE_INFINITY });
@@ -249,7 +257,7 @@ describe('a shutdown', () => {
     });
   });
 
-  it('removes the empty directories of what still ran', async () => {
+  it('removes the empty directories of running containers', async () => {
     server.images.add('nginx:alpine');
     const opened = await open();
     const empty = path.join(server.home, 'volumes/empty/r');
@@ -259,7 +267,7 @@ describe('a shutdown', () => {
     expect(existsSync(empty)).toBe(false);
   });
 
-  it('ends what was being started, too, and refuses what comes later', async () => {
+  it('removes containers that are being started, and refuses later starts', async () => {
     server.images.add('nginx:alpine');
     let asked = (): void => undefined;
     const isAsked = new Promise<void>((resolve) => (asked = resolve));
@@ -286,7 +294,7 @@ describe('a shutdown', () => {
     expect(existsSync(path.join(server.home, 'volumes/empty/r'))).toBe(false);
   });
 
-  it('tries again what failed', async () => {
+  it('retries failed removals', async () => {
     let failures = 2;
     const { stopPodSandbox } = {
       stopPodSandbox: () => {
@@ -306,17 +314,17 @@ describe('a shutdown', () => {
     {
       name: 'that is stuck',
       stop: () => new Promise<never>(() => undefined),
-      untilLogged: 'containers are ended',
+      untilLogged: 'removing containers',
       why: 'the container runtime is slow or stuck: see its log',
     },
     {
       name: 'that always fails',
       stop: () => Promise.reject(new ConnectError('device is busy', Code.Unknown)),
-      untilLogged: 'containers not ended, tried again',
+      untilLogged: 'containers not removed, trying again',
       why: 'device is busy',
     },
   ])(
-    'ends in time with a runtime $name, and says what is left',
+    'ends within its time limit with a runtime $name, and reports the remaining containers',
     async ({ stop, untilLogged, why }) => {
       server.overrides.stopPodSandbox = stop;
       await server.away();
@@ -329,7 +337,7 @@ describe('a shutdown', () => {
       const log: Log = { ...silentLog, info: note, warn: note };
       const ended = expect((await open({ clock, log })).shutdown(100)).rejects.toMatchObject({
         kind: 'deadline',
-        message: `1 containers of this node were not ended in 100 ms: ${why}`,
+        message: `1 containers of this node were not removed within 100 ms: ${why}`,
       });
       await isTried;
       await clock.advance(100);

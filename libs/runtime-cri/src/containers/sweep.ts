@@ -13,29 +13,32 @@ import type { Sandboxes } from './sandboxes.js';
 
 const NANOS_PER_MS = 1_000_000n;
 
-/** Needs of {@link sweep}. */
 export interface SweepOptions {
   readonly inventory: Inventory;
   readonly sandboxes: Sandboxes;
   readonly isStarting: (containerId: ContainerId) => boolean;
   readonly logRoot: string;
   readonly log: Log;
-  /** Younger ones are left alone: somebody may be at it. */
+  /**
+   * Minimum age of removed remains in milliseconds: younger ones may belong to a start that is
+   * still running.
+   */
   readonly orphanAgeMs: number;
   /** Wall-clock milliseconds. */
   readonly nowMs: number;
 }
 
 /**
- * Removes what an agent that was killed, or a call that failed half-way, has left: our sandboxes in
- * any state without a container that was started, such containers without a sandbox, and logs of
- * neither. Ends what the runtime has lost, and the networks of containers that have ended long ago.
+ * Removes the remains of a killed agent or an interrupted call: sandboxes of this owner in any
+ * state without a started container, never-started containers without a sandbox, and logs of
+ * neither. Also stops containers that the runtime has lost, and ends the networks of containers
+ * that have exited long ago.
  */
 export async function sweep(options: SweepOptions): Promise<void> {
   const { inventory, sandboxes } = options;
   const before = [...(await sandboxes.all()), ...(await sandboxes.unfinished())];
   await endLost(options, before);
-  // after the lists: a container that is missing now was not there when they were made
+  // Refresh after the lists: a container that is missing now did not exist when they were read.
   await inventory.look();
   const orphans = new Set(
     before.filter((each) => isOrphan(each, options)).map(({ labels }) => containerIdOf(labels)),
@@ -58,16 +61,19 @@ async function removeOrphan(
 ): Promise<void> {
   try {
     await sandboxes.removeAllOf(containerId);
-    log.info('remains of a container that was never started removed', { containerId });
+    log.info('removed the remains of a container that was never started', { containerId });
   } catch (reason) {
-    log.warn('remains of a container that was never started not removed', {
+    log.warn('remains of a container that was never started could not be removed', {
       containerId,
       ...errorFields(reason),
     });
   }
 }
 
-/** What has ended is kept for its logs, without its network: networks have few addresses. */
+/**
+ * Ends the networks of exited containers, which are kept for their logs: networks have few
+ * addresses.
+ */
 async function endOldNetworks(
   options: SweepOptions,
   found: readonly (PodSandbox | Container)[],
@@ -79,7 +85,7 @@ async function endOldNetworks(
     const { phase, finishedAtMs = nowMs } = inventory.find(containerId)?.status ?? {};
     if (phase !== 'exited' || nowMs - finishedAtMs < orphanAgeMs) continue;
     await sandboxes.endNetwork(each.id).catch((reason: unknown) => {
-      log.warn('network of a container that has ended not ended', {
+      log.warn('network of an exited container could not be removed', {
         containerId,
         ...errorFields(reason),
       });
@@ -88,8 +94,8 @@ async function endOldNetworks(
 }
 
 /**
- * A container that its runtime cannot tell the state of says so for ever: its end makes it one that
- * has ended.
+ * Stops containers whose state the runtime has lost. Their state would stay unknown for ever; after
+ * the stop they count as exited.
  */
 async function endLost(
   { sandboxes, log }: SweepOptions,
@@ -98,9 +104,9 @@ async function endLost(
   for (const each of found) {
     if (!('podSandboxId' in each) || each.state !== ContainerState.CONTAINER_UNKNOWN) continue;
     const containerId = containerIdOf(each.labels);
-    log.warn('container that its runtime has lost is ended', { containerId });
+    log.warn('stopping a container that its runtime has lost', { containerId });
     await sandboxes.endLost(each.id).catch((reason: unknown) => {
-      log.warn('container that its runtime has lost not ended', {
+      log.warn('container that its runtime has lost could not be stopped', {
         containerId,
         ...errorFields(reason),
       });

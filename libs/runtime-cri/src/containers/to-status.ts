@@ -7,9 +7,12 @@ import {
 import { containerIdOf, fromAnnotations } from './labels.js';
 
 const NANOS_PER_MS = 1_000_000n;
-/** In the network of the machine; all that reaches workloads is on the machine itself so far. */
+/**
+ * Address of endpoints in the network of the machine; workloads are reachable on the machine itself
+ * only.
+ */
 const LOOPBACK = '127.0.0.1';
-/** Signals as people know them, by number on Linux. */
+/** Names of signals by their number on Linux. */
 const SIGNALS = new Map([
   [1, 'SIGHUP'],
   [2, 'SIGINT'],
@@ -27,7 +30,10 @@ const SIGNALS = new Map([
   [31, 'SIGSYS'],
 ]);
 
-/** What we say of a container, from what the runtime says of it. */
+/**
+ * Converts the status that the runtime reports.
+ * @param bootedAtMs - Boot time of the machine, wall-clock milliseconds.
+ */
 export function toStatus(
   answer: ContainerStatusResponse,
   ip: string,
@@ -35,8 +41,8 @@ export function toStatus(
 ): ContainerStatus {
   const status = answer.status;
   const { labels, ports, hostNetwork = false } = fromAnnotations(status?.annotations ?? {});
-  // Runtimes note the start when it has happened; by then the process may have written lines and
-  // even ended.
+  // Runtimes record the start afterwards; the process may have written lines and even ended by
+  // then.
   const startedAtMs = toMs(status?.createdAt ?? 0n);
   const common: Omit<ContainerStatus, 'phase'> = {
     containerId: containerIdOf(status?.labels ?? {}),
@@ -54,7 +60,7 @@ export function toStatus(
   };
   if (status?.state !== ContainerState.CONTAINER_EXITED) {
     const pid = pidOf(answer.info);
-    // With the host's network some runtimes tell no address, some the host's.
+    // In the host network, some runtimes report no address and some the address of the host.
     const own = hostNetwork || ip === '' ? {} : { ip };
     return { ...common, phase: 'running', ...(pid === undefined ? {} : { pid }), ...own };
   }
@@ -67,7 +73,10 @@ export function toStatus(
   };
 }
 
-/** Reason of an end that the container runtime did not see, as across a restart of the machine. */
+/**
+ * Reason of an end that the container runtime did not observe, such as across a restart of the
+ * machine.
+ */
 const LOST_END = 'Unknown';
 
 function endOf(
@@ -77,7 +86,7 @@ function endOf(
 ): { readonly exitCode: number; readonly reason: string } {
   if (reason === LOST_END)
     return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : exitReason(-1) };
-  // Also said when only a child was killed for it, and the container then ended well.
+  // Also reported when only a child was killed by the OOM killer and the container then succeeded.
   if (reason === 'OOMKilled' && exitCode !== 0) return { exitCode, reason: 'out of memory' };
   return { exitCode, reason: exitReason(exitCode, SIGNALS.get(exitCode - 128)) };
 }
@@ -97,7 +106,7 @@ export function wasNeverStarted(status: CriStatus | undefined): boolean {
   return status.reason === START_ERROR || (status.startedAt <= 0n && status.reason !== LOST_END);
 }
 
-/** The process id that every known runtime puts into its verbose answer. */
+/** Parses the process id, which every known runtime puts into its verbose answer. */
 export function pidOf(info: Readonly<Record<string, string>>): number | undefined {
   try {
     const { pid } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: unknown };

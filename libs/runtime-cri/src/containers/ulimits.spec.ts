@@ -5,7 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { ManualClock } from '@cloudless/base/testing';
 import { confirmUlimits, limitSandbox } from './ulimits.js';
 
-/** No process of this machine: above what process ids can be. @see proc_sys_kernel(5), pid_max */
+/**
+ * A process id that no process of this machine can have.
+ * @see proc_sys_kernel(5), pid_max
+ */
 const PID = 2 ** 30;
 const LIMITS = `Limit                     Soft Limit           Hard Limit           Units
 Max core file size        0                    unlimited            bytes
@@ -20,7 +23,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(proc, { recursive: true, force: true }));
 
-describe('limits of the main process', () => {
+describe('ulimits of the main process', () => {
   const confirm = (name: string, soft: number, hard: number, pid = PID): Promise<void> =>
     confirmUlimits(pid, [{ name, soft, hard }], new ManualClock(), proc);
 
@@ -31,7 +34,7 @@ describe('limits of the main process', () => {
     await confirm(name, soft, hard);
   });
 
-  it('are refused when the container runtime made them something else', async () => {
+  it('are refused when the container runtime has set other values', async () => {
     await expect(confirm('nofile', 1024, 4096)).rejects.toMatchObject({
       kind: 'precondition',
       message:
@@ -39,12 +42,12 @@ describe('limits of the main process', () => {
     });
   });
 
-  it('are not checked once the process has ended', async () => {
+  it('are not checked after the process has ended', async () => {
     await confirm('nofile', 1024, 4096, PID + 1);
   });
 
   it.each([undefined, process.pid])(
-    'are not set on a process that does not start containers: %p',
+    'are not set on a process that does not hold a sandbox: %p',
     async (pid) => {
       await expect(limitSandbox(pid, [])).rejects.toMatchObject({ kind: 'unimplemented' });
     },

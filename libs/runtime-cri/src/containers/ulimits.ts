@@ -24,11 +24,14 @@ const TITLES: Readonly<Record<string, string>> = {
  * program has the same limits.
  */
 const SHARED_WITH_RUNTIME = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
-/** The program that starts a container has files open itself. */
+/** Smallest limit of open files: the program that starts a container has open files itself. */
 const MIN_FILES = 256;
 const UNLIMITED = -1;
 
-/** @throws kind `invalid` or `unimplemented`, naming the limit. */
+/**
+ * Validates the requested limits.
+ * @throws kind `invalid` or `unimplemented`, naming the limit.
+ */
 export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>): void {
   for (const { name, soft, hard } of ulimits) {
     if (SHARED_WITH_RUNTIME.includes(name))
@@ -54,7 +57,7 @@ export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>
  * has no field for them. All processes of a container inherit the limits of the process that holds
  * the sandbox (containerd's shim), so every process of the container has them from its first
  * moment.
- * @param sandboxPid - Of the sandbox's own process.
+ * @param sandboxPid - Process id of the sandbox.
  * @throws kind `unimplemented` when another program holds the sandbox, `precondition` when the
  *   kernel refuses.
  */
@@ -107,7 +110,8 @@ export async function confirmUlimits(
 const LOOK_MS = 10;
 const LOOKS = 500;
 
-/** @see runc, `init.go`: what it calls itself until then */
+/** Whether the process is still runc, which executes the program next.
+@see runc, `init.go` */
 function isBeingStarted(pid: number): boolean {
   const [program = '', argument] = commandLineOf(pid);
   return /runc$/.test(program) && argument === 'init';

@@ -10,22 +10,24 @@ import type { CriClient } from '../client/cri-client.js';
 import type { Inventory, Known } from './inventory.js';
 import { isThere } from '../system/host-processes.js';
 
-/** How often the main processes are looked at: a system call each. */
+/** Interval in which the main processes are checked, with one system call each. */
 const GLANCE_MS = 50;
-/** How often the runtime is asked at least, for what nothing else shows. */
+/** Longest interval between refreshes, for changes that nothing else reveals. */
 const RELIST_MS = 1_000;
 /**
- * A runtime needs this many glances at most to notice the end of a process; after that the slow
- * lists must do.
+ * Polls within which a runtime notices the end of a process; after that the periodic refresh must
+ * detect it.
  */
 const NOTICE_GLANCES = 60;
-/** When more have ended than this, one list of all is less work than to ask for each. */
+/**
+ * When more containers than this have ended, one list of all is less work than one call for each.
+ */
 const ASKED_ONE_BY_ONE = 8;
 
 /**
- * Keeps an inventory fresh while somebody waits for what happens. Three sources only say "look
- * now": events of runtimes that have them, main processes that are gone, and time. None is trusted
- * with what happened.
+ * Refreshes an inventory while a caller waits for events. Three sources trigger a refresh: events
+ * of runtimes that have them, main processes that are gone, and time. Only the refresh decides what
+ * happened.
  */
 export class Watcher {
   private timer: Timer | undefined;
@@ -41,7 +43,7 @@ export class Watcher {
     private readonly log: Log,
   ) {}
 
-  /** Call it when somebody began to wait. */
+  /** Starts watching. Call it when a caller begins to wait. */
   wake(): void {
     if (this.timer !== undefined || this.client.closed.aborted) return;
     this.lookedAt = this.clock.now();
@@ -71,16 +73,16 @@ export class Watcher {
 
   private async look(): Promise<void> {
     this.lookedAt = this.clock.now();
-    this.openStream(); // it ended when the runtime was away
+    this.openStream(); // it ended when the runtime was unreachable
     await this.orFail(this.inventory.look());
   }
 
   private async askFor(ended: readonly Known[]): Promise<void> {
     const now = await Promise.all(ended.map((known) => this.inventory.refresh(known)));
-    if (now.includes(undefined)) await this.inventory.look(); // somebody else removed it
+    if (now.includes(undefined)) await this.inventory.look(); // another program removed it
   }
 
-  /** Who waits hears that the runtime cannot be asked. */
+  /** Fails the waiting callers when the runtime cannot be called. */
   private async orFail(asked: Promise<unknown>): Promise<void> {
     try {
       await asked;

@@ -2,8 +2,8 @@ import { describe, expect, it } from '@jest/globals';
 import { ManualClock } from '@cloudless/base/testing';
 import { awaitFound } from './await-found.js';
 
-describe('awaitFound', () => {
-  it('finds what comes after a minute, as a command does on a machine under load', async () => {
+describe('pollUntilFound', () => {
+  it('finds a process that appears after a minute, as on a machine under load', async () => {
     const clock = new ManualClock();
     let there: string | undefined;
     const found = awaitFound(
@@ -17,7 +17,7 @@ describe('awaitFound', () => {
     expect(await found).toBe('command');
   });
 
-  it('looks often at first and seldom later', async () => {
+  it('polls often at first and rarely later', async () => {
     const clock = new ManualClock();
     let looks = 0;
     let over = false;

@@ -1,14 +1,14 @@
 import { sleep, type Clock } from '@cloudless/base';
 
 /**
- * Delay between looks in the first second, and later: each look reads the process table of the
+ * Interval of the polls in the first second, and later: each poll reads the process table of the
  * machine.
  */
 const STEP_MS = { first: 5, later: 100 };
 const FIRST_MS = 1_000;
 
 /**
- * Polls until `look` finds something.
+ * Polls until `look` returns a value.
  * @param isOver - Checked before each look; true ends the polling.
  * @returns The result of `look`; undefined when the polling ended before.
  */

@@ -2,8 +2,8 @@ import { CloudlessError } from '@cloudless/base';
 import type { ExecRequest } from '@cloudless/runtime';
 
 /**
- * What the runtime is to run. The interface has no variables for commands, so the image's own `env`
- * sets them.
+ * Returns the command line for the container runtime. The interface has no environment variables
+ * for commands, so the `env` program of the image sets them.
  * @throws kind `invalid`, naming the field.
  */
 export function commandLineFor({ command, env }: ExecRequest): readonly string[] {
@@ -12,11 +12,14 @@ export function commandLineFor({ command, env }: ExecRequest): readonly string[]
   if (env === undefined || Object.keys(env).length === 0) return command;
   const wrong = Object.keys(env).find((name) => name === '' || /[=\0]/.test(name));
   if (wrong !== undefined)
-    throw new CloudlessError('invalid', `env: ${JSON.stringify(wrong)} is no name of a variable`);
+    throw new CloudlessError(
+      'invalid',
+      `env: ${JSON.stringify(wrong)} is not a valid variable name`,
+    );
   if (executable.includes('=')) {
     throw new CloudlessError(
       'invalid',
-      'command: an executable with = in its name cannot be given variables',
+      'command: variables cannot be set for an executable with = in its name',
     );
   }
   return ['env', ...Object.entries(env).map(([name, value]) => `${name}=${value}`), ...command];

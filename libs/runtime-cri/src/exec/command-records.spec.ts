@@ -8,7 +8,7 @@ import { realClock } from '../testing/system.js';
 import { CommandRecords } from './command-records.js';
 import { commandLineFor } from './command-line.js';
 
-describe('commands of an agent that was killed', () => {
+describe('CommandRecords of a killed agent', () => {
   let directory: string;
   let child: ChildProcess;
   beforeEach(() => {
@@ -20,7 +20,7 @@ describe('commands of an agent that was killed', () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  it('are ended by the next one, and forgotten', async () => {
+  it('lets the next agent end the commands and remove their records', async () => {
     const ended = new Promise((resolve) => child.once('exit', (_, signal) => resolve(signal)));
     new CommandRecords(directory, realClock).add(readProcess(child.pid ?? 0)!);
     expect(await new CommandRecords(directory, realClock).endAll()).toBe(1);
@@ -28,7 +28,7 @@ describe('commands of an agent that was killed', () => {
     expect(readdirSync(directory)).toEqual([]);
   });
 
-  it('are left alone when they ended, or their id is that of another process now', async () => {
+  it('ignores commands that have ended or whose id belongs to another process', async () => {
     writeFileSync(path.join(directory, `${child.pid}-1`), '');
     writeFileSync(path.join(directory, 'no command'), '');
     expect(await new CommandRecords(directory, realClock).endAll()).toBe(0);
@@ -37,8 +37,8 @@ describe('commands of an agent that was killed', () => {
   });
 });
 
-describe('the command line', () => {
-  it('is as asked, and sets variables by env', () => {
+describe('toCommandLine', () => {
+  it('returns the requested command, and sets variables with env', () => {
     expect(commandLineFor({ command: ['ls', '-l'] })).toEqual(['ls', '-l']);
     expect(commandLineFor({ command: ['ls'], env: {} })).toEqual(['ls']);
     expect(commandLineFor({ command: ['ls'], env: { A: 'b c', D: '' } })).toEqual([
@@ -54,7 +54,7 @@ describe('the command line', () => {
     { request: { command: [''] }, field: 'command' },
     { request: { command: ['a=b'], env: { A: '1' } }, field: 'command' },
     { request: { command: ['ls'], env: { 'A=B': '1' } }, field: 'env' },
-  ])('refuses a wrong $field: $request', ({ request, field }) => {
+  ])('refuses an invalid $field: $request', ({ request, field }) => {
     expect(() => commandLineFor(request)).toThrow(
       expect.objectContaining({ kind: 'invalid', message: expect.stringContaining(field) }),
     );

@@ -8,8 +8,8 @@ import { endCommand } from './exec-processes.js';
 const NAME = /^(\d+)-(\d+)$/;
 
 /**
- * Which commands run for us, as files: runtimes let a command run on when its caller was killed, so
- * the next one of us ends what the last one left.
+ * Records of the running commands, as files. Container runtimes let a command continue when its
+ * caller was killed, so the next agent ends the commands of the last agent.
  */
 export class CommandRecords {
   constructor(
@@ -19,23 +19,26 @@ export class CommandRecords {
     makeDirectorySync(directory, 0o700);
   }
 
-  /** From here on the command is not forgotten. */
+  /** Records a running command. */
   add(command: HostProcess): void {
     writeFileSync(this.fileOf(command), '');
   }
 
-  /** It has ended. */
+  /** Removes the record of an ended command. */
   delete(command: HostProcess): void {
     rmSync(this.fileOf(command), { force: true });
   }
 
-  /** Ends a command whose caller has gone. */
+  /** Ends a command whose caller has left, and removes its record. */
   async end(command: HostProcess): Promise<void> {
     await endCommand(command, this.clock);
     this.delete(command);
   }
 
-  /** Ends what an agent that was killed has left. @returns How many there were. */
+  /**
+   * Ends the commands that a killed agent has left.
+   * @returns The number of these commands.
+   */
   async endAll(): Promise<number> {
     const left: HostProcess[] = [];
     for (const name of readdirSync(this.directory)) {

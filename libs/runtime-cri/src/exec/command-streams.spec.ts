@@ -10,13 +10,13 @@ import { dataFrame } from './spdy.js';
 import { openStreams } from './upgrade.js';
 
 const PIECE = new Uint8Array(64 * 1024);
-/** More than kernel and client hold together. */
+/** More bytes than kernel and client buffer together. */
 const PIECES = 512;
 const never = new AbortController().signal;
 
 let server: FakeStreamServer;
 let streams: CommandStreams | undefined;
-/** The client's side of the connection. */
+/** Client side of the connection. */
 let socket: Socket;
 
 beforeEach(async () => {
@@ -40,19 +40,19 @@ async function open(
   return streams.events();
 }
 
-/** Input without end, as a command that reads nothing is given. */
+/** Endless input for a command that reads nothing. */
 async function* endless(): AsyncGenerator<ExecInput> {
   for (;;) yield { kind: 'stdin', data: PIECE };
 }
 
-/** A piece, and then nothing for ever. */
+/** One chunk of input, then nothing, without an end. */
 async function* onePiece(): AsyncGenerator<ExecInput> {
   yield { kind: 'stdin', data: PIECE };
   await new Promise<never>(() => undefined);
 }
 
 /**
- * The server stops to read, tells the end, and resets the connection, as a kernel does when input
+ * Makes the server stop reading, report the end, and reset the connection, like a kernel when input
  * was left unread.
  */
 function endAndReset(exitCode: number): void {
@@ -77,8 +77,8 @@ async function rest(
   return { bytes, exitCode: 'none' };
 }
 
-describe('the streams of a command', () => {
-  it('give the exit code of a command whose input broke before the code was read', async () => {
+describe('CommandStreams', () => {
+  it('yields the exit code when the input failed before the code was read', async () => {
     const events = await open({ input: endless() });
     const result = rest(events);
     await server.input(PIECE.length);
@@ -86,7 +86,7 @@ describe('the streams of a command', () => {
     expect(await result).toEqual({ bytes: 0, exitCode: 3 });
   });
 
-  it('give the exit code that waits in the kernel while a write of input fails', async () => {
+  it('yields the exit code that is still in the kernel when a write of input fails', async () => {
     const events = await open({ input: onePiece() });
     await server.input(PIECE.length);
     endAndReset(3);
@@ -94,7 +94,7 @@ describe('the streams of a command', () => {
     expect(await rest(events)).toEqual({ bytes: 0, exitCode: 3 });
   });
 
-  it('give the output and the exit code that came before the connection broke to a reader who comes late', async () => {
+  it('yields output and exit code that arrived before the connection broke to a late reader', async () => {
     const events = await open({ input: endless() });
     const over = new Promise((resolve) => socket.once('end', resolve).once('close', resolve));
     await server.input(PIECE.length);
@@ -104,7 +104,7 @@ describe('the streams of a command', () => {
     expect(await rest(events)).toEqual({ bytes: 100, exitCode: 3 });
   });
 
-  it('send no more input once the runtime takes none, and still give the exit code', async () => {
+  it('stops sending input when the runtime resets the stream, and still yields the exit code', async () => {
     let leave = (): void => undefined;
     const left = new Promise<void>((resolve) => (leave = resolve));
     async function* watched(): AsyncGenerator<ExecInput> {
@@ -122,18 +122,18 @@ describe('the streams of a command', () => {
     expect(await result).toEqual({ bytes: 0, exitCode: 0 });
   });
 
-  it('fail when the connection ends without an exit code, after the output that came', async () => {
+  it('yields the received output and fails when the connection ends without an exit code', async () => {
     const events = await open();
     server.peer.write(dataFrame(STREAMS.stdout, PIECE));
     server.peer.end();
     expect(await events.next()).toMatchObject({ value: { kind: 'output' } });
     await expect(rest(events)).rejects.toMatchObject({
       kind: 'unavailable',
-      message: 'exec: the container runtime ended the connection',
+      message: 'exec: the container runtime closed the connection before the command ended',
     });
   });
 
-  it('make the runtime wait for a reader who does not take the output', async () => {
+  it('stops reading from the runtime while the caller does not read the output', async () => {
     const events = await open();
     for (let piece = 0; piece < PIECES; piece += 1)
       server.peer.write(dataFrame(STREAMS.stdout, PIECE));

@@ -5,15 +5,15 @@ import { resizeFrame, type ExecInputSender } from './exec-input.js';
 import { exitCodeFrom } from './exec-outcome.js';
 import { pingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
 
-/** Delays between repeated sends of a terminal's first size. */
+/** Delays between repeated sends of the first size of a terminal. */
 const SIZE_DELAYS_MS = [20, 30, 50, 100, 200, 400, 800];
-/** The status of a command is much smaller. */
+/** Longest accepted status; real ones are much smaller. */
 const MAX_STATUS_BYTES = 64 * 1024;
-/** Bytes of unread output at which reading from the connection pauses. */
+/** Bytes of unread output above which reading from the connection pauses. */
 const MAX_HELD_BYTES = 1024 * 1024;
 
 export interface CommandStreamsOptions {
-  /** The upgraded connection, and what came with the upgrade. */
+  /** The upgraded connection, and the bytes that arrived with the upgrade. */
   readonly socket: Duplex;
   readonly head: Uint8Array;
   readonly input: ExecInputSender;
@@ -58,7 +58,7 @@ export class CommandStreams {
   }
 
   /**
-   * Opens all streams, upon which the container runtime starts the command, and begins to send the
+   * Opens all streams, after which the container runtime starts the command, and begins to send the
    * input.
    */
   async open(): Promise<void> {
@@ -75,9 +75,9 @@ export class CommandStreams {
   }
 
   /**
-   * Output and exit of the command. To be read once.
-   * @throws kind `unavailable` when the connection ends without an exit status; as {@link
-   *   exitCodeFrom} when the command did not run.
+   * Yields the output and the exit of the command. Call it once.
+   * @throws kind `unavailable` when the connection ends without an exit status; the errors of
+   *   {@link exitCodeFrom} when the command did not run.
    */
   async *events(): AsyncGenerator<ExecEvent> {
     for (;;) {
@@ -131,7 +131,8 @@ export class CommandStreams {
     const { socket, input } = this.options;
     if (frame.kind === 'ping') socket.write(pingFrame(frame.id));
     const name = 'streamId' in frame ? this.names.get(frame.streamId) : undefined;
-    if (frame.kind === 'reset' && name === 'stdin') input.leave(); // the command takes no more
+    // the command reads no more input
+    if (frame.kind === 'reset' && name === 'stdin') input.leave();
     if (frame.kind !== 'data' || this.exit !== undefined) return;
     if (name === 'stdout' || name === 'stderr') {
       this.heldBytes += frame.data.length;
@@ -143,8 +144,8 @@ export class CommandStreams {
   }
 
   /**
-   * The status is parsed by the reader of the events, who also gets the error for a malformed
-   * status.
+   * Defers the parsing of the status to the reader of the events, so that the reader gets the error
+   * for a malformed status.
    */
   private noteExit(): void {
     const { status } = this;
@@ -159,8 +160,8 @@ export class CommandStreams {
   }
 
   /**
-   * The connection has ended. An incomplete status becomes an error, with its text, for the reader
-   * of the events.
+   * Handles the end of the connection. An incomplete status becomes an error with its text for the
+   * reader of the events.
    */
   private end(how: { readonly cause?: unknown }): void {
     this.over ??= how;
@@ -173,7 +174,7 @@ function connectionEnded(cause?: unknown): CloudlessError {
   const options = cause === undefined ? {} : { cause };
   return new CloudlessError(
     'unavailable',
-    'exec: the container runtime ended the connection',
+    'exec: the container runtime closed the connection before the command ended',
     options,
   );
 }

@@ -22,14 +22,13 @@ import type { Turns } from './turns.js';
 import { drainInput, inputPipes } from './stuck-input.js';
 import { openStreams } from './upgrade.js';
 
-/** Where and how a command is to run. */
 export interface ExecOptions {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly log: Log;
   readonly turns: Turns;
   readonly records: CommandRecords;
-  /** The runtime's own id of the container. */
+  /** Id of the container in the container runtime. */
   readonly runtimeId: string;
   readonly mainPid: number;
   readonly request: ExecRequest;
@@ -37,30 +36,33 @@ export interface ExecOptions {
 }
 
 /**
- * The next command of a container waits at most so long until the process of the previous command
- * is found.
+ * Longest wait of the next command of a container until the process of the previous command is
+ * found.
  */
 const TURN_MS = 10_000;
-/** A process that is not found by then is taken to have started and ended between two looks. */
+/** A process that is not found by then is assumed to have started and ended between two polls. */
 const UNSEEN_MS = 30_000;
 /**
- * For so long after the caller has left, a process that is not found yet is searched, as it may
- * start late and must be ended.
+ * Time after the caller has left in which the process is still searched, because it may start late
+ * and must be ended.
  */
 const LATE_START_MS = 10_000;
 const FIND_STEP_MS = 5;
 const FIND_PIPE_MS = 1_000;
 /**
- * How often a command with input is looked at, and how long after its end that is told unless it is
- * stuck.
+ * Interval in which the process of a command with input is checked, and time after its end after
+ * which the command counts as stuck unless the runtime has reported the end.
  */
 const STUCK_LOOK_MS = 100;
 const STUCK_MS = 200;
 const DRAIN_TURN_MS = 5;
-/** A busy container runtime takes seconds to send the exit status. */
+/** Time limit for emptying the input pipe: a busy runtime takes seconds to send the exit status. */
 const DRAIN_MS = 60_000;
 
-/** Runs a command by the runtime's streaming; see `ContainerRuntime.exec`. */
+/**
+ * Runs a command through the streaming server of the container runtime; see
+ * `ContainerRuntime.exec`.
+ */
 export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEvent> {
   const { request, signal, mainPid, clock } = options;
   const command = commandLineFor(request);
@@ -68,7 +70,7 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
   if (pidNamespaceOf(mainPid) === undefined) {
     throw new CloudlessError(
       'precondition',
-      `exec: process ${mainPid} of the container is not there: it has just ended, or this agent does not share the pid namespace of the host`,
+      `exec: process ${mainPid} of the container is not visible: it has just ended, or this agent does not share the pid namespace of the host`,
     );
   }
   const leave = new AbortController();
@@ -99,12 +101,12 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
   }
 }
 
-/** One command, from its start to the end of all that it started. */
+/** One command, from its start to the end of all its processes. */
 class RunningCommand {
   readonly input: ExecInputSender;
   private streams: CommandStreams | undefined;
   private found: Promise<HostProcess | undefined> = Promise.resolve(undefined);
-  /** On the monotonic clock; undefined while the caller is there. */
+  /** Monotonic time at which the caller left; undefined before. */
   private leftAt: number | undefined;
 
   constructor(
@@ -120,14 +122,14 @@ class RunningCommand {
     const onAbort = (): void => streams.close();
     this.signal.addEventListener('abort', onAbort, { once: true });
     try {
-      if (this.signal.aborted) throw new CloudlessError('unavailable', 'the caller has gone');
+      if (this.signal.aborted) throw new CloudlessError('unavailable', 'the caller has left');
       yield* streams.events();
     } finally {
       this.signal.removeEventListener('abort', onAbort);
     }
   }
 
-  /** Ends the connection, and the command unless it has ended. */
+  /** Closes the connection and ends the command unless it has ended. */
   leave(): void {
     const { log, records, clock } = this.options;
     this.leftAt ??= clock.now();
@@ -140,7 +142,7 @@ class RunningCommand {
         return wasEnded ? records.delete(command) : records.end(command);
       })
       .catch((reason: unknown) =>
-        log.warn('command of a caller that has gone not ended', errorFields(reason)),
+        log.warn('command of a caller that has left could not be ended', errorFields(reason)),
       );
   }
 
@@ -186,7 +188,7 @@ class RunningCommand {
       this.found = this.find(before);
       void this.foundWithin(TURN_MS)
         .then(() => this.ownPipes(shimPid, pipesBefore))
-        .finally(release) // the next command of this container may start: ours is told from it
+        .finally(release) // the next command of this container may start: this one is identified
         .then(async (pipes) => {
           const command = await this.foundWithin(UNSEEN_MS - TURN_MS);
           await this.freeInput(command, pipes, streams);
@@ -201,7 +203,7 @@ class RunningCommand {
   }
 
   /**
-   * Finds the process of the command, however late the runtime starts it: the process must end with
+   * Finds the process of the command, even if the runtime starts it late: the process must end with
    * its caller.
    */
   private async find(before: ReadonlySet<string>): Promise<HostProcess | undefined> {
@@ -215,7 +217,7 @@ class RunningCommand {
     return found;
   }
 
-  /** The process of the command; undefined when it is not found within the delay. */
+  /** Returns the process of the command; undefined when it is not found within the delay. */
   private async foundWithin(delayMs: number): Promise<HostProcess | undefined> {
     const found = new AbortController();
     const late = sleep(this.options.clock, delayMs, found.signal).then(
@@ -225,12 +227,13 @@ class RunningCommand {
     try {
       return await Promise.race([this.found, late]);
     } finally {
-      found.abort(); // no timer is left
+      found.abort(); // cancels the timer
     }
   }
 
   /**
-   * The pipe by which the command gets its input; none when it has none, or is not seen in time.
+   * Finds the pipe for the input of the command; empty when it has no input, or the pipe is not
+   * seen in time.
    */
   private async ownPipes(shimPid: number, before: ReadonlySet<string>): Promise<readonly string[]> {
     const { clock } = this.options;
@@ -245,7 +248,10 @@ class RunningCommand {
     return [];
   }
 
-  /** Input that a command leaves unread must not keep its end from being told. */
+  /**
+   * Empties the input pipe of an ended command, because unread input can keep the runtime from
+   * reporting the end.
+   */
   private async freeInput(
     command: HostProcess | undefined,
     pipes: readonly string[],
@@ -259,9 +265,10 @@ class RunningCommand {
     if (!isOver()) await sleep(clock, STUCK_MS);
     for (const until = clock.now() + DRAIN_MS; !isOver() && clock.now() < until;) {
       this.input.leave();
-      drainInput(pipes); // a pipe full; what waits behind it comes after
+      drainInput(pipes); // one full pipe; the runtime then writes more
       await sleep(clock, DRAIN_TURN_MS);
     }
-    if (this.input.isThere && !this.hasEnded) streams.close(); // it will not be told any more
+    // the runtime will not report the end any more
+    if (this.input.isThere && !this.hasEnded) streams.close();
   }
 }

@@ -3,14 +3,14 @@ import { wholeInput, writeInTurn, type ExecInput, type ExecRequest } from '@clou
 import { dataFrame } from './spdy.js';
 
 const CHUNK_BYTES = 32 * 1024;
-/** What the end of a terminal's input types: the end-of-file character. */
+/** End-of-file character (Ctrl-D), which ends the input of a terminal. */
 const END_OF_FILE = new Uint8Array([4]);
 
-/** Sends the input of a command as fast as it is taken. */
+/** Sends the input of a command as fast as the connection accepts it. */
 export class ExecInputSender {
-  /** The caller's side failed. */
+  /** Set when the input of the caller failed. */
   failure: { readonly reason: unknown } | undefined;
-  /** The caller sent a size of its own. */
+  /** Whether the caller has sent a terminal size. */
   wasResized = false;
   private readonly items: AsyncIterator<ExecInput> | undefined;
   private ended = false;
@@ -27,8 +27,8 @@ export class ExecInputSender {
   }
 
   /**
-   * Sends until the input or the command has ended. @param resizeStreamId - Where sizes of a
-   * terminal go.
+   * Sends until the input or the command has ended.
+   * @param resizeStreamId - Stream for sizes of the terminal.
    */
   async send(
     socket: Duplex,
@@ -56,7 +56,7 @@ export class ExecInputSender {
     }
   }
 
-  /** Nobody reads any more. */
+  /** Ends sending: the command or the connection has ended. */
   leave(): void {
     this.left = true;
     void this.items?.return?.().catch(() => undefined);
@@ -68,7 +68,7 @@ export class ExecInputSender {
     }
   }
 
-  /** Once: a terminal would take a second one for another end. */
+  /** Sends the end of the input once: a terminal would take a second one as another Ctrl-D. */
   private async end(socket: Duplex, streamId: number): Promise<void> {
     if (this.ended) return;
     this.ended = true;
@@ -80,7 +80,7 @@ export class ExecInputSender {
   }
 }
 
-/** A size for the resize stream. */
+/** Encodes a terminal size for the resize stream. */
 export function resizeFrame(
   streamId: number,
   { columns, rows }: { readonly columns: number; readonly rows: number },

@@ -1,21 +1,21 @@
 import { describe, expect, it } from '@jest/globals';
 import { exitCodeFrom } from './exec-outcome.js';
 
-describe('the end of a command', () => {
+describe('parseExitCode', () => {
   it.each([
     { text: '{"metadata":{},"status":"Success"}', exitCode: 0 },
     {
       text: '{"status":"Failure","reason":"NonZeroExitCode","message":"command terminated","details":{"causes":[{"reason":"ExitCode","message":"9"}]}}',
       exitCode: 9,
     },
-  ])('is an exit code: $exitCode', ({ text, exitCode }) => {
+  ])('returns the exit code $exitCode', ({ text, exitCode }) => {
     expect(exitCodeFrom(text)).toBe(exitCode);
   });
 
   it.each([
     { message: 'container is in CONTAINER_EXITED state', kind: 'precondition' },
     { message: 'something broke', kind: 'internal' },
-  ])('is a failure with the text of the runtime: $message', ({ message, kind }) => {
+  ])('fails with the text of the runtime: $message', ({ message, kind }) => {
     const text = JSON.stringify({ status: 'Failure', reason: 'InternalError', message });
     expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind, message }));
   });
@@ -58,7 +58,7 @@ describe('the end of a command', () => {
       exitCode: 127,
       message: 'crun: executable file `nope` not found in $PATH: No such file or directory',
     },
-  ])('is a program that could not be executed: $message', ({ says, exitCode, message }) => {
+  ])('recognizes a program that could not be executed: $message', ({ says, exitCode, message }) => {
     const text = JSON.stringify({ status: 'Failure', reason: 'InternalError', message: says });
     expect(() => exitCodeFrom(text)).toThrow(
       expect.objectContaining({ kind: 'invalid', exitCode, message }),
@@ -66,7 +66,7 @@ describe('the end of a command', () => {
   });
 
   it.each(['', 'no JSON', '[]', '{"status":"Failure"}'])(
-    'is a failure for what nobody knows: %j',
+    'fails for an unknown format: %j',
     (text) => {
       expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind: 'internal' }));
     },

@@ -2,8 +2,8 @@ import { CloudlessError } from '@cloudless/base';
 import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
 
 /**
- * What the error stream of a remote command tells at its end, version 4 of the protocol: a
- * Kubernetes `Status` as JSON.
+ * Final message on the error stream of a remote command, version 4 of the protocol: a Kubernetes
+ * `Status` as JSON.
  */
 interface Status {
   readonly status?: string;
@@ -23,7 +23,8 @@ const NOT_RUNNING =
   /is in CONTAINER_EXITED state|container not running|cannot exec in a (?:stopped|deleted) state|not running|ttrpc: closed/i;
 
 /**
- * @returns The exit code.
+ * Parses the final status of a command.
+@returns The exit code.
  * @throws {@link CommandNotStartedError} when the program could not be executed, kind
  *   `precondition` when the container does not run.
  */
@@ -34,7 +35,7 @@ export function exitCodeFrom(text: string): number {
   } catch {
     throw new CloudlessError(
       'internal',
-      `the container runtime told the end of a command in words that are not known: ${text.slice(0, 200)}`,
+      `the container runtime reported the end of the command in an unknown format: ${text.slice(0, 200)}`,
     );
   }
   if (status.status === 'Success') return 0;
@@ -44,7 +45,7 @@ export function exitCodeFrom(text: string): number {
   throw execFailure(status.message ?? text.slice(0, 200));
 }
 
-/** A command that did not run, from the runtime's words. */
+/** Converts the runtime's message about a command that did not run. */
 export function execFailure(message: string, cause?: unknown): CloudlessError {
   const options = cause === undefined ? {} : { cause };
   if (NOT_RUNNING.test(message)) return new CloudlessError('precondition', message, options);

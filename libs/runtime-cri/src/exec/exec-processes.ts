@@ -11,9 +11,9 @@ import {
 } from '../system/host-processes.js';
 
 /**
- * Commands that run in a container beside its main process: processes in its pid namespace whose
- * parent is outside.
- * @param mainPid - Of the container's main process.
+ * Finds the commands that run in a container beside its main process: processes in its pid
+ * namespace whose parent is outside.
+ * @param mainPid - Id of the container's main process.
  */
 export function commandsIn(mainPid: number): readonly HostProcess[] {
   const namespace = pidNamespaceOf(mainPid);
@@ -23,14 +23,14 @@ export function commandsIn(mainPid: number): readonly HostProcess[] {
       pid !== mainPid &&
       pidNamespaceOf(pid) === namespace &&
       pidNamespaceOf(parentPid) !== namespace &&
-      !isFirstOfNamespace(pid), // an init process, which is no command either
+      !isFirstOfNamespace(pid), // the init process is not a command
   );
 }
 
 /**
- * Which of the commands is the one that was just started.
- * @param before - Those that ran already.
- * @returns Undefined while it cannot be told.
+ * Finds the command that was just started.
+ * @param before - Identities of the commands that ran before.
+ * @returns Undefined while the command cannot be identified.
  */
 export function newCommand(
   mainPid: number,
@@ -40,18 +40,18 @@ export function newCommand(
   const candidates = commandsIn(mainPid).filter((each) => !before.has(identityOf(each)));
   if (candidates.length <= 1) return candidates[0];
   const wanted = commandLine.join('\0');
-  // somebody else starts commands there too
+  // another program starts commands there, too
   return candidates.find(({ pid }) => commandLineOf(pid).join('\0') === wanted);
 }
 
-/** Text that names that very process. */
+/** Returns a text that identifies a process uniquely. */
 export function identityOf({ pid, startToken }: HostProcess): string {
   return `${pid} ${startToken}`;
 }
 
 /**
- * Ends a command and all that it started: SIGTERM and SIGHUP, and SIGKILL after the grace. Resolves
- * when none is left.
+ * Ends a command and all its descendants: SIGTERM and SIGHUP, then SIGKILL after {@link
+ * EXEC_GRACE_MS}. Resolves when no process is left.
  */
 export async function endCommand(command: HostProcess, clock: Clock): Promise<void> {
   const family = new Map<string, HostProcess>();
@@ -73,8 +73,8 @@ export async function endCommand(command: HostProcess, clock: Clock): Promise<vo
 const LOOK_MS = 50;
 
 /**
- * The command, its session, and what descends from any of them; also those whose parent has ended
- * meanwhile.
+ * Returns the command, its session, and the descendants of all of them, including processes whose
+ * parent has ended meanwhile.
  */
 function familyOf(
   command: HostProcess,

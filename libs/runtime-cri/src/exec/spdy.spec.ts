@@ -6,7 +6,7 @@ import { dataFrame, pingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from '.
 const control = (type: number, payload: readonly number[]): Buffer =>
   Buffer.from([0x80, 3, 0, type, 0, 0, payload.length >> 8, payload.length & 0xff, ...payload]);
 
-/** Data frames of one stream that follow each other are one: where a chunk was cut says nothing. */
+/** Joins consecutive data frames of one stream, because the position of a cut has no meaning. */
 function joined(frames: readonly SpdyFrame[]): readonly unknown[] {
   const result: { kind: string; streamId?: number; data?: number[] }[] = [];
   for (const frame of frames) {
@@ -20,7 +20,7 @@ function joined(frames: readonly SpdyFrame[]): readonly unknown[] {
 }
 
 describe('SPDY', () => {
-  it('opens streams with odd ids, and headers that a zlib reader understands block by block', async () => {
+  it('opens streams with odd ids, and with headers that a zlib reader can read block by block', async () => {
     const streams = new SpdyStreams();
     const inflate = createInflate();
     const read: Buffer[] = [];
@@ -44,7 +44,7 @@ describe('SPDY', () => {
     inflate.destroy();
   });
 
-  it('takes apart what it needs and passes over the rest', () => {
+  it('parses the supported frames and skips the others', () => {
     const frames = new SpdyParser().feed(
       Buffer.concat([
         control(2, [0, 0, 0, 1, 9, 9]), // an answer to an opened stream
@@ -65,7 +65,7 @@ describe('SPDY', () => {
     expect(new SpdyParser().feed(pingFrame(8))).toEqual([{ kind: 'ping', id: 8 }]);
   });
 
-  it('means the same however it was cut into chunks', () => {
+  it('is parsed alike, however it is cut into chunks', () => {
     const arbFrame = fc.oneof(
       fc
         .tuple(fc.integer({ min: 1, max: 9 }), fc.uint8Array({ maxLength: 30 }), fc.boolean())
@@ -93,7 +93,7 @@ describe('SPDY', () => {
     );
   });
 
-  it('takes any bytes', () => {
+  it('is parsed from any bytes without an exception', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 200 })), (chunks) => {
         const parser = new SpdyParser();
@@ -102,7 +102,7 @@ describe('SPDY', () => {
     );
   });
 
-  it('keeps no more than a little of a frame that says it is huge', () => {
+  it('keeps little of a control frame that claims to be huge', () => {
     const parser = new SpdyParser();
     parser.feed(Buffer.from([0x80, 3, 0, 8, 0, 0xff, 0xff, 0xff]));
     const before = process.memoryUsage().arrayBuffers;

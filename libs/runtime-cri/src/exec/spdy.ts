@@ -1,15 +1,16 @@
 /**
- * The part of SPDY/3.1 that remote commands of container runtimes need: a client that opens streams
- * and sends and takes data. Every runtime speaks it, as kubelets do; of the WebSocket form, the
- * versions that all runtimes have (v4) cannot tell a command the end of its input.
+ * The part of SPDY/3.1 that remote commands of container runtimes need: a client that opens
+ * streams, and sends and receives data. Every runtime supports it, because kubelets use it. The
+ * WebSocket protocol that all runtimes support (v4) cannot signal the end of the input of a
+ * command.
  * @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
  */
 const VERSION = 3;
 const HEADER_BYTES = 8;
 const FLAG_FIN = 0x01;
 /**
- * Larger frames than 24 bits of length cannot be; one that large is not kept whole either, see
- * {@link SpdyParser}.
+ * Largest control frame whose payload is kept, see {@link SpdyParser}. The length field has 24
+ * bits.
  */
 const MAX_CONTROL_BYTES = 64 * 1024;
 const SYN_STREAM = 1;
@@ -17,20 +18,20 @@ const RST_STREAM = 3;
 const PING = 6;
 const GOAWAY = 7;
 
-/** What comes from the other side. Everything else is passed over. */
+/** A received frame. Other frames are ignored. */
 export type SpdyFrame =
   | { readonly kind: 'data'; readonly streamId: number; readonly data: Uint8Array }
-  /** The other side writes no more into this stream. */
+  /** The peer writes no more to this stream. */
   | { readonly kind: 'end'; readonly streamId: number }
   | { readonly kind: 'reset'; readonly streamId: number; readonly status: number }
   | { readonly kind: 'ping'; readonly id: number }
   | { readonly kind: 'goAway' };
 
-/** Opens streams: each call gives the frame for one more, with one header. Ids are odd and grow. */
+/** Encodes the frames that open streams with one header each. Ids are odd and increase. */
 export class SpdyStreams {
   private opened = 0;
 
-  /** @returns The stream's id, and the frame that opens it. */
+  /** Returns the id of a new stream, and the frame that opens it. */
   open(name: string, value: string): { readonly streamId: number; readonly frame: Buffer } {
     const streamId = 1 + 2 * this.opened;
     const block = storedDeflate(headerBlock(name, value), this.opened === 0);
@@ -41,7 +42,10 @@ export class SpdyStreams {
   }
 }
 
-/** Data of one stream. @param end - We write no more into it. */
+/**
+ * Encodes data of one stream.
+ * @param end - Whether this side writes no more to the stream.
+ */
 export function dataFrame(streamId: number, data: Uint8Array, end = false): Buffer {
   const frame = Buffer.alloc(HEADER_BYTES + data.length);
   frame.writeUInt32BE(streamId, 0);
@@ -50,21 +54,21 @@ export function dataFrame(streamId: number, data: Uint8Array, end = false): Buff
   return frame;
 }
 
-/** Answers a ping. */
+/** Encodes the response to a ping. */
 export function pingFrame(id: number): Buffer {
   const payload = Buffer.alloc(4);
   payload.writeUInt32BE(id, 0);
   return controlFrame(PING, payload);
 }
 
-/** Takes frames apart, in any chunks; data is given on as it comes and never gathered. */
+/** Parses frames from chunks of any size. Data is returned as it arrives and never buffered. */
 export class SpdyParser {
   private header: Buffer = Buffer.alloc(0);
   private open: { readonly streamId: number; readonly end: boolean; left: number } | undefined;
   private control:
     { readonly type: number; payload: Buffer; left: number; readonly skip: boolean } | undefined;
 
-  /** @returns What these bytes complete, in order. */
+  /** Returns the frames that these bytes complete, in order. */
   feed(chunk: Uint8Array): readonly SpdyFrame[] {
     const frames: SpdyFrame[] = [];
     let rest = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
@@ -162,9 +166,9 @@ function headerBlock(name: string, value: string): Buffer {
 }
 
 /**
- * One more piece of the zlib stream that all headers of a connection share, stored and not
- * compressed, so that it needs no state: RFC 1950 header before the first, an RFC 1951 block of
- * type 0, and an empty one that makes the other side take it.
+ * Encodes the next part of the zlib stream that all headers of a connection share. The part is
+ * stored without compression, so that no state is needed: an RFC 1950 header before the first part,
+ * an RFC 1951 block of type 0, and an empty block that flushes the peer's decompressor.
  */
 function storedDeflate(bytes: Buffer, isFirst: boolean): Buffer {
   const lengths = Buffer.alloc(5);

@@ -3,16 +3,16 @@ import { closeSync, constants, openSync, readdirSync, readlinkSync, readSync } f
 const CHUNK = Buffer.allocUnsafe(64 * 1024);
 
 /**
- * Takes away the input that a command left unread when it ended. containerd 1.6 tells no exit code
- * before it has handed all of it to the shim, and nobody empties that pipe any more; so we do.
- * @param pipes - Those of that command and no other, from {@link inputPipes}.
+ * Discards the input that a command left unread when it ended. containerd 1.6 reports no exit code
+ * before it has passed all input to the shim, and no process empties that pipe any more.
+ * @param pipes - Pipes of that command only, from {@link inputPipes}.
  */
 export function drainInput(pipes: readonly string[]): void {
   for (const file of pipes) drain(file);
 }
 
 /**
- * The pipes by which commands of a container get their input now.
+ * Lists the pipes for the input of the commands of a container.
  * @param shimPid - Parent of the container's main process, which holds the pipes of its commands.
  */
 export function inputPipes(shimPid: number): ReadonlySet<string> {
@@ -33,7 +33,7 @@ function namesIn(directory: string): readonly string[] {
   try {
     return readdirSync(directory);
   } catch {
-    return []; // it has ended
+    return []; // the process has ended
   }
 }
 
@@ -42,7 +42,7 @@ function drain(file: string): void {
   try {
     descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch {
-    return; // not in our mount namespace, or gone
+    return; // not in this mount namespace, or removed
   }
   try {
     while (readSync(descriptor, CHUNK) > 0);

@@ -1,8 +1,11 @@
-/** One at a time for each key, in order. */
+/** A mutex per key, granted in the order of the calls. */
 export class Turns {
   private readonly last = new Map<string, Promise<void>>();
 
-  /** Resolves when it is the caller's turn, with the function that ends it. */
+  /**
+   * Waits for the mutex of the key.
+   * @returns The function that releases it.
+   */
   async take(key: string): Promise<() => void> {
     const before = this.last.get(key);
     let release = (): void => undefined;

@@ -3,9 +3,12 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 
-/** Ends of commands come as a `Status` with the exit code since this version. */
+/**
+ * Subprotocol that reports the end of a command as a `Status` with the exit code; supported since
+ * version 4.
+ */
 const PROTOCOL = 'v4.channel.k8s.io';
-/** A refusal is one sentence. */
+/** Longest text of a refusal that is kept. */
 const MAX_REFUSAL_BYTES = 4 * 1024;
 
 /**
@@ -26,7 +29,7 @@ class ReadToEndSocket extends Socket {
 type WriteDone = (error?: Error | null) => void;
 
 /**
- * Never completes a failed write: no further write follows, and the reading side detects the end of
+ * Ignores the error of a write: no further write follows, and the reading side detects the end of
  * the connection.
  */
 function unlessFailed(done: WriteDone): WriteDone {
@@ -36,8 +39,8 @@ function unlessFailed(done: WriteDone): WriteDone {
 }
 
 /**
- * Connects to where a runtime streams a command.
- * @throws kind `unavailable` when nobody answers there, `unimplemented` when it speaks another
+ * Opens the connection on which the container runtime streams a command.
+ * @throws kind `unavailable` when no server answers, `unimplemented` when it speaks another
  *   protocol, `internal` for a refusal.
  */
 export function openStreams(
@@ -49,7 +52,7 @@ export function openStreams(
     return Promise.reject(
       new CloudlessError(
         'unimplemented',
-        `exec: the container runtime streams over ${protocol}: turn TLS of its streaming server off, as it is on this machine only`,
+        `exec: the container runtime streams over ${protocol}, which is not supported: disable TLS of its streaming server, which is reachable on this machine only`,
       ),
     );
   }
@@ -72,7 +75,7 @@ export function openStreams(
       reject(
         new CloudlessError(
           'unimplemented',
-          `exec: the container runtime does not stream by ${PROTOCOL}`,
+          `exec: the container runtime does not support ${PROTOCOL}`,
         ),
       );
     });
@@ -94,7 +97,7 @@ export function openStreams(
       reject(
         new CloudlessError(
           'unavailable',
-          `exec: nobody streams at ${new URL(url).host}: ${errorMessageOf(cause)}`,
+          `exec: no streaming server answers at ${new URL(url).host}: ${errorMessageOf(cause)}`,
           { cause },
         ),
       ),

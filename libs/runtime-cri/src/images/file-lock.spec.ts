@@ -17,8 +17,8 @@ afterEach(() => rmSync(path.dirname(directory), { recursive: true, force: true }
 const lock = (overrides: Partial<FileLockOptions> = {}): FileLock =>
   new FileLock({ directory, clock: realClock, ...overrides });
 
-describe('a lock between processes', () => {
-  it('lets one at a time through, however they come, and leaves one file', async () => {
+describe('FileLock', () => {
+  it('admits one holder at a time and leaves one file', async () => {
     const random = createSeededRandom(7);
     let inside = 0;
     let most = 0;
@@ -34,12 +34,12 @@ describe('a lock between processes', () => {
     expect({ most, files: readdirSync(directory).length }).toEqual({ most: 1, files: 1 });
   });
 
-  it('is given on when what was done under it fails', async () => {
+  it('is released when the work under it fails', async () => {
     await expect(lock().run(() => Promise.reject(new Error('no')))).rejects.toThrow('no');
     expect(await lock().run(async () => 'next')).toBe('next');
   });
 
-  it('is taken from one that has ended, and from nobody else', async () => {
+  it('replaces a holder that has ended, but no other holder', async () => {
     const alive = new Set(['a', 'b']);
     const as = (self: string): FileLock =>
       lock({ self, isAlive: (each) => alive.has(each), waitMs: 60 });
@@ -53,7 +53,7 @@ describe('a lock between processes', () => {
     });
   });
 
-  it('is let go of by a process that is killed', async () => {
+  it('is free after its holder was killed', async () => {
     const child = spawn('sleep', ['1000']);
     const pid = child.pid ?? 0;
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
@@ -71,13 +71,13 @@ describe('a lock between processes', () => {
     expect(readdirSync(directory)).toEqual(['8']);
   });
 
-  it('steps back when it made a number too late', async () => {
+  it('gives up a number that was created too late', async () => {
     await lock().run(async () => undefined); // 1 is free
     const slow = lock({ self: 'slow', isAlive: () => true });
     const looking = slow as unknown as { read(number: number): string | undefined };
     looking.read = () => {
       delete (looking as { read?: unknown }).read;
-      // it looked; before it acts, two others came and one of them is inside
+      // Between its read and its write, two others came, and one of them holds the lock.
       rmSync(path.join(directory, '1'));
       writeFileSync(path.join(directory, '3'), 'other');
       return 'free';

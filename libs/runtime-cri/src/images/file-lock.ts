@@ -4,17 +4,16 @@ import { CloudlessError, sleep, type Clock } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/system';
 import { readProcess } from '../system/host-processes.js';
 
-/** Needs of a {@link FileLock}. */
 export interface FileLockOptions {
   /**
-   * Absolute path of the folder that is the lock; made when missing. Nobody else may keep anything
-   * there.
+   * Absolute path of the directory that represents the lock, created when it does not exist. No
+   * other program may keep files there.
    */
   readonly directory: string;
   readonly clock: Clock;
-  /** How long somebody else is waited for. Default 30 s. */
+  /** Longest wait for another holder. Default 30 s. */
   readonly waitMs?: number;
-  /** For tests: who takes it, and whether such a one still lives. */
+  /** For tests: identity of this process, and a check whether a holder still runs. */
   readonly self?: string;
   readonly isAlive?: (holder: string) => boolean;
 }
@@ -26,13 +25,12 @@ const DRAFT = 'draft-';
 let drafts = 0;
 
 /**
- * A lock between processes of one machine, which a process that is killed lets go of by having
- * ended.
+ * A lock between processes of one machine. The lock of a process that was killed is void.
  *
- * It is a folder of numbered files. The highest one says who holds the lock, or that nobody does.
- * To take it from nobody, or from one that has ended, is to make the next number, which the file
- * system lets one process do. Only then lower numbers are removed, so the highest one is always
- * there: who made a number too late finds a higher one, and steps back.
+ * The lock is a directory of numbered files. The highest number contains the holder, or `free`. To
+ * acquire a free or void lock, a process creates the next number, which the file system allows one
+ * process only. It removes lower numbers afterwards, so the highest number always exists: a process
+ * that created its number too late finds a higher one and gives up.
  */
 export class FileLock {
   private readonly self: string;
@@ -44,8 +42,8 @@ export class FileLock {
   }
 
   /**
-   * Does something while nobody else does. @throws kind `unavailable` when somebody else holds it
-   * for too long.
+   * Runs work while this process holds the lock.
+   * @throws kind `unavailable` when another process holds it for too long.
    */
   async run<Result>(work: () => Promise<Result>): Promise<Result> {
     const number = await this.take();
@@ -90,7 +88,8 @@ export class FileLock {
   }
 
   /**
-   * Files appear with their content, or not at all. @returns False when somebody else was first.
+   * Creates or replaces a file atomically.
+   * @returns False when another process was first.
    */
   private place(content: string, put: (draft: string) => void): boolean {
     const draft = path.join(this.options.directory, `${DRAFT}${this.self}-${(drafts += 1)}`);
@@ -106,7 +105,7 @@ export class FileLock {
     }
   }
 
-  /** Of those that were killed meanwhile. */
+  /** Removes the drafts of processes that were killed meanwhile. */
   private removeDrafts(): void {
     for (const name of readdirSync(this.options.directory)) {
       const holder = /^draft-(.*)-\d+$/.exec(name)?.[1];
@@ -115,7 +114,7 @@ export class FileLock {
     }
   }
 
-  /** So few that the system reads them at once. */
+  /** Lists the numbers, ascending; so few that one system call reads them. */
   private numbers(): readonly number[] {
     return readdirSync(this.options.directory)
       .filter((name) => /^[1-9]\d*$/.test(name))
@@ -123,7 +122,7 @@ export class FileLock {
       .sort((a, b) => a - b);
   }
 
-  /** Undefined when a higher one came meanwhile. */
+  /** Reads the holder; undefined when a higher number has replaced the file meanwhile. */
   private read(number: number): string | undefined {
     try {
       return readFileSync(this.file(number), 'utf8');
@@ -138,7 +137,7 @@ export class FileLock {
   }
 }
 
-/** Tells this process from every other one, of this boot of the machine and of others. */
+/** Returns a text that identifies this process uniquely across boots of the machine. */
 function thisProcess(): string {
   return `${process.pid}-${readProcess(process.pid)?.startToken ?? '0'}-${bootId()}`;
 }

@@ -37,7 +37,7 @@ afterEach(async () => {
   await server.dispose();
 });
 
-/** Overrides of calls hold from here on. */
+/** Applies overrides of calls. */
 async function relisten(): Promise<void> {
   client.close();
   await server.away();
@@ -45,7 +45,7 @@ async function relisten(): Promise<void> {
   client = new CriClient({ socketPath: server.socketPath, clock: realClock });
 }
 
-/** What one agent has; all share the ledger. */
+/** The parts of one agent; all agents share the ledger. */
 function agent(cluster = 'c1'): {
   readonly images: Images;
   readonly collector: ImageCollector;
@@ -85,8 +85,8 @@ function addContainer(image: string): void {
   server.containers.set('theirs', { id: 'theirs', config, state, ...rest });
 }
 
-describe('when the disk is too full', () => {
-  it('an image goes that we pulled and nobody uses; one that was there before stays, though we pulled it too', async () => {
+describe('ImageCollector on a full disk', () => {
+  it('removes an unused image that this cluster pulled, but no image that existed before its pull', async () => {
     server.images.add('theirs:1');
     const { images, collector, ledger } = agent();
     await pull(images, 'ours:1');
@@ -96,11 +96,11 @@ describe('when the disk is too full', () => {
     expect([...server.images]).toEqual(['theirs:1']);
     expect(ledger.read()).toEqual([]);
     expect(warnings).toEqual([
-      'the disk for images is nearly full, and no more images of ours can be removed',
+      'the disk for images is nearly full, and no more images of this cluster can be removed',
     ]);
   });
 
-  it('what a container of anybody has stays, also an ended one; and counts as used until it is removed', async () => {
+  it('keeps an image of any container, even an exited one, and counts it as used until the removal', async () => {
     const { images, collector } = agent();
     await pull(images, 'ours:1');
     addContainer('sha256:ours:1');
@@ -115,7 +115,7 @@ describe('when the disk is too full', () => {
     expect([...server.images]).toEqual([]);
   });
 
-  it('another cluster on this machine removes its own only, and knows what another agent of its cluster pulled', async () => {
+  it('removes only images of its own cluster, including those that another agent pulled', async () => {
     const [one, other, friend] = [agent('c1'), agent('c2'), agent('c1')];
     await pull(one.images, 'one:1');
     await pull(other.images, 'other:1');
@@ -126,7 +126,7 @@ describe('when the disk is too full', () => {
     expect([...server.images]).toEqual([]);
   });
 
-  it('a container that another agent makes meanwhile keeps its image', async () => {
+  it('keeps the image of a container that another agent creates meanwhile', async () => {
     await pull(agent().images, 'ours:1');
     await clock.advance(IDLE_MS);
     let lists = 0;
@@ -140,7 +140,7 @@ describe('when the disk is too full', () => {
     expect([[...server.images], lists]).toEqual([['ours:1'], 2]);
   });
 
-  it('nothing is asked or removed while we have pulled nothing, or there is room', async () => {
+  it('makes no call while no image was pulled, and removes nothing while there is space', async () => {
     const { images, collector } = agent();
     server.images.add('theirs:1');
     await collector.collect(images);
@@ -153,7 +153,7 @@ describe('when the disk is too full', () => {
     expect(warnings).toEqual([]);
   });
 
-  it('an image that the runtime does not give up is kept in mind', async () => {
+  it('keeps the record of an image that the runtime fails to remove', async () => {
     server.imageOverrides.removeImage = () => {
       throw new Error('busy');
     };
@@ -167,7 +167,7 @@ describe('when the disk is too full', () => {
   });
 });
 
-it('a runtime that is open does it by itself, by how full its own disk is', async () => {
+it('openCriRuntime collects images periodically by the usage of their disk', async () => {
   const { socketPath, logDirectory, home } = server;
   server.images.add('theirs:1');
   const runtime = await openCriRuntime({
@@ -194,8 +194,8 @@ it('a runtime that is open does it by itself, by how full its own disk is', asyn
   }
 });
 
-describe('the list of pulled images', () => {
-  it('forgets what somebody else removed', async () => {
+describe('ImageLedger', () => {
+  it('drops images that another program has removed', async () => {
     const { images, collector, ledger } = agent();
     await pull(images, 'ours:1');
     expect(ledger.read()).toMatchObject([
@@ -206,7 +206,7 @@ describe('the list of pulled images', () => {
     expect(ledger.read()).toEqual([]);
   });
 
-  it('is begun anew when it is damaged: nothing of it is removed', async () => {
+  it('counts as empty when it is damaged, so that no image of it is removed', async () => {
     const { images, collector } = agent();
     await pull(images, 'ours:1');
     await clock.advance(IDLE_MS);
@@ -226,19 +226,21 @@ describe('the list of pulled images', () => {
       await collector.collect(images);
     }
     expect([...server.images]).toEqual(['ours:1']);
-    expect(new Set(warnings)).toEqual(new Set(['list of pulled images is damaged and begun anew']));
+    expect(new Set(warnings)).toEqual(
+      new Set(['list of pulled images is damaged and starts empty']),
+    );
   });
 
-  it('that cannot be written stops no pull', async () => {
+  it('does not fail a pull when it cannot be written', async () => {
     writeFileSync(path.join(server.home, 'images'), 'a file in the place of the folder');
     const { images } = agent();
     await pull(images, 'ours:1');
     expect([...server.images]).toEqual(['ours:1']);
-    expect(warnings).toEqual(['pulled image not noted: it will stay on this node']);
+    expect(warnings).toEqual(['pulled image not recorded: it will stay on this node']);
   });
 });
 
-describe('what a pull adds to the list', () => {
+describe('withPull', () => {
   const image = (id: string, ...names: string[]): PresentImage => ({
     id,
     names,
@@ -253,35 +255,35 @@ describe('what a pull adds to the list', () => {
   });
   it.each([
     {
-      name: 'a new image, with its names',
+      name: 'adds a new image with its names',
       pulled: [],
       before: [],
       brought: image('a', 't:1', 't@d'),
       gives: [['t:1', 't@d']],
     },
     {
-      name: 'nothing when it was there',
+      name: 'adds nothing for an image that existed before',
       pulled: [],
       before: [image('a')],
       brought: image('a', 't:1'),
       gives: [],
     },
     {
-      name: 'nothing when another cluster had pulled it',
+      name: 'adds nothing for an image that another cluster had pulled',
       pulled: [entry('a', ['x:1'], 'c2')],
       before: [image('a', 'x:1')],
       brought: image('a', 'x:1', 't:1'),
       gives: [['x:1']],
     },
     {
-      name: 'one more name of an image of ours, but none that somebody gave it',
+      name: 'adds a pulled name to an own image, but no name from another source',
       pulled: [entry('a', ['t:1'])],
       before: [image('a', 't:1', 'theirs:1')],
       brought: image('a', 't:1', 't:2', 'theirs:1'),
       gives: [['t:1', 't:2']],
     },
     {
-      name: 'a name of ours that has moved, but none of somebody else',
+      name: 'adds an own name that moved to another image, but no name from another source',
       pulled: [entry('a', ['t:1'])],
       before: [image('a', 't:1'), image('z', 'theirs:1')],
       brought: image('b', 't:1', 'theirs:1'),

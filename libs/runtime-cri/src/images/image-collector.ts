@@ -11,25 +11,29 @@ import {
   type PulledImage,
 } from './plan-collection.js';
 
-/** Needs of an {@link ImageCollector}. */
 export interface ImageCollectorOptions {
   readonly client: CriClient;
   readonly ledger: ImageLedger;
   readonly cluster: string;
   readonly limits: CollectionLimits;
-  /** How full the file system of the images is; undefined: asked of the runtime and the kernel. */
+  /**
+   * Reads the usage of the file system with the images; undefined: asks the runtime and the kernel.
+   */
   readonly readDisk: (() => Promise<DiskUse>) | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Remembers which images our pulls brought, and removes them again when the disk fills up. */
+/** Records which images this cluster pulled, and removes unused ones when the disk fills up. */
 export class ImageCollector {
   private isShort = false;
 
   constructor(private readonly options: ImageCollectorOptions) {}
 
-  /** Notes a pull. An image that cannot be noted is one that we never remove. */
+  /**
+   * Begins the record of a pull. An image that cannot be recorded is never removed.
+   * @returns Completes the record with the id of the pulled image.
+   */
   async record(): Promise<(id: string) => Promise<void>> {
     try {
       const before = await this.list();
@@ -41,8 +45,8 @@ export class ImageCollector {
   }
 
   /**
-   * Notes what is used, and removes what is not when the disk is too full. @throws kind
-   * `unavailable` when the runtime is away.
+   * Updates the times of use, and removes unused images when the disk is too full.
+   * @throws kind `unavailable` when the runtime does not answer.
    */
   async collect(images: Images): Promise<void> {
     const { ledger, cluster } = this.options;
@@ -66,12 +70,15 @@ export class ImageCollector {
   }
 
   private unrecorded(reason: unknown): void {
-    this.options.log.warn('pulled image not noted: it will stay on this node', errorFields(reason));
+    this.options.log.warn(
+      'pulled image not recorded: it will stay on this node',
+      errorFields(reason),
+    );
   }
 
   /**
-   * Drops what somebody else removed, and brings the times of use up to date; one of the future is
-   * one of now.
+   * Drops images that another program has removed, and updates the times of use. A time in the
+   * future becomes the current time.
    */
   private refresh(
     pulled: readonly PulledImage[],
@@ -132,11 +139,11 @@ export class ImageCollector {
     return removed;
   }
 
-  /** Once for each time that it begins. */
+  /** Logs a warning once, when the shortage begins. */
   private tell(missingBytes: number, disk: DiskUse): void {
     if (missingBytes > 0 && !this.isShort) {
       this.options.log.warn(
-        'the disk for images is nearly full, and no more images of ours can be removed',
+        'the disk for images is nearly full, and no more images of this cluster can be removed',
         {
           missingBytes,
           ...disk,
@@ -161,7 +168,7 @@ export class ImageCollector {
     }));
   }
 
-  /** Of anybody: not only what is ours. */
+  /** Lists the images of all containers, of any owner. */
   private async usedByContainers(): Promise<ReadonlySet<string>> {
     const { containers } = await this.options.client.quick('ListContainers', (calls, signal) =>
       calls.listContainers({}, { signal }),

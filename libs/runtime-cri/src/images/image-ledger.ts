@@ -6,11 +6,10 @@ import { makeDirectorySync } from '@cloudless/system';
 import { FileLock } from './file-lock.js';
 import type { PresentImage, PulledImage } from './plan-collection.js';
 
-/** Needs of an {@link ImageLedger}. */
 export interface ImageLedgerOptions {
   /**
-   * Absolute path of the folder for ledgers, the same for all who use the runtime; made when
-   * missing.
+   * Absolute path of the directory for ledgers, created when it does not exist. The same for all
+   * programs that use the runtime.
    */
   readonly directory: string;
   readonly socketPath: string;
@@ -22,8 +21,8 @@ const FORMAT = 1;
 const HASH_DIGITS = 16;
 
 /**
- * Which images were pulled through one socket, and by which cluster: one file for all agents of a
- * machine, changed by one at a time.
+ * Record of the images that were pulled through one socket, and by which cluster: one file for all
+ * agents of a machine, changed by one agent at a time.
  */
 export class ImageLedger {
   private readonly file: string;
@@ -42,7 +41,7 @@ export class ImageLedger {
   }
 
   /**
-   * As of the newest change. A damaged file is an empty one: what it told of is then never removed.
+   * Reads the recorded images. A damaged file counts as empty: its images are then never removed.
    */
   read(): readonly PulledImage[] {
     let text: string;
@@ -55,7 +54,7 @@ export class ImageLedger {
     try {
       return parseLedger(text);
     } catch (reason) {
-      this.options.log.warn('list of pulled images is damaged and begun anew', {
+      this.options.log.warn('list of pulled images is damaged and starts empty', {
         file: this.file,
         ...errorFields(reason),
       });
@@ -64,8 +63,8 @@ export class ImageLedger {
   }
 
   /**
-   * Changes it, while nobody else does. @throws kind `unavailable` when another agent is at it for
-   * too long.
+   * Changes the record under a lock.
+   * @throws kind `unavailable` when another agent holds the lock for too long.
    */
   change(to: (pulled: readonly PulledImage[]) => Promise<readonly PulledImage[]>): Promise<void> {
     makeDirectorySync(this.options.directory, 0o755);
@@ -87,8 +86,8 @@ export class ImageLedger {
 }
 
 /**
- * What one pull adds to the ledger. @param before - All images before it. @param image - What it
- * brought.
+ * Returns the record with one more pull.
+ * @param pulled - The record before the pull.
  */
 export function withPull(
   pulled: readonly PulledImage[],
@@ -96,7 +95,7 @@ export function withPull(
 ): readonly PulledImage[] {
   const isSame = (each: PulledImage): boolean => each.id === image.id && each.cluster === cluster;
   const known = pulled.find(isSame);
-  // it was there: not ours to remove
+  // It existed before the pull: this cluster must not remove it.
   if (known === undefined && before.some(({ id }) => id === image.id)) return pulled;
   const own = new Set(
     pulled.filter((each) => each.cluster === cluster).flatMap(({ names }) => names),
@@ -111,7 +110,7 @@ export function withPull(
   ];
 }
 
-/** A pull that has ended well. */
+/** A successful pull. */
 export interface PullRecord {
   readonly before: readonly PresentImage[];
   readonly image: PresentImage;
@@ -136,7 +135,7 @@ function isPulledImage(value: unknown): value is PulledImage {
   return texts.every((each) => typeof each === 'string') && Number.isFinite(usedAtMs);
 }
 
-/** One runtime may be reached by several paths. */
+/** Resolves symbolic links, because one runtime may be reachable by several paths. */
 function realPathOf(socketPath: string): string {
   try {
     return realpathSync(socketPath);

@@ -25,10 +25,10 @@ const observed = (overrides: Partial<CollectionObserved>): CollectionObserved =>
 
 const OLD = 3_600_000;
 
-describe('a collection', () => {
+describe('selectImagesToRemove', () => {
   const two = { images: [image('a'), image('b')], pulled: [pull('a', OLD), pull('b', 2 * OLD)] };
   it.each([
-    { name: 'removes the least recently used', change: {}, remove: ['b'], missingBytes: 0 },
+    { name: 'removes the least recently used image', change: {}, remove: ['b'], missingBytes: 0 },
     {
       name: 'removes nothing at the higher limit',
       change: { disk: { capacityBytes: 100, availableBytes: 15 } },
@@ -36,56 +36,61 @@ describe('a collection', () => {
       missingBytes: 0,
     },
     {
-      name: 'removes as many as it takes, and says what is missing',
+      name: 'removes as many images as necessary, and returns the missing bytes',
       change: { disk: { capacityBytes: 100, availableBytes: 0 } },
       remove: ['b', 'a'],
       missingBytes: 0,
     },
     {
-      name: 'says what is missing',
+      name: 'returns the missing bytes when too little can be removed',
       change: { disk: { capacityBytes: 1_000, availableBytes: 0 } },
       remove: ['b', 'a'],
       missingBytes: 180,
     },
     {
-      name: 'spares what a container has, by id',
+      name: 'keeps an image that a container uses by id',
       change: { inUse: new Set(['b']) },
       remove: ['a'],
       missingBytes: 0,
     },
     {
-      name: 'spares what a container has, by name',
+      name: 'keeps an image that a container uses by name',
       change: { inUse: new Set(['b:1']) },
       remove: ['a'],
       missingBytes: 0,
     },
     {
-      name: 'spares what another cluster pulled',
+      name: 'keeps an image that another cluster pulled',
       change: { pulled: [pull('b', OLD, { cluster: 'c2' })] },
       remove: [],
       missingBytes: 6,
     },
-    { name: 'spares what nobody pulled', change: { pulled: [] }, remove: [], missingBytes: 6 },
     {
-      name: 'spares what was used just now',
+      name: 'keeps an image that no cluster pulled',
+      change: { pulled: [] },
+      remove: [],
+      missingBytes: 6,
+    },
+    {
+      name: 'keeps an image that was used recently',
       change: { pulled: [pull('b', 119_999)] },
       remove: [],
       missingBytes: 6,
     },
     {
-      name: 'spares what has a name of somebody else',
+      name: 'keeps an image with a name from another source',
       change: { images: [image('b', { names: ['b:1', 'theirs:1'] })] },
       remove: [],
       missingBytes: 6,
     },
     {
-      name: 'spares what the runtime keeps',
+      name: 'keeps an image that the runtime has pinned',
       change: { images: [image('b', { isPinned: true })] },
       remove: [],
       missingBytes: 6,
     },
     {
-      name: 'takes what has lost its names',
+      name: 'removes an image that has lost its names',
       change: { images: [image('b', { names: [] })] },
       remove: ['b'],
       missingBytes: 0,
@@ -124,7 +129,7 @@ const arbObserved = fc
     observed({ ...rest, disk: { capacityBytes: 100, availableBytes } }),
   );
 
-/** Written apart from the planner: why an image must stay. */
+/** Independent check: the reason why an image must stay. */
 function mayGo({ images, pulled, inUse, cluster }: CollectionObserved, id: string): boolean {
   const present = images.find((each) => each.id === id);
   const own = pulled.find((each) => each.id === id && each.cluster === cluster);
@@ -133,8 +138,8 @@ function mayGo({ images, pulled, inUse, cluster }: CollectionObserved, id: strin
   return present.names.every((name) => own.names.includes(name) && !inUse.has(name));
 }
 
-describe('every collection', () => {
-  it('removes only what may go, each once, the least recently used first, and no more than needed', () => {
+describe('selectImagesToRemove for any input', () => {
+  it('returns only removable images, each once, least recently used first, no more than needed', () => {
     fc.assert(
       fc.property(arbObserved, (o) => {
         const { remove, missingBytes } = planCollection(o);
@@ -161,7 +166,7 @@ describe('every collection', () => {
     );
   });
 
-  it('does not depend on order', () => {
+  it('does not depend on the order of the input', () => {
     fc.assert(
       fc.property(arbObserved, (o) => {
         const turned = { ...o, images: [...o.images].reverse(), pulled: [...o.pulled].reverse() };

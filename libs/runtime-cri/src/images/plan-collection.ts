@@ -1,38 +1,40 @@
-/** An image that a runtime has. */
+/** An image on this machine. */
 export interface PresentImage {
   readonly id: string;
-  /** Every name it has, with tag or digest. */
+  /** All names of the image, with tag or digest. */
   readonly names: readonly string[];
   readonly sizeBytes: number;
-  /** The runtime keeps it for itself. */
+  /** Whether the runtime protects the image from removal. */
   readonly isPinned: boolean;
 }
 
-/** An image that a cluster pulled, and that was not there before. */
+/** An image that a cluster pulled, and that did not exist before. */
 export interface PulledImage {
   readonly id: string;
   readonly cluster: string;
-  /** The names that came with its pulls. */
+  /** Names under which the cluster pulled it. */
   readonly names: readonly string[];
-  /** When a container last had it, or was to have it; wall-clock milliseconds. */
+  /** Wall-clock milliseconds at which a container last used the image or was about to use it. */
   readonly usedAtMs: number;
 }
 
-/** How full a disk may become, in percent of what there is, and how young an image stays. */
+/**
+ * Limits of the disk usage in percent of its capacity, and the minimum idle time of removed images.
+ */
 export interface CollectionLimits {
-  /** Above this images are removed, until it is at the other. */
+  /** Usage above which images are removed, and usage at which the removal ends. */
   readonly highPercent: number;
   readonly lowPercent: number;
-  /** An image that was used since then stays. */
+  /** Images that were used within this time stay. */
   readonly minIdleMs: number;
 }
 
-/** What a collection decides by. Order does not matter. */
+/** Input of {@link planCollection}. The order of the lists does not matter. */
 export interface CollectionObserved {
   readonly cluster: string;
   readonly images: readonly PresentImage[];
   readonly pulled: readonly PulledImage[];
-  /** Ids and names of images that containers have, of anybody, or are about to have. */
+  /** Ids and names of images that containers of any owner use or are about to use. */
   readonly inUse: ReadonlySet<string>;
   readonly disk: DiskUse;
   readonly limits: CollectionLimits;
@@ -46,17 +48,19 @@ export interface DiskUse {
   readonly availableBytes: number;
 }
 
-/** Which images go, the first one first; and how much is then still above the lower limit. */
+/**
+ * Images to remove in this order, and the bytes that are still missing to the lower limit
+ * afterwards.
+ */
 export interface CollectionPlan {
   readonly remove: readonly string[];
   readonly missingBytes: number;
 }
 
 /**
- * Decides which images are removed. Pure: same input, same decision.
- * @returns Nothing unless the disk is too full. Then images that this cluster pulled, that nobody
- *   uses, and that have no name but those that came with our pulls; the least recently used first,
- *   until enough is free.
+ * Selects the images to remove. Pure: same input, same result.
+ * @returns Nothing unless the disk is too full. Otherwise unused images that this cluster pulled
+ *   and that have no name from another source, the least recently used first, until enough is free.
  */
 export function planCollection(observed: CollectionObserved): CollectionPlan {
   const { disk, limits } = observed;

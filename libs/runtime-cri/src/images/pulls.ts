@@ -10,61 +10,60 @@ import type { StartProgress } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 
 /**
- * Keeps a record of a pull: called before it, and what it returns after it, with what the runtime
- * calls the image.
+ * Records a pull: called before the pull; the returned function is called afterwards with the id of
+ * the image in the runtime.
  */
 export type PullRecorder = () => Promise<(id: string) => Promise<void>>;
 
-/** Needs of {@link Pulls}. */
 export interface PullsOptions {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly record: PullRecorder;
 }
 
-/** One who waits for a pull. */
+/** A caller that waits for a pull. */
 export interface PullWaiter {
   readonly progress: (step: StartProgress) => void;
   readonly signal: StopSignal;
 }
 
-/** An image that was pulled. */
+/** Result of a pull. */
 interface Pulled {
-  /** What the runtime calls it. */
+  /** Id of the image in the runtime. */
   readonly id: string;
   readonly sizeBytes?: number;
 }
 
-/** A pull that runs. */
+/** A running pull. */
 interface Pull {
   readonly result: Promise<Pulled>;
   readonly startedAt: number;
   readonly cancel: AbortController;
-  /** It was begun because the image was not there. */
+  /** Whether the pull began because the image was missing. */
   readonly missing: boolean;
   waiters: number;
 }
 
 /**
- * Pulls images: each once however many ask for it at the same time, and to its end unless all of
- * them have gone.
+ * Pulls images. Concurrent requests for an image share one pull, which is cancelled when all of
+ * them have left.
  */
 export class Pulls {
   private readonly running = new Map<string, Pull>();
 
   constructor(private readonly options: PullsOptions) {}
 
-  /** Whether an image is being pulled because it was not there. */
+  /** Whether a missing image is being pulled. */
   isMissing(image: string): boolean {
     return this.running.get(image)?.missing === true;
   }
 
   /**
-   * Begins a pull, or waits for the one that runs.
-   * @returns What the runtime calls the image.
-   * @throws kind `invalid` for what is no image reference, `precondition` with the registry's text
-   *   when it cannot be pulled, {@link StoppedError} when the signal is aborted: the pull goes on
-   *   while anybody else waits for it.
+   * Starts a pull, or joins the running pull of the image.
+   * @returns The id of the image in the runtime.
+   * @throws kind `invalid` for an invalid image reference, `precondition` with the registry's text
+   *   when the image cannot be pulled, {@link StoppedError} when the signal is aborted. The pull
+   *   continues while another caller waits for it.
    */
   async wait(image: string, missing: boolean, { progress, signal }: PullWaiter): Promise<string> {
     const pull = this.running.get(image) ?? this.begin(image, missing);
@@ -119,7 +118,9 @@ export class Pulls {
     }
   }
 
-  /** Some runtimes answer a pull with a digest in place of the id. */
+  /**
+   * Reads id and size of a pulled image, because some runtimes return a digest instead of the id.
+   */
   private async describe(ref: string): Promise<Pulled> {
     const { image } = await this.options.client.quickImage('ImageStatus', (calls, signal) =>
       calls.imageStatus({ image: { image: ref } }, { signal }),
@@ -129,7 +130,10 @@ export class Pulls {
   }
 }
 
-/** @throws {@link StoppedError} as soon as the signal is aborted. */
+/**
+ * Resolves with the result of the work.
+ * @throws {@link StoppedError} as soon as the signal is aborted.
+ */
 function orAborted<Result>(work: Promise<Result>, signal: StopSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(new StoppedError(signal.reason));
@@ -139,7 +143,9 @@ function orAborted<Result>(work: Promise<Result>, signal: StopSignal): Promise<R
   });
 }
 
-/** What a failed pull means: the registry's own words, unless the runtime itself is away. */
+/**
+ * Converts the error of a pull: the text of the registry, unless the runtime itself is unreachable.
+ */
 function pullFailure(image: string, reason: unknown): unknown {
   if (isUnreadable(reason)) return unreadable(image, reason);
   if (
@@ -154,7 +160,7 @@ function pullFailure(image: string, reason: unknown): unknown {
   );
 }
 
-/** Whether a runtime says that something is no image reference. */
+/** Whether a runtime refused an invalid image reference. */
 export function isUnreadable(reason: unknown): boolean {
   return (
     errorKindOf(reason) === 'invalid' ||
@@ -163,7 +169,11 @@ export function isUnreadable(reason: unknown): boolean {
 }
 
 export function unreadable(image: string, cause: unknown): CloudlessError {
-  return new CloudlessError('invalid', `image: ${JSON.stringify(image)} is no image reference`, {
-    cause,
-  });
+  return new CloudlessError(
+    'invalid',
+    `image: ${JSON.stringify(image)} is not an image reference`,
+    {
+      cause,
+    },
+  );
 }

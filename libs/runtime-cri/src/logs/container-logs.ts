@@ -15,36 +15,40 @@ import type { Watcher } from '../containers/watcher.js';
 import { readLog } from './log-reader.js';
 import { isSmall, rotateLog } from './log-rotation.js';
 
-/** Needs of {@link ContainerLogs}. */
 export interface ContainerLogsOptions {
   readonly client: CriClient;
   readonly inventory: Inventory;
   readonly watcher: Watcher;
-  /** Holds one folder for each container. */
+  /** Directory with one directory per container. */
   readonly directory: string;
-  /** Files kept per container, and the size at which a new one begins. */
+  /**
+   * Number of files that are kept per container, and the size in bytes at which a new file begins.
+   */
   readonly files: number;
   readonly fileBytes: number;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** A runtime writes the last lines of a container this long after it told the end, at most. */
+/**
+ * Longest time in which a runtime writes the last lines of a container after it has reported the
+ * end.
+ */
 const LAST_LINES_MS = 150;
-/** How often a follower looks whether a runtime that is away has come back. */
+/** Interval in which a follower retries while the container runtime is unreachable. */
 const AWAY_MS = 500;
 
-/** Logs of our containers: read, and kept from growing without bound. */
+/** Reads and rotates the logs of all containers. */
 export class ContainerLogs {
   private readonly rotating = new Set<ContainerId>();
-  /** Nothing is left half done of these logs: only their size decides. */
+  /** Logs without an unfinished rotation: only their size decides about the next rotation. */
   private readonly settled = new Set<ContainerId>();
 
   constructor(private readonly options: ContainerLogsOptions) {}
 
   /**
-   * The lines of a log, see `ContainerRuntime.logBatches`. A runtime that goes away meanwhile does
-   * not end a follower.
+   * Reads a log, see `ContainerRuntime.logBatches`. A follower continues when the container runtime
+   * is unreachable meanwhile.
    */
   async *read(
     containerId: ContainerId,
@@ -78,7 +82,7 @@ export class ContainerLogs {
     if (client.closed.aborted && !signal.aborted) throw closedError();
   }
 
-  /** Rotates what has grown too large. */
+  /** Rotates the logs that have exceeded their size. */
   async rotateAll(): Promise<void> {
     const running = this.options.inventory.all().filter(({ status }) => status.phase === 'running');
     const ids = new Set(running.map(({ status }) => status.containerId));
@@ -116,7 +120,7 @@ export class ContainerLogs {
       });
       this.settled.add(containerId);
     } catch (reason) {
-      // Removed meanwhile, or the runtime is away: the next turn sees.
+      // Removed meanwhile, or the runtime is unreachable: the next run decides.
       if (
         errorKindOf(reason) !== 'unavailable' &&
         this.options.inventory.find(containerId) !== undefined
@@ -129,7 +133,7 @@ export class ContainerLogs {
   }
 
   /**
-   * Resolves when the container has ended and its last lines are in the files; also when it was
+   * Resolves when the container has ended and its last lines are in the files, or when it was
    * removed.
    */
   private async completed(containerId: ContainerId, signal: AbortSignal): Promise<void> {

@@ -40,7 +40,7 @@ function cut(whole: Uint8Array, at: readonly number[]): readonly Uint8Array[] {
   return places.slice(1).map((end, index) => whole.subarray(places[index], end));
 }
 
-describe('the log of a container', () => {
+describe('CriLogParser', () => {
   it.each([
     {
       name: 'a line',
@@ -49,7 +49,7 @@ describe('the log of a container', () => {
     },
     { name: 'an empty line', text: `${TIME} stderr F \n`, lines: [['stderr', '', false]] },
     {
-      name: 'a line that goes on',
+      name: 'a partial line',
       text: `${TIME} stdout P a\n${TIME} stdout F b\n`,
       lines: [
         ['stdout', 'a', true],
@@ -57,7 +57,7 @@ describe('the log of a container', () => {
       ],
     },
     {
-      name: 'more tags than one',
+      name: 'several tags',
       text: `${TIME} stdout F:new x\n`,
       lines: [['stdout', 'x', false]],
     },
@@ -66,18 +66,18 @@ describe('the log of a container', () => {
       text: '2016-10-06T02:17:09.669794202+02:00 stdout F x\n',
       lines: [['stdout', 'x', false]],
     },
-    { name: 'an entry without its end', text: `${TIME} stdout F x`, lines: [] },
+    { name: 'an incomplete entry', text: `${TIME} stdout F x`, lines: [] },
     {
-      name: 'a torn entry, passed over',
+      name: 'a torn entry, which is skipped',
       text: `${TIME} std\n${TIME} stdout F x\n`,
       lines: [['stdout', 'x', false]],
     },
     {
-      name: 'no entry at all',
+      name: 'text that is no entry',
       text: `${'z'.repeat(1_000)}\nhello\n\n${TIME} stdin F x\n${TIME} stdout Q x\n`,
       lines: [],
     },
-  ])('has $name', ({ text, lines }) => {
+  ])('parses $name', ({ text, lines }) => {
     const found = parse([bytes(text)]);
     expect(
       found.map((line) => [line.stream, new TextDecoder().decode(line.text), line.partial]),
@@ -85,7 +85,7 @@ describe('the log of a container', () => {
     for (const { timeMs } of found) expect(timeMs).toBe(Date.UTC(2016, 9, 6, 0, 17, 9, 669));
   });
 
-  it('cuts an entry that is too long, and numbers its pieces', () => {
+  it('splits an entry that is too long, and numbers its parts', () => {
     const text = 'x'.repeat(2 * MAX_LINE_BYTES + 5);
     const lines = parse([bytes(`${TIME} stdout F ${text}\n${TIME} stdout F y\n`)], 7n);
     expect(
@@ -98,7 +98,7 @@ describe('the log of a container', () => {
     ]);
   });
 
-  it('holds no more of an entry without end than one line', () => {
+  it('buffers at most one line of an endless entry', () => {
     const parser = new CriLogParser(1n);
     let pieces = parser.feed(bytes(`${TIME} stdout F `)).length;
     for (let chunk = 0; chunk < 64; chunk += 1)
@@ -106,7 +106,7 @@ describe('the log of a container', () => {
     expect(pieces).toBe(63);
   });
 
-  it('is the same however it was cut into chunks', () => {
+  it('returns the same lines, however the log is cut into chunks', () => {
     fc.assert(
       fc.property(
         fc.array(arbEntry, { maxLength: 8 }),
@@ -120,7 +120,7 @@ describe('the log of a container', () => {
     );
   });
 
-  it('long entries are the same however they were cut into chunks', () => {
+  it('returns the same parts of long entries, however the log is cut into chunks', () => {
     const whole = Buffer.concat([
       bytes(`${TIME} stderr P `),
       Buffer.alloc(3 * MAX_LINE_BYTES, 97),
@@ -134,7 +134,7 @@ describe('the log of a container', () => {
     );
   });
 
-  it('takes any bytes, and numbers what it finds without gap', () => {
+  it('parses any bytes without an exception, and numbers the lines without gaps', () => {
     fc.assert(
       fc.property(
         fc.array(

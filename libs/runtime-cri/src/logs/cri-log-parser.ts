@@ -2,28 +2,31 @@ import { MAX_LINE_BYTES, type LogLine, type LogStream } from '@cloudless/runtime
 
 const LINE_FEED = 10;
 const SPACE = 32;
-/** Time, stream and tags are far shorter; what has no end of them by here is no entry. */
+/**
+ * Longest header of an entry. Time, stream and tags are far shorter; longer text without an end of
+ * the header is no entry.
+ */
 const MAX_HEADER_BYTES = 256;
 const NONE = Buffer.alloc(0);
 
-/** What stands before the text of an entry. */
+/** Header of an entry, before its text. */
 interface Header {
   readonly timeMs: number;
   readonly stream: LogStream;
   readonly partial: boolean;
-  /** Where the text begins. */
+  /** Offset of the text. */
   readonly length: number;
 }
 
 /**
- * Parses the log file of a container, `time stream P|F text`, fed in any chunks. An entry longer
- * than {@link MAX_LINE_BYTES} becomes several lines. What is no entry (torn by a crash or a full
- * disk) is passed over and not counted.
+ * Parses the log file of a container, `time stream P|F text`, from chunks of any size. An entry
+ * longer than {@link MAX_LINE_BYTES} becomes several lines. Text that is no entry (torn by a crash
+ * or a full disk) is skipped and not counted.
  * @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md
  */
 export class CriLogParser {
   private rest: Buffer = NONE;
-  /** Of the entry whose first piece has been given out. */
+  /** Header of the entry whose first part has already been returned. */
   private open: Header | undefined;
   private skipping = false;
   private readonly times = new TimeParser();
@@ -31,14 +34,14 @@ export class CriLogParser {
   /** @param nextSequence - Sequence number of the first line. */
   constructor(private nextSequence: bigint) {}
 
-  /** Sequence number of the line that comes next. */
+  /** Sequence number of the next line. */
   get sequence(): bigint {
     return this.nextSequence;
   }
 
   /**
-   * The lines that these bytes complete, in order, with texts in memory of their own: the chunk may
-   * be reused afterwards.
+   * Returns the lines that these bytes complete, in order. Their texts are copies: the chunk may be
+   * reused afterwards.
    */
   feed(chunk: Uint8Array): readonly LogLine[] {
     const bytes = Buffer.concat([this.rest, chunk]);
@@ -54,7 +57,7 @@ export class CriLogParser {
     return lines;
   }
 
-  /** A whole entry, or the rest of one. */
+  /** Parses a complete entry, or the rest of an entry. */
   private entry(bytes: Buffer, lines: LogLine[]): void {
     if (this.skipping) return;
     const header = this.open ?? parseHeader(bytes, this.times);
@@ -68,7 +71,8 @@ export class CriLogParser {
   }
 
   /**
-   * An entry without its end: gives out what is too long to wait with. @returns What is left of it.
+   * Parses an incomplete entry: adds the parts that are too long to wait for the end.
+   * @returns The bytes to keep until more arrive.
    */
   private beginning(bytes: Buffer, lines: LogLine[]): Buffer {
     if (this.skipping) return NONE;
@@ -120,14 +124,14 @@ function parseHeader(bytes: Buffer, times: TimeParser): Header | undefined {
 const TIME = /^([0-9T:-]{19})\.(\d{3})\d*(Z|[+-]\d\d:\d\d)$/;
 
 /**
- * Parses the times of entries, of which many in a row are of the same second: that is parsed once.
+ * Parses the times of entries. Many entries in a row are of the same second, which is parsed once.
  */
 class TimeParser {
   private second = '';
   private zone = '';
   private secondMs = Number.NaN;
 
-  /** @returns Milliseconds since the epoch; NaN for what is no time. */
+  /** Returns milliseconds since the epoch; NaN for text that is no time. */
   parse(text: string): number {
     const [, second, milliseconds, zone] = TIME.exec(text) ?? [];
     if (second === undefined || zone === undefined) return Date.parse(text);

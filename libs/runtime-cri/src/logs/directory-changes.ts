@@ -2,8 +2,8 @@ import { watch, type FSWatcher } from 'node:fs';
 import type { StopSignal } from '@cloudless/base';
 
 /**
- * Wakes a follower when files of a directory changed, when nothing more will come, or when the
- * follower is to end.
+ * Wakes a follower when files of a directory have changed, when the log is complete, or when the
+ * follower is cancelled.
  */
 export class DirectoryChanges {
   private readonly watcher: FSWatcher | undefined;
@@ -23,12 +23,15 @@ export class DirectoryChanges {
       this.watcher = watch(directory, { persistent: false }, this.onChange);
       this.watcher.on('error', this.onChange);
     } catch {
-      this.watcher = undefined; // removed with its container: there is nothing to wait for
+      this.watcher = undefined; // removed with its container: no change follows
       this.finished = true;
     }
   }
 
-  /** Nothing more comes once this has resolved; what it rejects with, the follower fails with. */
+  /**
+   * Marks the log as complete when `end` resolves. When `end` rejects, the follower fails with its
+   * reason.
+   */
   finishWith(end: Promise<void>): void {
     end.then(
       () => this.set(() => (this.finished = true)),
@@ -36,13 +39,13 @@ export class DirectoryChanges {
     );
   }
 
-  /** Before a read: whether there may be more after it. */
+  /** Call before a read. Returns whether another read may find more lines. */
   take(): boolean {
     this.changed = false;
     return !this.finished;
   }
 
-  /** After a read: waits until there is more to read; false when aborted. */
+  /** Call after a read. Waits for the next change; false when the follower was cancelled. */
   async next(): Promise<boolean> {
     while (!this.changed && !this.finished && !this.signal.aborted && this.failure === undefined) {
       await new Promise<void>((resolve) => (this.wake = resolve));

@@ -3,30 +3,30 @@ import type { LogLine } from '@cloudless/runtime';
 import { CriLogParser } from './cri-log-parser.js';
 import { listLogFiles, sequenceAfter, sizeBefore, type LogFile } from './log-files.js';
 
-/** Bytes that are read and parsed at a time. */
+/** Size of one read, in bytes. */
 const CHUNK_BYTES = 64 * 1024;
 
-/** Lines that were read together. */
+/** Lines of one read. */
 export interface ReadLines {
   readonly lines: readonly LogLine[];
   /**
-   * Bytes of log files between the file of these lines and the file that was read before; undefined
-   * when unknown. Above 0, files were removed before they were read.
+   * Bytes of log files between the file of these lines and the file that was read before it;
+   * undefined when unknown. A value above 0 means that files were removed before they were read.
    */
   readonly passedOver?: number | undefined;
 }
 
-/** A position in the files of a log. */
+/** Reads the rotated files of one log in order, and continues where the last read ended. */
 export class LogCursor {
   private handle: FileHandle | undefined;
   private parser: CriLogParser | undefined;
   /**
-   * Sequence number of the first line of the file that is open: what it will be called once it is
+   * Sequence number of the first line of the open file, which becomes the file's name when it is
    * rotated.
    */
   private openSequence = 0n;
   private position = 0;
-  /** Size of the log before the open file; undefined when not known. */
+  /** Bytes of the log before the open file; undefined when unknown. */
   private before: number | undefined;
   private passedOver: number | undefined;
   private start: LogFile | undefined;
@@ -39,12 +39,12 @@ export class LogCursor {
   }
 
   /**
-   * Everything from the position to the end of the newest file.
-   * @param ended - Nothing is written any more.
+   * Yields the lines from the current position to the end of the newest file.
+   * @param ended - Whether the log is complete: nothing is written any more.
    */
   async *linesUpToNow(ended: boolean): AsyncGenerator<ReadLines> {
     for (;;) {
-      // before the last read of this file
+      // List before the last read of this file.
       const next = this.handle === undefined ? this.first(ended) : this.following(ended);
       if (this.handle !== undefined) yield* this.linesOfFile();
       if (next === undefined) return;
@@ -53,8 +53,8 @@ export class LogCursor {
         this.parser?.sequence ??
         (await firstSequenceOf(next, listLogFiles(this.directory)));
       await this.openAt(next, firstSequence);
-      // The current file may have been rotated away between the look and the opening: then another
-      // one carries that name.
+      // The current file may have been rotated between listing and opening: another file has that
+      // name then.
       const rotated = listLogFiles(this.directory).find(
         (file) => file.firstSequence === firstSequence,
       );
@@ -71,7 +71,7 @@ export class LogCursor {
       if (bytesRead === 0) return;
       this.position += bytesRead;
       yield { lines: parser.feed(this.chunk.subarray(0, bytesRead)), passedOver: this.passedOver };
-      if (bytesRead < CHUNK_BYTES) return; // its end: what is written later is told as a change
+      if (bytesRead < CHUNK_BYTES) return; // its end; later writes wake the follower
     }
   }
 
@@ -84,7 +84,7 @@ export class LogCursor {
     this.openSequence = firstSequence;
     this.parser = new CriLogParser(firstSequence);
     this.position = 0;
-    // rotated away meanwhile: it is looked for anew
+    // removed by rotation meanwhile: the next list finds its successor
     this.handle = await open(file, 'r').catch(() => undefined);
     if (this.handle === undefined) this.parser = undefined;
   }
@@ -104,13 +104,14 @@ export class LogCursor {
     return wanted ?? files[0];
   }
 
-  /** The file after the open one, once that gets no more lines. */
+  /** Returns the file after the open file, once the open file gets no more lines. */
   private following(ended: boolean): LogFile | undefined {
     const files = listLogFiles(this.directory);
     const { openSequence } = this;
     const own = files.find(({ firstSequence }) => firstSequence === openSequence);
     if (own === undefined || (own.state === 'closing' && !ended)) {
-      // Not rotated, or just now; or removed since, when newer ones than ours are there.
+      // The open file is not rotated, or was rotated just now; or it was removed since, when newer
+      // files exist.
       return own === undefined
         ? files.find(
             ({ firstSequence }) => firstSequence !== undefined && firstSequence > openSequence,
@@ -124,7 +125,7 @@ export class LogCursor {
 }
 
 /**
- * The files whose lines have their numbers for good: not the current one while the one before it
+ * Lists the files whose sequence numbers are final: without the current file while its predecessor
  * may still grow.
  */
 export function numberedFiles(directory: string, ended: boolean): readonly LogFile[] {
@@ -134,7 +135,10 @@ export function numberedFiles(directory: string, ended: boolean): readonly LogFi
     : files.filter(({ state }) => state !== 'current');
 }
 
-/** The current file goes on where the one before it ends. */
+/**
+ * Returns the sequence number of the first line of a file. The current file continues where its
+ * predecessor ends.
+ */
 export async function firstSequenceOf(file: LogFile, files: readonly LogFile[]): Promise<bigint> {
   if (file.firstSequence !== undefined) return file.firstSequence;
   const before = files.findLast(({ state }) => state !== 'current');

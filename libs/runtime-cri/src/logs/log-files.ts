@@ -10,18 +10,18 @@ import { LOG_FILE } from '../containers/request-config.js';
 import { CriLogParser } from './cri-log-parser.js';
 
 /**
- * One file of a log. Rotated ones are named by the sequence number of their first line, so that a
- * number means the same line for every reader, also after old files were removed.
+ * One file of a log. The name of a rotated file is the sequence number of its first line, so that a
+ * number means the same line for every reader, even after old files were removed.
  * - `current`: the runtime writes it.
- * - `closing`: it was rotated away, and the runtime may still write its last lines.
- * - `closed`: it is as it will stay.
+ * - `closing`: it was rotated, and the runtime may still write its last lines.
+ * - `closed`: it does not change any more.
  */
 export interface LogFile {
   readonly file: string;
   readonly state: 'current' | 'closing' | 'closed';
   /**
-   * Sequence number of its first line; undefined for the current one, where it follows from the
-   * file before.
+   * Sequence number of the first line; undefined for the current file, where it follows from the
+   * previous file.
    */
   readonly firstSequence: bigint | undefined;
 }
@@ -30,7 +30,7 @@ const DIGITS = 20;
 const CLOSED = /^(\d{20})\.log$/;
 const CLOSING = /^(\d{20})\.closing$/;
 
-/** Name of the file whose first line has this number. */
+/** Returns the path of the rotated file whose first line has this number. */
 export function rotatedFile(
   directory: string,
   firstSequence: bigint,
@@ -42,7 +42,7 @@ export function rotatedFile(
   );
 }
 
-/** The files of a log, oldest first. */
+/** Lists the files of a log, oldest first. */
 export function listLogFiles(directory: string): readonly LogFile[] {
   let names: string[];
   try {
@@ -69,13 +69,13 @@ export function readRemovedLines(directory: string): RemovedLines | undefined {
   try {
     return parseRemovedLines(readFileSync(path.join(directory, REMOVED_LINES_FILE), 'utf8'));
   } catch {
-    return undefined; // nothing was removed yet
+    return undefined; // no file was removed yet
   }
 }
 
 /**
- * Size of everything the log has held before the file with this first line, bytes; undefined when
- * it cannot be known.
+ * Returns the bytes of the log before the file with this first line, removed files included;
+ * undefined when unknown.
  */
 export function sizeBefore(directory: string, firstSequence: bigint): number | undefined {
   const measured = listLogFiles(directory).flatMap((file) => {
@@ -88,11 +88,11 @@ export function sizeBefore(directory: string, firstSequence: bigint): number | u
   return bytesBefore(firstSequence, measured, readRemovedLines(directory));
 }
 
-/** Counts of files that stay as they are; a few per container. */
+/** Line counts of closed files, a few per container. */
 const counts = new Map<string, bigint>();
 const MAX_COUNTS = 4_096;
 
-/** Sequence number that the line after a closed file has. */
+/** Counts the lines of a closed file and returns the sequence number of the line after it. */
 export async function sequenceAfter({ file, firstSequence = 1n }: LogFile): Promise<bigint> {
   const known = counts.get(file);
   if (known !== undefined) return firstSequence + known;

@@ -55,8 +55,8 @@ async function read(
   return lines;
 }
 
-describe('rotation', () => {
-  it('keeps the numbers of lines, also when old files are gone', async () => {
+describe('rotateLog', () => {
+  it('keeps the sequence numbers, even after old files were removed', async () => {
     for (let file = 0; file < 5; file += 1) {
       write(file * 10 + 1, file * 10 + 10);
       await rotate();
@@ -75,13 +75,13 @@ describe('rotation', () => {
     expect(await read({ afterSequence: 5n })).toEqual(wanted(31, 53));
   });
 
-  it('leaves a small log alone', async () => {
+  it('does not rotate a small log', async () => {
     write(1, 1);
     await rotate({ fileBytes: 10_000 });
     expect(readdirSync(directory)).toEqual(['0.log']);
   });
 
-  it('goes on with what a crash left half done', async () => {
+  it('finishes a rotation that a crash has interrupted', async () => {
     write(1, 3);
     renameSync(current, path.join(directory, `${'1'.padStart(20, '0')}.closing`));
     expect(await read()).toEqual(wanted(1, 3));
@@ -93,7 +93,7 @@ describe('rotation', () => {
     expect(readdirSync(directory)).toContain('0.log');
   });
 
-  it('waits with the new name while the runtime is away, and not for a container that has ended', async () => {
+  it('delays the final name while the runtime is unreachable, but not for an exited container', async () => {
     write(1, 3);
     const away = async (): Promise<void> => {
       throw new CloudlessError('unavailable', 'away');
@@ -109,8 +109,8 @@ describe('rotation', () => {
   });
 });
 
-describe('following', () => {
-  it('takes each line once through rotations, also those that a runtime writes late into the old file', async () => {
+describe('readLog with follow', () => {
+  it('yields each line once across rotations, including lines that the runtime writes late into the old file', async () => {
     let complete = (): void => undefined;
     const completed = new Promise<void>((resolve) => (complete = resolve));
     write(1, 3);
@@ -148,8 +148,8 @@ describe('following', () => {
 
   it.each([
     { name: 'whole lines', tag: 'F' },
-    { name: 'a line whose end is among them', tag: 'P' },
-  ])('says which lines were removed before they were read: $name', async ({ tag }) => {
+    { name: 'a line whose end was removed', tag: 'P' },
+  ])('reports the lines that were removed before they were read: $name', async ({ tag }) => {
     appendFileSync(current, entry('line 1', tag));
     const options = { directory, request: { follow: true }, signal: never, isComplete: false };
     let complete = (): void => undefined;
@@ -190,7 +190,7 @@ describe('following', () => {
     expect(bytes).toBe(numbers.reduce((sum, number) => sum + entry(`line ${number}`).length, 0));
   });
 
-  it('that resumes says which lines were removed meanwhile', async () => {
+  it('reports the lines that were removed before the reader resumed', async () => {
     for (let file = 0; file < 5; file += 1) {
       write(file * 10 + 1, file * 10 + 10);
       await rotate();
@@ -208,7 +208,7 @@ describe('following', () => {
     expect((value as LogBatch).lines[0]?.sequence).toBe(31n);
   });
 
-  it('fails as the wait for the end fails, and ends with its signal', async () => {
+  it('fails when the wait for the end fails, and ends when its signal is aborted', async () => {
     write(1, 1);
     const failing = {
       directory,
@@ -235,7 +235,7 @@ describe('following', () => {
   });
 });
 
-describe('the last line without a line end', () => {
+describe('readLog: a last line without a line end', () => {
   const line = (sequence: number, stream: 'stdout' | 'stderr', partial: boolean): LogLine => ({
     ...{ sequence: BigInt(sequence), stream, partial, timeMs: 0, text: new Uint8Array(0) },
   });
@@ -257,25 +257,25 @@ describe('the last line without a line end', () => {
       partial: [false],
     },
     {
-      name: 'goes on while it runs',
+      name: 'is partial while the container runs',
       lines: [line(1, 'stdout', true)],
       complete: false,
       partial: [true],
     },
     {
-      name: 'goes on in the next',
+      name: 'is partial when another line continues it',
       lines: [line(1, 'stdout', true), line(2, 'stdout', false)],
       complete: true,
       partial: [true, false],
     },
     {
-      name: 'of each stream',
+      name: 'ends separately for each stream',
       lines: [line(1, 'stdout', true), line(2, 'stderr', true)],
       complete: true,
       partial: [false, false],
     },
     {
-      name: 'stays in order',
+      name: 'keeps its place in the order',
       lines: [line(1, 'stdout', true), line(2, 'stderr', false), line(3, 'stderr', false)],
       complete: true,
       partial: [true, false, false],

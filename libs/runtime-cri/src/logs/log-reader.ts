@@ -11,20 +11,20 @@ import { firstSequenceOf, LogCursor, numberedFiles } from './log-cursor.js';
 import type { LogFile } from './log-files.js';
 import { PartialEnds } from './partial-ends.js';
 
-/** What a reader needs to know of the container. */
 export interface LogReadOptions {
   readonly directory: string;
   readonly request: LogRequest;
   readonly signal: StopSignal;
-  /** The container has ended, and the runtime has written all: asked for once, at the beginning. */
+  /** Whether the container had ended and its log was complete when the read began. */
   readonly isComplete: boolean;
-  /** Resolves when that is so; only asked when following. */
+  /** Resolves when the log is complete. Called only for requests that follow. */
   readonly completed: () => Promise<void>;
 }
 
 /**
- * Reads a log that a runtime may be writing, and we rotating: each line that is kept once, in
- * order, as many as are there.
+ * Reads a log while the container runtime may append to it and this runtime may rotate it. Yields
+ * each kept line once, in order, in batches of whatever is available.
+ * @throws what `waitUntilComplete` rejects with.
  */
 export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal, isComplete } = options;
@@ -37,13 +37,13 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
     const { from, toSkip } = await seek(cursor, directory, request, isComplete);
     const selection = new LineSelection(request, from, toSkip);
     const ends = new PartialEnds();
-    /** Of the lines read so far. */
+    /** Sequence number of the last line that was read. */
     let last: bigint | undefined;
     const batchesOf = function* (
       lines: readonly LogLine[],
       passedOver?: number,
     ): Generator<LogBatch> {
-      // What waits for the next line of its stream must not hide that lines are missing between.
+      // A line that waits for the next line of its stream must not hide missing lines in between.
       const jumps = last !== undefined && lines[0] !== undefined && lines[0].sequence !== last + 1n;
       const before = jumps ? selection.select(ends.finish(false)) : undefined;
       if (before !== undefined) yield before;
@@ -52,7 +52,7 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
       if (batch !== undefined) yield batch;
     };
     for (;;) {
-      // asked before the read: what comes later wakes us again
+      // Reset before the read: a change during the read wakes the reader again.
       const mayHaveMore = changes?.take() ?? false;
       const isLast = isComplete || (changes !== undefined && !mayHaveMore);
       for await (const { lines, passedOver } of cursor.linesUpToNow(isLast)) {
@@ -72,15 +72,15 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
   }
 }
 
-/** Where reading begins. */
+/** Position at which a read begins. */
 interface Beginning {
-  /** Sequence number of the first line that is wanted or counted. */
+  /** Sequence number of the first line that is requested or counted. */
   readonly from: bigint;
-  /** Selected lines from there that are before the tail. */
+  /** Number of selected lines from there that precede the requested tail. */
   readonly toSkip: number;
 }
 
-/** Puts the cursor where the request begins. */
+/** Moves the cursor to the beginning of the request. */
 async function seek(
   cursor: LogCursor,
   directory: string,

@@ -12,26 +12,23 @@ import {
   type LogFile,
 } from './log-files.js';
 
-/**
- * A runtime takes this long at most to write its last lines into a file that it was told to leave.
- */
+/** Longest time in which a runtime writes its last lines into a file that was rotated. */
 const SETTLE_MS = 250;
 
-/** Needs of {@link rotateLog}. */
 export interface RotationOptions {
   readonly directory: string;
-  /** A file of more bytes is rotated. */
+  /** Size in bytes above which a file is rotated. */
   readonly fileBytes: number;
-  /** Files kept, the current one among them. */
+  /** Number of files that are kept, including the current file. */
   readonly files: number;
   readonly clock: Clock;
-  /** Tells the runtime to open the log anew. */
+  /** Makes the container runtime reopen the log. */
   readonly reopen: () => Promise<void>;
 }
 
 /**
- * Whether the current file is there and small enough: one system call, as it is asked for every
- * container again and again.
+ * Whether the current file exists and is small enough. Costs one system call, because it is checked
+ * often for every container.
  */
 export function isSmall(directory: string, fileBytes: number): boolean {
   const found = statSync(path.join(directory, LOG_FILE), { throwIfNoEntry: false });
@@ -39,8 +36,9 @@ export function isSmall(directory: string, fileBytes: number): boolean {
 }
 
 /**
- * Rotates the log of a running container when it is time. Safe to repeat after a crash at any
- * point: what was begun is finished first. Not safe to run twice at the same time.
+ * Rotates the log of a running container when its current file is too large. Safe to repeat after a
+ * crash at any point: an unfinished rotation is finished first. Not safe to run twice at the same
+ * time.
  */
 export async function rotateLog(options: RotationOptions): Promise<void> {
   const { directory, fileBytes } = options;
@@ -69,9 +67,9 @@ async function finish(
   try {
     await reopen();
   } catch (reason) {
-    // it writes on into the old file: the next turn tries again
+    // The runtime still writes to the old file: the next run tries again.
     if (errorKindOf(reason) === 'unavailable') throw reason;
-    // The container has ended: nobody writes any more.
+    // The container has ended: the file gets no more lines.
   }
   await sleep(clock, SETTLE_MS);
   for (const { file, firstSequence = 1n } of begun)
@@ -85,8 +83,8 @@ async function finish(
 }
 
 /**
- * To be called before the files are removed, so that a reader that misses them can report their
- * size.
+ * Records the number and size of removed lines. Call it before the files are removed, so that a
+ * reader that misses the files can report their size.
  */
 async function recordRemoval(
   directory: string,
@@ -101,6 +99,6 @@ async function recordRemoval(
     await writeFile(`${target}.new`, encodeRemovedLines(removed), { mode: 0o600 });
     await rename(`${target}.new`, target);
   } catch {
-    // The disk is full: removing the files is more important.
+    // The disk is full: removing files is more important.
   }
 }

@@ -1,23 +1,26 @@
 import type { LogLine } from '@cloudless/runtime';
 
-/** Lines that wait for the next one of their stream, at most: one for each stream. */
+/** Most waiting lines: one for each stream. */
 const MAX_WAITING = 2;
 
 /**
- * Tells a line that goes on from one that the container ended without a line end: runtimes mark
- * both as partial. Such a line waits until the next one of its stream comes, or the log is known to
- * be complete.
+ * Distinguishes a line that continues from a line that the container ended without a line end:
+ * runtimes mark both as partial. Such a line waits for the next line of its stream, or for the end
+ * of the log.
  */
 export class PartialEnds {
   private readonly waiting: LogLine[] = [];
 
-  /** The same for several lines. */
+  /** Adds several lines, like {@link PartialEnds.push}. */
   pushAll(lines: readonly LogLine[]): readonly LogLine[] {
     if (this.waiting.length === 0 && !lines.some(({ partial }) => partial)) return lines;
     return lines.flatMap((line) => this.push(line));
   }
 
-  /** @returns The lines that may be given out now, in order. */
+  /**
+   * Adds a line.
+   * @returns The lines whose end is known, in order.
+   */
   push(line: LogLine): readonly LogLine[] {
     this.waiting.push(line);
     let ready = 0;
@@ -26,8 +29,8 @@ export class PartialEnds {
   }
 
   /**
-   * Nothing more is read. @param isComplete - Nothing more was written either: what is still open
-   * has ended.
+   * Returns the waiting lines.
+   * @param isComplete - Whether the log is complete: a waiting line then has ended.
    */
   finish(isComplete: boolean): readonly LogLine[] {
     const last = this.waiting.splice(0);

@@ -2,22 +2,21 @@ import type { StatusResponse } from '../gen/runtime/v1/api_pb.js';
 import { SAFE_SYSCTLS } from '../containers/config/sysctls.js';
 import type { MachineFeatures } from '../system/machine-features.js';
 
-/** What the operator of this machine allows containers. */
+/** Permissions that the operator of this machine gives to containers. */
 export interface Permissions {
   /**
-   * Absolute paths: directories of the machine that containers may mount, with all that is below.
-   * Default none.
+   * Absolute paths of directories that containers may mount, with all their content. Default none.
    */
   readonly allowedHostPaths?: readonly string[];
-  /** Containers with all privileges of root. Default no. */
+  /** Whether containers may be privileged. Default false. */
   readonly allowPrivileged?: boolean;
-  /** Kernel parameters that containers may set beside the safe ones. Default none. */
+  /** Kernel parameters that containers may set in addition to the safe ones. Default none. */
   readonly allowedSysctls?: readonly string[];
   /** Absolute paths of devices that containers may use. Default none. */
   readonly allowedDevices?: readonly string[];
 }
 
-/** What every runtime that speaks the interface gives. */
+/** Capabilities of every runtime that implements the interface. */
 const ALWAYS = [
   'runtime.cri',
   'container.init',
@@ -32,8 +31,8 @@ const ALWAYS = [
 ] as const;
 
 /**
- * The capabilities of a runtime on a machine, in alphabetical order. @param status - Its verbose
- * answer.
+ * Returns the capabilities of a runtime on a machine, in alphabetical order.
+ * @param status - Verbose status of the runtime.
  */
 export function toCapabilities(
   status: Pick<StatusResponse, 'info' | 'runtimeHandlers'>,
@@ -73,19 +72,19 @@ export function toCapabilities(
   ].sort();
 }
 
-/** The part of a runtime's own configuration that matters here. */
+/** Relevant part of the configuration of a runtime. */
 interface Config {
   readonly disableCgroup: boolean;
   readonly disableApparmor: boolean;
   readonly enableSelinux: boolean;
-  /** It has containerd's own part. */
+  /** Whether the configuration has a section of containerd. */
   readonly isContainerd: boolean;
   readonly runtimes: readonly string[];
 }
 
 /**
- * Reads the JSON that containerd gives as `config`. A runtime that tells nothing is taken to use
- * what the machine has.
+ * Parses the JSON that containerd reports as `config`. A runtime without it is assumed to use all
+ * features of the machine.
  * @see containerd, pkg/cri/config/config.go, `PluginConfig`
  */
 function toConfig(info: Readonly<Record<string, string>>): Config {

@@ -4,8 +4,8 @@ import { readMachineFeatures } from '../system/machine-features.js';
 import { toCapabilities, type Permissions } from './capabilities.js';
 
 /**
- * The capabilities of one runtime, kept up to date: one that was restarted may have another
- * configuration.
+ * Cache of the capabilities of one runtime. It is refreshed regularly, because a restarted runtime
+ * may have another configuration.
  */
 export class KnownCapabilities {
   private known: readonly string[] = [];
@@ -16,12 +16,15 @@ export class KnownCapabilities {
     private readonly log: Log,
   ) {}
 
-  /** As of the newest answer. */
+  /** Returns the capabilities as of the newest answer. */
   names(): readonly string[] {
     return this.known;
   }
 
-  /** Asks the runtime. @throws kind `unavailable` when it does not answer. */
+  /**
+   * Reads the capabilities from the runtime.
+   * @throws kind `unavailable` when the runtime does not answer.
+   */
   async load(): Promise<void> {
     const status = await this.client.quick('Status', (calls, signal) =>
       calls.status({ verbose: true }, { signal }),
@@ -34,7 +37,7 @@ export class KnownCapabilities {
     this.log.info('capabilities of the container runtime changed', { added, removed });
   }
 
-  /** Asks the runtime; when it does not answer, what was known stays. */
+  /** Reads the capabilities again. When the runtime does not answer, the cached ones stay. */
   async refresh(): Promise<void> {
     try {
       await this.load();

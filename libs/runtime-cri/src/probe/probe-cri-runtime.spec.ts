@@ -24,8 +24,8 @@ afterEach(() => server.dispose());
 const probe = (overrides: Partial<CriProbeOptions> = {}): Promise<CriProbe> =>
   probeCriRuntime({ socketPath: server.socketPath, clock: realClock, ...overrides });
 
-describe('a probe', () => {
-  it('says who answers, and that it is ready and nobody else uses it', async () => {
+describe('probeCriRuntime', () => {
+  it('returns name and version, ready, and no foreign sandboxes', async () => {
     expect(await probe()).toMatchObject({
       name: 'fake',
       version: '1.0',
@@ -37,7 +37,7 @@ describe('a probe', () => {
     expect(server.calls).toEqual(['version', 'status', 'listPodSandbox']);
   });
 
-  it("gives the runtime's own words for what is missing, of the two conditions that matter", async () => {
+  it('returns the reasons of the runtime for the two required conditions', async () => {
     const message = 'cni plugin not initialized';
     server.conditions.delete('RuntimeReady');
     server.conditions.set('NetworkReady', {
@@ -55,12 +55,12 @@ describe('a probe', () => {
     const { ready, notReady } = await probe();
     expect(ready).toBe(false);
     expect(notReady).toEqual([
-      'RuntimeReady is not told',
+      'RuntimeReady is not reported',
       'NetworkReady is false: cni plugin not initialized (NetworkPluginNotReady)',
     ]);
   });
 
-  it('tells sandboxes that no Cloudless made, with some of their names', async () => {
+  it('counts sandboxes that Cloudless did not create, with some of their names', async () => {
     const add = (namespace: string, name: string, labels = {}): string =>
       server.addSandbox(create(PodSandboxConfigSchema, { metadata: { namespace, name }, labels }));
     add('cloudless', 'ours', { 'io.cloudless.cluster': 'another' });
@@ -71,7 +71,7 @@ describe('a probe', () => {
     });
   });
 
-  it('fails when nobody answers', async () => {
+  it('fails when no runtime answers', async () => {
     await server.away();
     await expect(probe()).rejects.toMatchObject({
       kind: 'unavailable',
@@ -79,7 +79,7 @@ describe('a probe', () => {
     });
   });
 
-  it('does not wait long for one that is stuck', async () => {
+  it('does not wait long for a stuck runtime', async () => {
     await server.away();
     const stuck = createServer();
     await new Promise<void>((resolve) => stuck.listen(server.socketPath, resolve));
@@ -95,7 +95,7 @@ describe('a probe', () => {
   });
 });
 
-describe('capabilities', () => {
+describe('toCapabilities', () => {
   const all = {
     apparmor: true,
     selinux: true,
@@ -134,9 +134,9 @@ describe('capabilities', () => {
   });
 
   it.each([
-    { name: 'a machine with nothing', status: config({}), machine: none, gives: [] },
+    { name: 'a machine without features', status: config({}), machine: none, gives: [] },
     {
-      name: 'what the machine has',
+      name: 'all features of the machine',
       status: config({}),
       machine: all,
       gives: [
@@ -148,13 +148,13 @@ describe('capabilities', () => {
       ],
     },
     {
-      name: 'what the runtime was told not to use',
+      name: 'features that the runtime configuration disables',
       status: config({ disableCgroup: true, disableApparmor: true, enableSelinux: false }),
       machine: { ...all, memoryMounts: false },
       gives: [],
     },
     {
-      name: 'runtimes that can be chosen, of older and newer versions',
+      name: 'runtime classes, of older and newer runtimes',
       status: {
         ...config({ containerd: { runtimes: { runc: {}, kata: {} } } }),
         runtimeHandlers: [{ name: '' }, { name: 'runc' }, { name: 'gvisor' }],
@@ -163,22 +163,22 @@ describe('capabilities', () => {
       gives: ['runtime-class.gvisor', 'runtime-class.kata', 'runtime-class.runc'],
     },
     {
-      name: 'nothing from what is no JSON',
+      name: 'a configuration that is not JSON',
       status: { info: { config: '{' }, runtimeHandlers: [] },
       machine: none,
       gives: [],
     },
     {
-      name: 'nothing from JSON of another shape',
+      name: 'a configuration of another shape',
       status: config([{ containerd: 3 }]),
       machine: none,
       gives: [],
     },
-  ])('of $name', ({ status, machine, gives }) => {
+  ])('handles $name', ({ status, machine, gives }) => {
     expect(toCapabilities(status as never, machine, {})).toEqual([...plain, ...gives].sort());
   });
 
-  it('privileges and directories of the machine are there when the operator allows them', () => {
+  it('includes privileged containers and host paths when the operator allows them', () => {
     const permissions = { allowedHostPaths: ['/srv'], allowPrivileged: true };
     expect(toCapabilities(config({}), none, permissions)).toEqual(
       [...plain, 'security.privileged', 'volumes.hostpath'].sort(),
@@ -188,7 +188,7 @@ describe('capabilities', () => {
     ).toEqual(plain);
   });
 
-  it('limits of processes are there with containerd, whose containers inherit them', () => {
+  it('includes ulimits with containerd, whose containers inherit them', () => {
     const machine = { ...none, processLimits: true };
     expect(toCapabilities(config({ containerd: {} }), machine, {})).toEqual(
       [...plain, 'container.ulimits'].sort(),
@@ -196,14 +196,14 @@ describe('capabilities', () => {
     expect(toCapabilities(config({ runtime: 'crio' }), machine, {})).toEqual(plain);
   });
 
-  it('devices are there when the operator allows them', () => {
+  it('includes devices that the operator allows', () => {
     const allowed = { allowedDevices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'] };
     expect(toCapabilities(config({}), none, allowed)).toEqual(
       [...plain, 'device./dev/fuse', 'device./dev/kvm'].sort(),
     );
   });
 
-  it('kernel parameters are there that the kernel has: safe ones, and those that the operator allows', () => {
+  it('includes the safe and the allowed kernel parameters that the kernel has', () => {
     const has = ['net.ipv4.tcp_syncookies', 'net.core.somaxconn'];
     const machine = { ...none, hasSysctl: (name: string) => has.includes(name) };
     expect(toCapabilities(config({}), machine, {})).toEqual(
@@ -216,7 +216,7 @@ describe('capabilities', () => {
   });
 });
 
-describe('what a machine has', () => {
+describe('readMachineFeatures', () => {
   let root: string;
   beforeEach(() => void (root = mkdtempSync(path.join(tmpdir(), 'cloudless-root-'))));
   afterEach(() => rmSync(root, { recursive: true, force: true }));
@@ -230,7 +230,7 @@ describe('what a machine has', () => {
     return { ...rest, controllers: [...controllers] };
   };
 
-  it('is nothing where nothing is', () => {
+  it('finds nothing in an empty directory', () => {
     expect(read()).toEqual({
       apparmor: false,
       selinux: false,
@@ -240,7 +240,7 @@ describe('what a machine has', () => {
     });
   });
 
-  it('is read from the files of the kernel, version 2 of control groups', () => {
+  it('reads the files of the kernel, with cgroup v2', () => {
     write('sys/module/apparmor/parameters/enabled', 'Y\n');
     write('sys/fs/selinux/enforce', '1');
     write('proc/self/attr/current', 'unconfined_u:unconfined_r:unconfined_t:s0\0');
@@ -254,7 +254,7 @@ describe('what a machine has', () => {
     });
   });
 
-  it('is not what is switched off; version 1 of control groups', () => {
+  it('ignores disabled features, with cgroup v1', () => {
     write('sys/module/apparmor/parameters/enabled', 'N\n');
     write('sys/fs/selinux/enforce', '0');
     write('proc/self/attr/current', 'kernel\0');
@@ -272,13 +272,13 @@ describe('what a machine has', () => {
     { name: 'root', user: '0', program: 'usr/bin/prlimit', can: true },
     { name: 'root without the program', user: '0', program: 'usr/bin/x', can: false },
     { name: 'a user', user: '1000', program: 'bin/prlimit', can: false },
-  ])('limits of processes are set by $name: $can', ({ user, program, can }) => {
+  ])('reports for $name whether ulimits can be set: $can', ({ user, program, can }) => {
     write('proc/self/status', `Uid:\t${user}\t${user}\n`);
     write(program, '');
     expect(read()).toMatchObject({ processLimits: can });
   });
 
-  it('are kernel parameters by their files', () => {
+  it('finds kernel parameters by their files', () => {
     write('proc/sys/net/core/somaxconn', '4096');
     const { hasSysctl } = readMachineFeatures(root);
     expect(['net.core.somaxconn', 'net.core.other'].map(hasSysctl)).toEqual([true, false]);
@@ -320,16 +320,19 @@ describe('what a machine has', () => {
       program: 'x',
       can: false,
     },
-  ])('files in memory are mounted by $name: $can', ({ capabilities, systems, program, can }) => {
-    write('proc/self/status', `Name:\tagent\nCapEff:\t${capabilities}\n`);
-    write('proc/filesystems', `nodev\tsysfs\n${systems}`);
-    write(program, '');
-    expect(read()).toMatchObject({ memoryMounts: can });
-  });
+  ])(
+    'reports for $name whether a tmpfs can be mounted: $can',
+    ({ capabilities, systems, program, can }) => {
+      write('proc/self/status', `Name:\tagent\nCapEff:\t${capabilities}\n`);
+      write('proc/filesystems', `nodev\tsysfs\n${systems}`);
+      write(program, '');
+      expect(read()).toMatchObject({ memoryMounts: can });
+    },
+  );
 });
 
 describe('a runtime that was restarted with another configuration', () => {
-  it('has other capabilities as soon as it answers again', async () => {
+  it('has its new capabilities as soon as it answers again', async () => {
     const { socketPath, logDirectory } = server;
     const runtime = await openCriRuntime({
       ...{

@@ -5,44 +5,47 @@ import type { PodSandbox, RuntimeCondition } from '../gen/runtime/v1/api_pb.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { toCapabilities, type Permissions } from './capabilities.js';
 
-/** Needs of {@link probeCriRuntime}. */
 export interface CriProbeOptions extends Permissions {
-  /** Absolute path of the runtime's Unix socket. */
+  /** Absolute path of the Unix socket of the container runtime. */
   readonly socketPath: string;
   readonly clock: Clock;
-  /** How long a runtime may take for each of three answers. Default 5 s. */
+  /** Timeout of each of the three calls in milliseconds. Default 5 s. */
   readonly limitMs?: number;
 }
 
-/** What answers at a socket. */
+/** State and capabilities of a container runtime. */
 export interface CriProbe {
-  /** As `containerd` and `1.6.20`. */
+  /** Name and version, such as `containerd` and `1.6.20`. */
   readonly name: string;
   readonly version: string;
-  /** Containers can be run now. */
+  /** Whether the runtime can run containers now. */
   readonly ready: boolean;
   /**
-   * Why not, in the runtime's own words, one each: `NetworkReady is false: cni plugin not
-   * initialized (NetworkPluginNotReady)`.
+   * Reasons for `ready: false` in the words of the runtime, such as `NetworkReady is false: cni
+   * plugin not initialized (NetworkPluginNotReady)`.
    */
   readonly notReady: readonly string[];
   /**
-   * Sandboxes that no Cloudless made: how many, and up to 3 of their names, as
+   * Sandboxes that Cloudless did not create: their number, and up to 3 of their names, such as
    * `kube-system/coredns`.
    */
   readonly foreign: { readonly count: number; readonly names: readonly string[] };
-  /** What a node has with it, in alphabetical order. */
+  /** Capabilities that a node gets from this runtime, in alphabetical order. */
   readonly capabilities: readonly string[];
 }
 
 const LIMIT_MS = 5_000;
 const NAMES = 3;
-/** Without these nothing runs; runtimes tell of other things too, as of old settings. */
+/**
+ * Conditions that are required to run containers. Runtimes report others, such as deprecated
+ * settings.
+ */
 const NEEDED = ['RuntimeReady', 'NetworkReady'];
 
 /**
- * Asks who answers at a socket, and changes nothing there.
- * @throws kind `unavailable` when nobody answers, `unimplemented` when it speaks another interface.
+ * Reads state and capabilities of the container runtime at a socket. Changes nothing.
+ * @throws kind `unavailable` when no runtime answers, `unimplemented` when it speaks another
+ *   interface.
  */
 export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProbe> {
   const { socketPath, clock, limitMs = LIMIT_MS } = options;
@@ -77,7 +80,7 @@ export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProb
 }
 
 function whyNot(type: string, condition: RuntimeCondition | undefined): readonly string[] {
-  if (condition === undefined) return [`${type} is not told`];
+  if (condition === undefined) return [`${type} is not reported`];
   const { status, reason, message } = condition;
   return status
     ? []

@@ -1,8 +1,7 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 /**
- * One process of this machine, as /proc shows it; `startToken` tells it from a later one with the
- * same id.
+ * A process of this machine. `startToken` distinguishes it from a later process with the same id.
  */
 export interface HostProcess {
   readonly pid: number;
@@ -11,7 +10,10 @@ export interface HostProcess {
   readonly startToken: string;
 }
 
-/** Whether a process of this id lives or waits for its parent; a system call, no file. */
+/**
+ * Whether a process with this id exists, running or zombie. Costs one system call and reads no
+ * file.
+ */
 export function isThere(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -23,13 +25,13 @@ export function isThere(pid: number): boolean {
 
 /**
  * Reads one process.
- * @returns Undefined when it is gone, or has ended and waits for its parent.
+ * @returns Undefined when there is no such process, or it is a zombie.
  * @see proc_pid_stat(5): fields 3 `state`, 4 `ppid`, 6 `session`, 22 `starttime`
  */
 export function readProcess(pid: number, proc = '/proc'): HostProcess | undefined {
   const text = readProc(pid, 'stat', proc);
   if (text === undefined) return undefined;
-  // the name before may hold spaces and brackets
+  // the name before it may contain spaces and brackets
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const [state, parentPid, , sessionId] = fields;
   if (state === 'Z' || state === 'X') return undefined;
@@ -41,7 +43,7 @@ export function readProcess(pid: number, proc = '/proc'): HostProcess | undefine
   };
 }
 
-/** Every process of this machine. */
+/** Lists all processes of this machine, without zombies. */
 export function readProcesses(): readonly HostProcess[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -49,7 +51,7 @@ export function readProcesses(): readonly HostProcess[] {
     .filter((each) => each !== undefined);
 }
 
-/** Names the pid namespace of a process; undefined when it is gone. */
+/** Identifies the pid namespace of a process; undefined when the process does not exist. */
 export function pidNamespaceOf(pid: number): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/ns/pid`);
@@ -59,20 +61,19 @@ export function pidNamespaceOf(pid: number): string | undefined {
 }
 
 /**
- * Whether a process is the first of its pid namespace. The kernel ends the namespace with this
- * process.
+ * Whether a process is the first of its pid namespace. When it ends, the kernel ends the namespace.
  * @see proc_pid_status(5), `NSpid`: the ids in all its namespaces, the innermost last
  */
 export function isFirstOfNamespace(pid: number): boolean {
   return /^NSpid:.*\t1$/m.test(readProc(pid, 'status') ?? '');
 }
 
-/** Executable and arguments; empty when it is gone. */
+/** Reads executable and arguments of a process; empty when it does not exist. */
 export function commandLineOf(pid: number): readonly string[] {
   return readProc(pid, 'cmdline')?.replace(/\0$/, '').split('\0') ?? [];
 }
 
-/** Sends a signal to that very process. */
+/** Sends a signal to a process, unless its id belongs to another process by now. */
 export function signalProcess(
   { pid, startToken }: HostProcess,
   signal: 'SIGTERM' | 'SIGHUP' | 'SIGKILL',
@@ -81,7 +82,7 @@ export function signalProcess(
   try {
     process.kill(pid, signal);
   } catch {
-    // it has ended meanwhile
+    // the process has ended meanwhile
   }
 }
 

@@ -1,16 +1,19 @@
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** What the kernel of this machine has, as far as containers are concerned. */
+/** Features of this machine that matter for containers. */
 export interface MachineFeatures {
-  /** AppArmor, or SELinux, is in use. */
+  /** Whether AppArmor, or SELinux, is active. */
   readonly apparmor: boolean;
   readonly selinux: boolean;
-  /** Controllers of control groups, of either version: `cpu`, `memory`, `pids`… */
+  /** Controllers of cgroups, of either version: `cpu`, `memory`, `pids`… */
   readonly controllers: ReadonlySet<string>;
-  /** This process can mount files in memory. */
+  /** Whether this process can mount a tmpfs. */
   readonly memoryMounts: boolean;
-  /** This process can set limits of processes of root; to raise them it needs CAP_SYS_RESOURCE. */
+  /**
+   * Whether this process can set limits of processes of root. Raising them also needs
+   * CAP_SYS_RESOURCE.
+   */
   readonly processLimits: boolean;
   /** Whether the kernel has a parameter of this name. */
   readonly hasSysctl: (name: string) => boolean;
@@ -19,7 +22,7 @@ export interface MachineFeatures {
 }
 
 /**
- * Processors by Node's names, where images have another one.
+ * Names of processors in images, by their names in Node.js where both differ.
  * @see OCI Image Specification, "Image Index", `platform`
  */
 const PROCESSORS: Readonly<Record<string, string>> = {
@@ -31,13 +34,12 @@ const PROCESSORS: Readonly<Record<string, string>> = {
 /** Bit of the capability SYS_ADMIN. @see include/uapi/linux/capability.h */
 const SYS_ADMIN = 1n << 21n;
 
-/** What limits need. */
+/** Controllers that limits need. */
 const CONTROLLERS = ['cpu', 'memory', 'pids'];
 
 /**
- * Reads what this machine has. @param root - Directory that stands for `/`.
- * @see Linux kernel, Documentation/admin-guide/LSM/apparmor.rst; cgroup-v2.rst,
- *   "cgroup.controllers"; selinux(8)
+ * Reads the features of this machine.
+ * @param root - Directory that stands for `/`.
  */
 export function readMachineFeatures(root = '/'): MachineFeatures {
   const at = (name: string): string => path.join(root, name);
@@ -49,7 +51,7 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
   const v2 = new Set(readText(at('sys/fs/cgroup/cgroup.controllers')).trim().split(' '));
   return {
     apparmor: readText(at('sys/module/apparmor/parameters/enabled')).trim() === 'Y',
-    // Mounted with nothing loaded, every process is `kernel`.
+    // Without a loaded policy, the label of every process is `kernel`.
     selinux:
       existsSync(at('sys/fs/selinux/enforce')) &&
       !readText(at('proc/self/attr/current')).startsWith('kernel'),
@@ -71,7 +73,7 @@ function effectiveCapabilities(status: string): bigint {
   return BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
 }
 
-/** Empty for what is not there. */
+/** Reads a file; empty when it does not exist. */
 function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8');

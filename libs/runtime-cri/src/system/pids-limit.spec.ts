@@ -32,19 +32,19 @@ const running = (groups: string, state = 'S'): void => {
   );
 };
 
-describe('before a container starts', () => {
-  it('its group is made with the limit, and taken back', async () => {
+describe('PidsLimit.prepare', () => {
+  it('creates the group with the limit and can remove it', async () => {
     group('pids/k8s.io/c1', 'max');
     const undo = await limit.prepare(info('/k8s.io/c1'), 100);
     expect(read('pids/k8s.io/c1')).toBe('100');
-    // as the kernel has it, a group is removed with its files
+    // In the kernel, a group is removed with its files.
     rmSync(path.join(root, 'pids/k8s.io/c1/pids.max'));
     await undo();
     expect(existsSync(path.join(root, 'pids/k8s.io/c1'))).toBe(false);
   });
 
   it.each(['system.slice:cri-containerd:c1', undefined, '/a/../b', '/', 5])(
-    'a group that is not told by its path is not made: %s',
+    'creates no group for the reported path %s',
     async (named) => {
       await limit.prepare(info(named), 100);
       await limit.prepare({}, 100);
@@ -53,7 +53,7 @@ describe('before a container starts', () => {
     },
   );
 
-  it('a limit that cannot be set fails the start', async () => {
+  it('fails when the limit cannot be set', async () => {
     await expect(limit.prepare(info('/k8s.io/c1'), 100)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringMatching(
@@ -63,7 +63,7 @@ describe('before a container starts', () => {
   });
 });
 
-describe('of a process that runs', () => {
+describe('PidsLimit.enforce', () => {
   it.each([
     {
       name: 'version 1',
@@ -71,7 +71,7 @@ describe('of a process that runs', () => {
       at: 'pids/k8s.io/c1',
     },
     { name: 'version 2', groups: '0::/system.slice/c1.scope\n', at: 'system.slice/c1.scope' },
-  ])('the limit is set where it does not hold: $name', async ({ groups, at }) => {
+  ])('sets a limit that is not in force: $name', async ({ groups, at }) => {
     if (at.startsWith('system')) writeFileSync(path.join(root, 'cgroup.controllers'), 'pids');
     running(groups);
     for (const [before, after] of [
@@ -85,18 +85,18 @@ describe('of a process that runs', () => {
     }
   });
 
-  it('it does not hold for one without a group of its own', async () => {
+  it('returns false for a process without a group of its own', async () => {
     running('4:pids:/\n0::/\n');
     expect(await limit.hold(7, 100)).toBe(false);
   });
 
-  it('one that has ended, or is gone, needs none', async () => {
+  it('returns true for a process that has ended', async () => {
     running('4:pids:/\n', 'Z');
     expect(await limit.hold(7, 100)).toBe(true);
     expect(await limit.hold(8, 100)).toBe(true);
   });
 
-  it('a limit that cannot be set is told', async () => {
+  it('fails with the directory when the limit cannot be set', async () => {
     running('4:pids:/gone\n');
     await expect(limit.hold(7, 100)).rejects.toMatchObject({
       kind: 'precondition',
@@ -105,7 +105,7 @@ describe('of a process that runs', () => {
   });
 });
 
-it('one tree of all controllers is told from several', () => {
+it('isUnified distinguishes one hierarchy of all controllers from several', () => {
   expect(isUnified(root)).toBe(false);
   writeFileSync(path.join(root, 'cgroup.controllers'), 'pids');
   expect(isUnified(root)).toBe(true);

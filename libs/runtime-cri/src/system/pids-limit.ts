@@ -5,36 +5,36 @@ import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import { makeDirectory } from '@cloudless/system';
 import { readProcess } from './host-processes.js';
 
-/** Where Linux shows its control groups. */
+/** Mount point of the cgroup hierarchies. */
 const ROOT = '/sys/fs/cgroup';
 const FILE = 'pids.max';
 
 /**
- * The program that starts a container has threads of its own, and is in the group by then; seen:
- * 10.
+ * Smallest limit during the start: the program that starts a container has threads of its own in
+ * the group; 10 were observed.
  */
 const STARTING_PIDS = 32;
 
 /**
- * The limit while a container is being started; {@link PidsLimit.hold} sets the one that was asked
- * for.
+ * Returns the limit while a container is being started; {@link PidsLimit.hold} sets the requested
+ * limit afterwards.
  */
 export function whileStarting(limit: number): number {
   return Math.max(limit, STARTING_PIDS);
 }
 
 /**
- * Whether all controllers are in one tree, of cgroup v2: there a runtime writes the limit itself
- * when it is asked to.
+ * Whether all controllers are in one hierarchy of cgroup v2, where the runtime writes the limit
+ * itself on request.
  */
 export function isUnified(root = ROOT): boolean {
   return existsSync(path.join(root, 'cgroup.controllers'));
 }
 
 /**
- * The limit of processes and threads in cgroup v1, which the interface of container runtimes has no
- * field for. The group is made with its limit before the runtime puts the first process into it;
- * runtimes take an empty group as theirs, and remove it.
+ * Limits processes and threads in cgroup v1, for which the container runtime interface has no
+ * field. The group is created with its limit before the runtime adds the first process. Runtimes
+ * adopt an empty group and remove it later.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v1/pids.rst; runc, libcontainer/cgroups/fs
  *   (`pids.go` writes only a limit it was given)
  */
@@ -45,10 +45,11 @@ export class PidsLimit {
   ) {}
 
   /**
-   * Makes the group of a container that has not begun.
-   * @param info - What the runtime tells of it verbosely; one that does not tell the group's path,
-   *   or has systemd make the group, leaves it to {@link PidsLimit.hold}.
-   * @returns Undoes it, unless there are processes in it.
+   * Creates the group of a container that was not started yet.
+   * @param info - Verbose status of the container. Nothing is created when the runtime does not
+   *   report the path of the group, or systemd creates the group; {@link PidsLimit.hold} then sets
+   *   the limit.
+   * @returns Removes the group, unless it contains processes.
    */
   async prepare(
     info: Readonly<Record<string, string>>,
@@ -67,10 +68,10 @@ export class PidsLimit {
   }
 
   /**
-   * Sees to it that the limit holds for a process that runs, of either version. One that has ended
-   * needs none.
-   * @returns Whether it does; not when the process is in no group but the root, which knows no
-   *   limit.
+   * Sets the limit for a running process, of either cgroup version. A process that has ended needs
+   * no limit.
+   * @returns Whether the limit is set; false when the process is only in the root group, which has
+   *   no limits.
    */
   async hold(pid: number, limit: number): Promise<boolean> {
     const directory = this.directoryIn(
@@ -79,7 +80,7 @@ export class PidsLimit {
     if (directory === undefined) return readProcess(pid, this.proc) === undefined;
     const file = path.join(directory, FILE);
     try {
-      if (Number(await readFile(file, 'utf8')) <= limit) return true; // `max` is no number
+      if (Number(await readFile(file, 'utf8')) <= limit) return true; // `max` is not a number
       await writeFile(file, String(limit), { flag: 'r+' });
       return true;
     } catch (reason) {
@@ -89,8 +90,9 @@ export class PidsLimit {
   }
 
   /**
-   * @see cgroups(7), "/proc/pid/cgroup": `number:controllers:path`, with no controllers for v2; the
-   * root is also where the ended are
+   * Finds the directory of the group in `/proc/<pid>/cgroup`.
+   * @see cgroups(7), "/proc/pid/cgroup": `number:controllers:path`, with no controllers for v2;
+   *   ended processes are in the root group
    */
   private directoryIn(groups: string): string | undefined {
     for (const line of groups.split('\n')) {
@@ -106,8 +108,8 @@ export class PidsLimit {
 }
 
 /**
- * The path of the group in the runtime's own specification, as containerd and CRI-O tell it;
- * undefined when systemd names it.
+ * Parses the path of the group in the runtime's specification, as containerd and CRI-O report it;
+ * undefined when systemd names the group.
  */
 function groupPathOf(info: Readonly<Record<string, string>>): string | undefined {
   try {

@@ -3,11 +3,11 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** Where Linux distributions keep the programs of the system, whatever the PATH of the agent is. */
+/** Directories of system programs on Linux, independent of the PATH of the agent. */
 const PATH = '/usr/sbin:/usr/bin:/sbin:/bin';
 
 /**
- * Runs a program of the system, in English: what it says on stderr becomes part of an error.
+ * Runs a system program with English messages, because its stderr becomes part of an error.
  * @throws the error of `execFile`, with `stderr`.
  */
 export async function runTool(name: string, args: readonly string[]): Promise<void> {

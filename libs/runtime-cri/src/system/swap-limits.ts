@@ -1,12 +1,12 @@
 import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 
-/** Where Linux shows its control groups. */
+/** Mount point of the cgroup hierarchies. */
 const ROOT = '/sys/fs/cgroup';
 
 /**
- * Whether the kernel can keep a group from swapping, so that a memory limit is one. A runtime that
- * is asked for more than the kernel has does not start the container.
+ * Whether the kernel can keep a cgroup from swapping, so that a memory limit is strict. A runtime
+ * refuses to start a container with a swap limit that the kernel lacks.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v1/memory.rst, "memory.memsw.limit_in_bytes";
  *   cgroup-v2.rst, "memory.swap.max" (in every group but the root)
  */

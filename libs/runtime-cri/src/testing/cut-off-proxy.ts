@@ -2,8 +2,8 @@ import { rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * Stands before a runtime's socket, so that a test can take the runtime away without ending it for
- * others.
+ * Proxy for the socket of a runtime, so that a test can make the runtime unreachable without ending
+ * it for others.
  */
 export class CutOffProxy {
   private readonly sockets = new Set<Socket>();
@@ -31,7 +31,7 @@ export class CutOffProxy {
     await new Promise<void>((resolve) => server.listen(this.socketPath, resolve));
   }
 
-  /** Nobody answers from here on, until it listens again. */
+  /** Closes all connections and refuses new ones until `listen` is called again. */
   async cut(): Promise<void> {
     const closed = new Promise<void>((resolve) =>
       this.server === undefined ? resolve() : this.server.close(() => resolve()),

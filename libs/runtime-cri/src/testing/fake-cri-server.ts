@@ -19,14 +19,14 @@ import {
   type PodSandboxConfig,
 } from '../gen/runtime/v1/api_pb.js';
 
-/** One container of the fake. */
+/** A container of the fake runtime. */
 export interface FakeContainer {
   readonly id: string;
   readonly podSandboxId: string;
   readonly config: ContainerConfig;
   state: ContainerState;
   createdAt: bigint;
-  /** 0 until the container was started; absent: it was, long ago. */
+  /** 0 before the container is started; absent for a container that was started long ago. */
   startedAt?: bigint;
   finishedAt: bigint;
   exitCode: number;
@@ -38,7 +38,8 @@ type Calls = Partial<ServiceImpl<typeof RuntimeService>>;
 type ImageCalls = Partial<ServiceImpl<typeof ImageService>>;
 
 /**
- * A container runtime in memory behind a real Unix socket. It runs nothing; tests say what happens.
+ * A container runtime in memory behind a real Unix socket. It runs nothing; tests control all state
+ * changes.
  */
 export class FakeCriServer {
   readonly home = mkdtempSync(path.join(tmpdir(), 'cloudless-fake-cri-'));
@@ -50,7 +51,7 @@ export class FakeCriServer {
   >();
   readonly containers = new Map<string, FakeContainer>();
   readonly images = new Set<string>();
-  /** What it tells of itself. */
+  /** Reported conditions. */
   readonly conditions = new Map(
     ['RuntimeReady', 'NetworkReady'].map((type) => [
       type,
@@ -58,18 +59,18 @@ export class FakeCriServer {
     ]),
   );
   config: object = { containerd: { runtimes: { runc: {} } } };
-  /** Who the image of this name runs as. */
+  /** User of the image with this name. */
   readonly imageUsers = new Map<
     string,
     Pick<MessageInitShape<typeof ImageSchema>, 'uid' | 'username'>
   >();
-  /** Runtime handlers asked for, in order. */
+  /** Requested runtime handlers, in order. */
   readonly handlers: string[] = [];
-  /** The status of a container is given when this resolves, by the fake's id. */
+  /** The status of the container with this id is returned when the promise resolves. */
   readonly statusGiven = new Map<string, Promise<void>>();
   /** Names of all calls, in order. */
   readonly calls: string[] = [];
-  /** Put in place of the calls of the fake, by name. */
+  /** Replacements for the calls of the fake, by name. */
   readonly overrides: Calls = {};
   readonly imageOverrides: ImageCalls = {};
   private readonly sessions = new Set<ServerHttp2Session>();
@@ -77,7 +78,7 @@ export class FakeCriServer {
   private server: Http2Server | undefined;
   private made = 0;
 
-  /** Listens, again after {@link FakeCriServer.away}. What it holds is as it was. */
+  /** Listens, also again after {@link FakeCriServer.away}. The state is kept. */
   async listen(): Promise<void> {
     const server = (this.server = createServer(
       connectNodeAdapter({ routes: (router) => this.routes(router) }),
@@ -96,7 +97,7 @@ export class FakeCriServer {
     );
   }
 
-  /** Breaks all connections and listens no more. */
+  /** Closes all connections and stops listening. */
   async away(): Promise<void> {
     for (const session of this.sessions) session.destroy();
     await new Promise<void>((resolve) =>
@@ -111,14 +112,14 @@ export class FakeCriServer {
     rmSync(this.home, { recursive: true, force: true });
   }
 
-  /** A sandbox, perhaps of somebody else. */
+  /** Adds a sandbox of any owner. */
   addSandbox(config: PodSandboxConfig, createdAt = nanos()): string {
     const id = `sandbox-${(this.made += 1)}`;
     this.sandboxes.set(id, { config, createdAt });
     return id;
   }
 
-  /** The container ends. */
+  /** Ends a container. */
   exit(
     container: FakeContainer,
     exitCode: number,
@@ -221,7 +222,7 @@ export class FakeCriServer {
       podSandboxStatus: ({ podSandboxId }) => ({
         status: { id: podSandboxId, network: { ip: '10.0.0.7' } },
       }),
-      // Gives out more than was asked for: filters of a runtime are not what keeps us from others.
+      // Ignores the filter: the runtime under test must check owners itself.
       listPodSandbox: () => ({
         items: [...this.sandboxes].map(([id, each]) => toSandbox(id, each)),
       }),

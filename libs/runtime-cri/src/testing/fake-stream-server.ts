@@ -17,7 +17,7 @@ const ANSWER = [
  */
 export const STREAMS = { error: 1, stdin: 3, stdout: 5, stderr: 7 } as const;
 
-/** The JSON that tells the end of a command. */
+/** Encodes the final status of a command. */
 export function endStatus(exitCode: number): Uint8Array {
   const causes = [{ reason: 'ExitCode', message: String(exitCode) }];
   const status = { status: 'Failure', reason: 'NonZeroExitCode', details: { causes } };
@@ -25,8 +25,8 @@ export function endStatus(exitCode: number): Uint8Array {
 }
 
 /**
- * The streaming server of a container runtime, for one command. The test writes frames to `peer`
- * and reads what came.
+ * Streaming server of a container runtime for one command. The test writes frames to `peer` and
+ * reads the received input.
  */
 export class FakeStreamServer {
   private readonly server: Server = createServer();
@@ -34,11 +34,11 @@ export class FakeStreamServer {
   private readonly parser = new SpdyParser();
   private readonly waiting = new Set<() => void>();
   private connection: Socket | undefined;
-  /** Bytes of input that the server took. */
+  /** Bytes of input that the server has received. */
   inputBytes = 0;
   private isInputEnded = false;
 
-  /** Where a client connects. */
+  /** URL for the client. */
   get url(): string {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/exec/token`;
   }

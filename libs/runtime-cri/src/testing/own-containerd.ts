@@ -6,14 +6,14 @@ import { sleep } from '@cloudless/base';
 import { WHY_NOT } from './real-cri-machine.js';
 import { realClock } from './system.js';
 
-/** The configuration that containerds of tests are made from. */
+/** Template for the configuration of test instances of containerd. */
 const CONFIG = process.env['CLOUDLESS_CRI_CONTAINERD_CONFIG'];
-/** Why tests with a containerd of their own cannot run; undefined: they can. */
+/** Reason why tests with their own containerd cannot run; undefined when they can. */
 export const WHY_NO_OWN =
   WHY_NOT ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
 const RETRY_MS = 50;
 
-/** A containerd with images and state of its own, which a test may kill. */
+/** A containerd with its own images and state, which a test may kill. */
 export class OwnContainerd {
   readonly home = mkdtempSync(path.join(tmpdir(), 'cloudless-containerd-'));
   readonly socketPath = path.join(this.home, 'cri.sock');
@@ -32,7 +32,7 @@ export class OwnContainerd {
     this.process = this.spawn();
   }
 
-  /** Makes a call until somebody answers. */
+  /** Repeats a call until the runtime answers. */
   async answered<Result>(call: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {

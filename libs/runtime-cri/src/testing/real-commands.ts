@@ -8,7 +8,7 @@ import { realRandom } from './system.js';
 const random = createSeededRandom(Number(realRandom.next() * 2 ** 31));
 const never = new AbortController().signal;
 
-/** How a command in a container ended. */
+/** Result of a command in a container. */
 export interface Outcome {
   readonly exitCode: number;
   /** Both streams, in the order in which they were written. */
@@ -63,9 +63,9 @@ export async function execIn(
 }
 
 /**
- * Fields of /proc/self/status as the main process of a container of {@link startIdle} has them:
- * runtimes give up the last privileges only with the very call that begins the program, which may
- * come a moment after the start was answered.
+ * Returns the fields of /proc/self/status of the main process of a container of {@link startIdle}.
+ * Runtimes drop the last privileges with the call that executes the program, which may happen a
+ * moment after the start was answered.
  */
 export async function statusOf({ pid = 0 }: ContainerStatus): Promise<ReadonlyMap<string, string>> {
   await until(() => commandLineOf(pid).join(' ') === 'sleep 3600');

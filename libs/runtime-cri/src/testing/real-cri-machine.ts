@@ -13,20 +13,20 @@ import { isThere, readProcesses } from '../system/host-processes.js';
 import { realClock, realRandom } from './system.js';
 
 /**
- * Where the tests find a container runtime; they may make and remove containers there, with labels
- * of their own.
+ * Socket of a container runtime for tests. Tests create and remove containers there, with labels of
+ * their own.
  */
 export const SOCKET = process.env['CLOUDLESS_CRI_SOCKET'] || undefined;
 /** An image with busybox's shell and tools. */
 export const TEST_IMAGE = process.env['CLOUDLESS_CRI_TEST_IMAGE'] ?? 'busybox:1';
-/** Why tests against a real runtime cannot run; undefined: they can. */
+/** Reason why tests with a real runtime cannot run; undefined when they can. */
 export const WHY_NOT =
   SOCKET === undefined
     ? 'CLOUDLESS_CRI_SOCKET is not set'
     : process.getuid?.() === 0
       ? undefined
       : 'only root sees the processes of containers';
-/** Where behaviours leave their files, in each container. */
+/** Directory for the files of behaviours, in each container. */
 const SCRATCH = '/tmp';
 const CHILD = 'CLOUDLESS_TEST_CHILD';
 const SIZE_ARRIVES =
@@ -38,9 +38,7 @@ export interface RealCriMachine extends RuntimeMachine {
   readonly options: CriRuntimeOptions;
 }
 
-/**
- * Opens a runtime with an owner of its own, so that tests at the same time do not see each other.
- */
+/** Opens a runtime with an owner of its own, so that concurrent tests do not see each other. */
 export async function openRealCriMachine(
   overrides: Partial<CriRuntimeOptions> = {},
 ): Promise<RealCriMachine> {
@@ -91,12 +89,12 @@ export async function openRealCriMachine(
   };
 }
 
-/** Resolves when a condition holds that only the operating system knows of. */
+/** Polls until a condition holds that only the operating system can report. */
 export async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await sleep(realClock, LOOK_MS);
 }
 
-/** Ends and removes everything that a runtime has. */
+/** Stops and removes all containers of a runtime. */
 export async function removeAll(runtime: ContainerRuntime): Promise<void> {
   await Promise.all(
     (await runtime.list()).map(async ({ containerId }: { readonly containerId: ContainerId }) => {
@@ -107,10 +105,10 @@ export async function removeAll(runtime: ContainerRuntime): Promise<void> {
 }
 
 /**
- * The behaviour as a command of an image with a shell. Two things are not as on a host: nobody in a
- * container can kill its first process, so one that ends itself runs below a shell that passes its
- * code on; and a size comes to a terminal by a way of its own, so it may come a moment later than
- * input that was sent after it, or than the command began.
+ * Converts a behaviour to a command for an image with a shell. Two things differ from a host. No
+ * process in a container can kill the first process, so a behaviour that kills itself runs below a
+ * shell that passes its exit code on. A terminal size arrives on its own channel, so it may arrive
+ * later than input that was sent after it, or than the start of the command.
  */
 function commandOf(behaviour: Behaviour, mark: string): readonly string[] {
   const names = behaviour.flatMap((step) => (step.step === 'child' ? [step.name] : []));
@@ -126,7 +124,7 @@ function commandOf(behaviour: Behaviour, mark: string): readonly string[] {
   return ['/bin/sh', '-c', '/bin/sh -c "$0"; exit $?', script];
 }
 
-/** The container may not have made the folder yet, if its image has none. */
+/** Opens a gate in a container; its image may lack the directory. */
 function openIn(pid: number | undefined, name: string): void {
   if (pid === undefined) return; // it has ended
   const directory = `/proc/${pid}/root${SCRATCH}`;

@@ -8,7 +8,7 @@ import type {
   VolumeRequest,
 } from '@cloudless/runtime';
 
-/** Capabilities of a node that can do all. */
+/** Capabilities of a node that supports everything. */
 export const EVERYTHING: readonly string[] = [
   ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath'],
   ...[
@@ -30,7 +30,7 @@ export const EVERYTHING: readonly string[] = [
   ],
 ];
 
-/** A valid request; override what the test is about. */
+/** A valid request; override the fields that the test is about. */
 export function aRequest(overrides: Partial<ContainerRequest> = {}): ContainerRequest {
   return {
     containerId: toContainerId('ab'.repeat(32)),
@@ -48,7 +48,7 @@ const file = fc
   .array(name, { minLength: 1, maxLength: 3 })
   .map((steps) => `/srv/${steps.join('/')}`);
 
-/** Any combination of these, each present or not. */
+/** Generates records in which each of these fields is present or absent. */
 function some<Value extends object>(parts: {
   readonly [Key in keyof Value]: fc.Arbitrary<Value[Key]>;
 }): fc.Arbitrary<Partial<Value>> {
@@ -62,7 +62,7 @@ const profile: fc.Arbitrary<SecurityProfile> = fc.oneof(
 );
 const CAPABILITIES = ['CHOWN', 'NET_ADMIN', 'NET_RAW', 'SYS_ADMIN', 'MKNOD', 'KILL'];
 
-/** In each capability's place: in neither list, added, or dropped. */
+/** Generates for each capability: in neither list, added, or dropped. */
 const capabilities: fc.Arbitrary<Pick<SecurityRequest, 'capabilitiesAdd' | 'capabilitiesDrop'>> =
   fc.oneof(
     fc.constant({}),
@@ -155,7 +155,7 @@ const network: fc.Arbitrary<NetworkRequest> = fc.oneof(
   fc.record({ hostNetwork: fc.constant(true), dnsServers, extraHosts }),
 );
 
-/** Any request that a node that can do all takes. */
+/** Generates any request that a node with all capabilities accepts. */
 export const arbRequest: fc.Arbitrary<ContainerRequest> = fc
   .record(
     {

@@ -3,11 +3,11 @@ import path from 'node:path';
 import type { CriClient } from '../client/cri-client.js';
 import { commandLineOf, readProcess, readProcesses } from '../system/host-processes.js';
 
-/** What one owner's containers have on a machine, as phrases for people; a fresh look at each. */
+/** Traces that the containers of one owner leave on a machine, as readable phrases. */
 export interface Traces {
-  /** Everything that was found. */
+  /** All traces that were found. */
   readonly found: readonly string[];
-  /** What of it is still there. */
+  /** Returns the traces that still exist. */
   remaining(): readonly string[];
 }
 
@@ -17,8 +17,8 @@ interface Trace {
 }
 
 /**
- * Looks at the sandboxes and containers with these labels: processes, mounts, network namespaces,
- * links, control groups.
+ * Finds the traces of the sandboxes and containers with these labels: processes, mounts, network
+ * namespaces, links, cgroups.
  */
 export async function readTraces(
   client: CriClient,
@@ -111,7 +111,7 @@ function linkOf(pid: number): readonly Trace[] {
       ? []
       : [{ what: `link ${name}`, isThere: () => existsSync(path.join(links, name)) }];
   } catch {
-    return []; // the sandbox's own process has no /sys
+    return []; // the process of the sandbox has no /sys
   }
 }
 

@@ -6,7 +6,6 @@ import { Turns } from '../exec/turns.js';
 import type { PlannedMount } from './mount-paths.js';
 import type { VolumeStore } from './volume-store.js';
 
-/** Needs of {@link GroupVolumes}. */
 export interface GroupVolumesOptions {
   readonly store: VolumeStore;
   readonly inventory: Pick<Inventory, 'all' | 'look'>;
@@ -14,8 +13,8 @@ export interface GroupVolumesOptions {
 }
 
 /**
- * The empty directories of groups: there from the first start of a container to the removal of the
- * last one.
+ * Manages the empty directories of groups. They exist from the first start of a container of the
+ * group to the removal of its last container.
  */
 export class GroupVolumes {
   private readonly starting = new Map<string, number>();
@@ -23,10 +22,10 @@ export class GroupVolumes {
 
   constructor(private readonly options: GroupVolumesOptions) {}
 
-  /** Makes what a container finds mounted, and keeps it while the container is being started. */
+  /** Creates the directories that a container mounts. */
   async mountsFor(request: ContainerRequest): Promise<readonly PlannedMount[]> {
     if ((request.volumes ?? []).length === 0 && request.shmSizeBytes === undefined) return [];
-    // what is being removed is gone before it is made anew
+    // a running removal ends before the directory is created again
     const end = await this.turns.take(groupOf(request));
     try {
       return await this.options.store.mountsOf(request);
@@ -36,8 +35,9 @@ export class GroupVolumes {
   }
 
   /**
-   * From here on a container of this group is being started. @returns To be called when it is
-   * known, or is not to be.
+   * Protects the directories of a group while a container is being started.
+   * @returns Ends the protection. Call it when the container is in the inventory, or the start has
+   *   failed.
    */
   hold(group: string): () => void {
     this.starting.set(group, (this.starting.get(group) ?? 0) + 1);
@@ -52,8 +52,8 @@ export class GroupVolumes {
   }
 
   /**
-   * Removes the empty directories of a group, if it has some and no container needs them, as a new
-   * look shows. What cannot be removed is left to the sweep.
+   * Removes the empty directories of a group, unless a container needs them according to a new
+   * list. Failures are logged; the sweep tries again.
    */
   async release(group: string): Promise<void> {
     const end = await this.turns.take(group);
@@ -70,13 +70,13 @@ export class GroupVolumes {
   }
 
   /**
-   * Removes those of groups that nobody knows. @param usedBeforeMs - Newer ones are left alone:
-   * wall-clock milliseconds.
+   * Removes the empty directories of groups without a container.
+   * @param usedBeforeMs - Wall-clock milliseconds; directories that were used later stay.
    */
   async sweep(usedBeforeMs: number): Promise<void> {
     for (const { group, usedAtMs } of await this.options.store.groups()) {
       if (usedAtMs > usedBeforeMs || this.isNeeded(group)) continue;
-      this.options.log.info('empty directories without a container are removed', { group });
+      this.options.log.info('removing empty directories without a container', { group });
       await this.release(group);
     }
   }

@@ -30,7 +30,7 @@ const resolve = (name: string, allowed: readonly string[], readOnly = false): Pr
     { allowed: allowed.map((each) => path.join(home, each)), guarded: [path.join(home, 'agent')] },
   );
 
-describe('a path of the machine', () => {
+describe('resolveHostPath', () => {
   it.each([
     { asked: 'srv/data', allowed: ['srv'], real: 'srv/data' },
     { asked: 'srv', allowed: ['srv'], real: 'srv' },
@@ -38,7 +38,7 @@ describe('a path of the machine', () => {
     { asked: 'link/data', allowed: ['srv'], real: 'srv/data' },
     { asked: 'srv/data', allowed: ['link'], real: 'srv/data' },
     { asked: 'srv/out', allowed: ['srv', 'other'], real: 'other' },
-  ])('$asked, where $allowed may be had, is mounted as $real', async ({ asked, allowed, real }) => {
+  ])('resolves $asked to $real where $allowed is allowed', async ({ asked, allowed, real }) => {
     expect(await resolve(asked, allowed)).toBe(path.join(home, real));
   });
 
@@ -47,12 +47,16 @@ describe('a path of the machine', () => {
     { asked: 'srv', allowed: ['srv/data'], says: 'is not below' },
     { asked: 'srv/data', allowed: ['srv/da'], says: 'is not below' },
     { asked: 'srv/out', allowed: ['srv'], says: 'other, which is not below' },
-    { asked: 'srv/none', allowed: ['srv'], says: 'is not on this node: make it there first' },
-    { asked: 'agent', allowed: [''], says: 'is never given to containers' },
-    { asked: 'agent/keys', allowed: [''], says: 'is never given to containers' },
-    { asked: '', allowed: [''], says: 'is never given to containers' },
-    { asked: 'srv/agent', allowed: ['srv', ''], says: 'agent, which is never given to containers' },
-  ])('$asked, where $allowed may be had, is refused: $says', async ({ asked, allowed, says }) => {
+    { asked: 'srv/none', allowed: ['srv'], says: 'does not exist on this node: create it first' },
+    { asked: 'agent', allowed: [''], says: 'cannot be mounted in containers' },
+    { asked: 'agent/keys', allowed: [''], says: 'cannot be mounted in containers' },
+    { asked: '', allowed: [''], says: 'cannot be mounted in containers' },
+    {
+      asked: 'srv/agent',
+      allowed: ['srv', ''],
+      says: 'agent, which cannot be mounted in containers',
+    },
+  ])('refuses $asked where $allowed is allowed: $says', async ({ asked, allowed, says }) => {
     await expect(resolve(asked, allowed)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining(says),
@@ -63,7 +67,7 @@ describe('a path of the machine', () => {
     (place) => existsSync(place),
   );
   it.each(ofRuntimes)(
-    'by which one is root of the machine is refused, also by another name: %s',
+    'refuses a path that gives root access to the machine, also through a link: %s',
     async (place) => {
       symlinkSync(place, path.join(home, 'srv/way'));
       for (const asked of [place, path.join(home, 'srv/way')]) {
@@ -74,13 +78,13 @@ describe('a path of the machine', () => {
           ),
         ).rejects.toMatchObject({
           kind: 'precondition',
-          message: expect.stringContaining('is never given to containers'),
+          message: expect.stringContaining('cannot be mounted in containers'),
         });
       }
     },
   );
 
-  it('must be absolute', async () => {
+  it('refuses a relative path', async () => {
     await expect(
       resolveHostPath({ name: 'v', path: 'srv', readOnly: false }, { allowed: ['/'], guarded: [] }),
     ).rejects.toMatchObject({
@@ -89,15 +93,15 @@ describe('a path of the machine', () => {
     });
   });
 
-  it('with another file system below cannot be read-only as a whole', async () => {
-    // holds /sys/fs/cgroup wherever these tests run
+  it('refuses a read-only path with another file system mounted below', async () => {
+    // contains /sys/fs/cgroup wherever these tests run
     const asked = { name: 'v', path: '/sys', readOnly: true };
     const rules = { allowed: ['/sys'], guarded: [] };
     expect(await resolveHostPath({ ...asked, readOnly: false }, rules)).toBe('/sys');
     await expect(resolveHostPath(asked, rules)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringMatching(
-        /^volumes\.v: \/sys cannot be read-only as a whole, as \/sys\/\S+ is mounted below it/,
+        /^volumes\.v: \/sys cannot be mounted read-only, because \/sys\/\S+ is mounted below it/,
       ),
     });
   });

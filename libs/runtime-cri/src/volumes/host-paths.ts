@@ -3,34 +3,35 @@ import { CloudlessError } from '@cloudless/base';
 import { isWithin } from './mount-paths.js';
 import { mountsWithin } from './mount-table.js';
 
-/** What containers may have of the machine. */
+/** Paths of the machine that containers may or may not mount. */
 export interface HostPathRules {
-  /** Directories that they may have, with all that is below. */
+  /** Directories that containers may mount, with all their content. */
   readonly allowed: readonly string[];
-  /** Paths that they never get, neither by a directory above nor below. */
+  /** Paths that no container gets, neither directly nor through a parent or child directory. */
   readonly guarded: readonly string[];
 }
 
-/** Who reaches one of these is root of the machine. */
+/** A process that reaches one of these paths is root on the machine. */
 const RUNTIME_PLACES = [
-  '/run/containerd', // beside containerd.sock: a second socket for all of it, and one of each shim
+  // beside containerd.sock: a second socket with the same API, and one socket per shim
+  '/run/containerd',
   '/run/crio',
   '/run/docker.sock',
   '/run/podman',
 ] as const;
 
-/** A directory or file of the machine that a container asks for. */
+/** A directory or file of the machine that a container requests. */
 export interface HostPathRequest {
-  /** The volume's name, for messages. */
+  /** Name of the volume, for messages. */
   readonly name: string;
   readonly path: string;
   readonly readOnly: boolean;
 }
 
 /**
- * Where the path really is, if a container may have it. The real path is what is to be mounted, so
- * that it is what was checked.
- * @throws kind `invalid` or `precondition`, naming the volume, with what to do.
+ * Resolves the symbolic links of a path and checks that a container may mount it. Mount the
+ * returned path, so that the checked path is the mounted path.
+ * @throws kind `invalid` or `precondition`, naming the volume and a remedy.
  */
 export async function resolveHostPath(
   { name, path, readOnly }: HostPathRequest,
@@ -45,26 +46,29 @@ export async function resolveHostPath(
     );
   }
   const real = await realOf(path);
-  if (real === undefined) throw refused(`${path} is not on this node: make it there first`);
-  const shown = real === path ? path : `${path} leads to ${real}, which`;
+  if (real === undefined) throw refused(`${path} does not exist on this node: create it first`);
+  const shown = real === path ? path : `${path} is a link to ${real}, which`;
   for (const guarded of [...RUNTIME_PLACES, ...rules.guarded]) {
     const at = (await realOf(guarded)) ?? guarded;
     if (isWithin(at, real) || isWithin(real, at))
-      throw refused(`${shown} is never given to containers, because of ${at}`);
+      throw refused(`${shown} cannot be mounted in containers, because it would expose ${at}`);
   }
   const allowed = await Promise.all(
     rules.allowed.map(async (directory) => (await realOf(directory)) ?? directory),
   );
   if (!allowed.some((directory) => isWithin(real, directory))) {
     throw refused(
-      `${shown} is not below ${rules.allowed.join(' or ')}: allow it with --allow-host-path of this node's agent, or take another`,
+      `${shown} is not below ${rules.allowed.join(' or ')}: allow it with --allow-host-path of this node's agent, or use another path`,
     );
   }
   checkReadOnly(real, readOnly, refused);
   return real;
 }
 
-/** Runtimes make only the mount itself read-only, not what is mounted below. */
+/**
+ * Refuses a read-only path with mounts below it: runtimes make only the mount itself read-only, not
+ * the mounts below it.
+ */
 function checkReadOnly(
   real: string,
   readOnly: boolean,
@@ -73,11 +77,11 @@ function checkReadOnly(
   const below = readOnly ? mountsWithin(real).filter((place) => place !== real) : [];
   if (below.length === 0) return;
   throw refused(
-    `${real} cannot be read-only as a whole, as ${below[0]} is mounted below it: ask for a directory without one`,
+    `${real} cannot be mounted read-only, because ${below[0]} is mounted below it and would stay writable: use a directory without mounts below it`,
   );
 }
 
-/** Undefined for what is not there. */
+/** Returns the real path; undefined when it does not exist. */
 async function realOf(path: string): Promise<string | undefined> {
   try {
     return await realpath(path);

@@ -4,8 +4,8 @@ import { mkdir, open, type FileHandle } from 'node:fs/promises';
 const DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /**
- * Makes directories one below the other, for a mount to stand there. What a container left in the
- * directory is not trusted: no symbolic link is followed; where one is in the way, nothing is made
+ * Creates nested directories as a mount point. The content that a container left in the directory
+ * is not trusted: symbolic links are not followed. When a link is in the way, nothing is created,
  * and the mount fails by itself.
  */
 export async function makeBelow(directory: string, names: readonly string[]): Promise<void> {
@@ -19,7 +19,10 @@ export async function makeBelow(directory: string, names: readonly string[]): Pr
   }
 }
 
-/** By the open directory, not by its path: nobody can put another one in its place. */
+/**
+ * Creates and opens a child through the descriptor of its parent, not through its path: no process
+ * can replace the parent meanwhile.
+ */
 async function enter(parent: FileHandle, name: string): Promise<FileHandle> {
   const place = `/proc/self/fd/${parent.fd}/${name}`;
   await mkdir(place, { mode: 0o755 }).catch((reason: unknown) => {

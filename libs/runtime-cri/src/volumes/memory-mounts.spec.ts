@@ -12,7 +12,7 @@ const TABLE = [
   '31 22 0:31 / /with\\040space rw - tmpfs none rw',
   '32 22 8:1 /srv /data rw master:1 - ext4 /dev/sda1 rw',
 ].join('\n');
-/** What the agent itself has mounted. */
+/** Mount table of the agent. */
 const OWN_TABLE = [
   '22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw',
   '40 22 0:30 / /volumes/shm rw,nosuid,nodev,noexec shared:5 - tmpfs cloudless rw,size=1024k',
@@ -36,14 +36,14 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(proc, { recursive: true, force: true }));
 
-describe('files in memory', () => {
-  it('are told from other mounts, whatever their path', () => {
+describe('tmpfs mounts', () => {
+  it('are distinguished from other mounts, whatever their path', () => {
     expect(memoryMountsWithin('/', TABLE)).toEqual(['/dev/shm', '/with space']);
     expect(memoryMountsWithin('/dev', TABLE)).toEqual(['/dev/shm']);
     expect(memoryMountsWithin('/data', TABLE)).toEqual([]);
   });
 
-  it('are found in the container they were mounted for', () => {
+  it('are found in the container for which they were mounted', () => {
     const mounts = [mount('/dev/shm', '/volumes/shm'), mount('/data', '/volumes/a', false)];
     expect(() => checkMemoryMounts(7, mounts, proc)).not.toThrow();
   });
@@ -53,15 +53,15 @@ describe('files in memory', () => {
   });
 
   it.each([
-    { name: 'that the container does not have', hostPath: '/volumes/other' },
+    { name: 'that the container does not see', hostPath: '/volumes/other' },
     { name: 'that are not mounted', hostPath: '/volumes/none' },
-  ])('$name are missed by the mount point and the path on the node', ({ hostPath }) => {
+  ])('$name are reported with mount point and path on the node', ({ hostPath }) => {
     expect(() => checkMemoryMounts(7, [mount('/data', hostPath)], proc)).toThrow(
       `/data is not in memory: the container runtime does not see what this agent mounts at ${hostPath}`,
     );
   });
 
-  it('are not looked for in a container that has ended', () => {
+  it('are not checked in an exited container', () => {
     expect(() => checkMemoryMounts(8, [mount('/data', '/volumes/a')], proc)).not.toThrow();
   });
 

@@ -6,18 +6,18 @@ import type { PlannedMount } from './mount-paths.js';
 
 /** Options of the mount. */
 export interface MemoryMountOptions {
-  /** Absent: half of the machine's memory, the default of the kernel. */
+  /** Size limit in bytes. Default: half of the machine's memory, as the kernel has it. */
   readonly sizeBytes?: number | undefined;
-  /** Permissions of the directory itself. */
+  /** Permissions of the mounted directory. */
   readonly mode: number;
-  /** Group of the directory itself. */
+  /** Group of the mounted directory. */
   readonly groupId?: number | undefined;
-  /** Programs there cannot be executed. */
+  /** Whether programs on the mount cannot be executed. */
   readonly noExec?: boolean;
 }
 
 /**
- * Mounts files in memory on a directory, unless they are mounted. Uses the `mount` program, as
+ * Mounts a tmpfs on a directory, unless one is mounted there. Uses the `mount` program, because
  * Node.js has no call for it.
  * @throws kind `precondition`, naming the field, when this process lacks the permission.
  * @see Linux kernel, Documentation/filesystems/tmpfs.rst
@@ -44,9 +44,9 @@ export async function mountMemory(
 }
 
 /**
- * Unmounts all files in memory on a directory and below it. Files that a container still has open
- * stay until the container closes them.
- * @throws kind `precondition` when this process may not.
+ * Unmounts every tmpfs on a directory and below it. Files that a container still has open stay
+ * until the container closes them.
+ * @throws kind `precondition` when this process lacks the permission.
  */
 export async function unmountMemory(directory: string): Promise<void> {
   for (const place of [...memoryMountsWithin(directory)].reverse()) {
@@ -60,11 +60,11 @@ export async function unmountMemory(directory: string): Promise<void> {
 }
 
 /**
- * Checks that a container has the memory that was mounted for it: a container runtime in another
- * mount namespace would have mounted the directory below, on disk and without a limit. Mounts are
- * compared by their file system, as an image may have a symbolic link on the way to the mount
- * point.
- * @param pid - Of the container's main process; a process that has ended is not checked.
+ * Checks that a container sees the tmpfs that was mounted for it. A container runtime in another
+ * mount namespace would have mounted the directory below it, on disk and without a limit. Mounts
+ * are compared by their file system, because an image may have a symbolic link on the way to the
+ * mount point.
+ * @param pid - Id of the container's main process. A process that has ended is not checked.
  * @throws kind `precondition`, naming the mount point.
  */
 export function checkMemoryMounts(

@@ -4,27 +4,31 @@ import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import type { Mount } from '../gen/runtime/v1/api_pb.js';
 
 /**
- * What a runtime is asked to mount; always so that mounts made later on one side do not show on the
- * other.
+ * A mount of a container. Mounts are private: mounts that are made later on one side do not appear
+ * on the other.
  */
 export interface PlannedMount extends Pick<
   Mount,
   'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'
 > {
-  /** Files in memory are mounted at `hostPath`. */
+  /** Whether a tmpfs is mounted at `hostPath`. */
   readonly inMemory?: boolean;
 }
 
 /** Mount point of POSIX shared memory. @see shm_overview(7) */
 export const SHARED_MEMORY = '/dev/shm';
 
-/** Made by the runtime itself; below `/proc` and `/sys` nothing of the kernel's must be covered. */
+/**
+ * Paths that the runtime itself mounts. Nothing of the kernel below `/proc` and `/sys` may be
+ * covered.
+ */
 const TAKEN = ['/', '/dev', '/proc', '/sys'];
 const TAKEN_WITH_ALL_BELOW = ['/proc', '/sys'];
 
 /**
- * @throws kind `invalid`, naming the volume, for a place where nothing can be mounted, and for two
- * of one name or place.
+ * Checks names and mount paths of the volumes.
+ * @throws kind `invalid`, naming the volume, for a path that cannot be mounted, and for a repeated
+ *   name or path.
  */
 export function checkMountPaths({
   volumes = [],
@@ -38,8 +42,9 @@ export function checkMountPaths({
   for (const { name, mountPath } of volumes) {
     const wrong = (message: string): CloudlessError =>
       new CloudlessError('invalid', `volumes.${name}: ${message}`);
-    if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name)) throw wrong('the name is no DNS label');
-    if (names.has(name)) throw wrong('there are two of this name');
+    if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name))
+      throw wrong('the name is not a DNS label');
+    if (names.has(name)) throw wrong('the name is used twice');
     names.add(name);
     const place = straight(mountPath);
     if (
@@ -52,14 +57,14 @@ export function checkMountPaths({
     if (TAKEN.includes(place) || TAKEN_WITH_ALL_BELOW.some((taken) => isWithin(place, taken))) {
       throw wrong(`nothing can be mounted at ${place}`);
     }
-    if (places.has(place)) throw wrong(`there are two for ${place}`);
+    if (places.has(place)) throw wrong(`${place} is mounted twice`);
     places.add(place);
   }
 }
 
 /**
- * In the order in which they are to be mounted: what is below another comes after it, or it would
- * be covered.
+ * Returns the volumes in mount order: a path below another path comes later, because it would be
+ * covered otherwise.
  */
 export function inMountOrder(volumes: readonly VolumeRequest[]): readonly VolumeRequest[] {
   return volumes
@@ -67,12 +72,12 @@ export function inMountOrder(volumes: readonly VolumeRequest[]): readonly Volume
     .sort((a, b) => a.mountPath.split('/').length - b.mountPath.split('/').length);
 }
 
-/** Whether a path is this directory or below it; both straight. */
+/** Whether a path is this directory or below it. Both must be normalized. */
 export function isWithin(place: string, directory: string): boolean {
   return directory === '/' || place === directory || place.startsWith(`${directory}/`);
 }
 
-/** Normalizes a path. */
+/** Normalizes a path and removes trailing slashes. */
 export function straight(text: string): string {
   return posix
     .normalize(text)

@@ -1,32 +1,35 @@
 import { readFileSync, realpathSync } from 'node:fs';
 import { isWithin } from './mount-paths.js';
 
-/** A mount as the table of a process shows it. */
+/** One line of the mount table of a process. */
 interface TableMount {
   readonly place: string;
-  /** Major and minor number of the file system: the same in every mount namespace. */
+  /** Major and minor number of the file system, which are the same in every mount namespace. */
   readonly device: string;
   /** Type of the file system. */
   readonly type: string;
 }
 
 /**
- * Where something is mounted below a directory of this machine, or on it; symbolic links to the
- * directory are followed.
+ * Lists the mount points below a directory of this machine, and the directory itself if it is one.
+ * Symbolic links to the directory are resolved.
  */
 export function mountsWithin(directory: string, table = ownTable()): readonly string[] {
   return placesWithin(directory, readMounts(table));
 }
 
 /**
- * Where files in memory are mounted below a directory, or on it; symbolic links to the directory
- * are followed.
+ * Lists the mount points of tmpfs below a directory, and the directory itself if it is one.
+ * Symbolic links to the directory are resolved.
  */
 export function memoryMountsWithin(directory: string, table = ownTable()): readonly string[] {
   return placesWithin(directory, memoryMounts(table));
 }
 
-/** A path as tables of mounts have it: without symbolic links. As it is when nothing is there. */
+/**
+ * Resolves the symbolic links of a path, as mount tables have it. Returns a path that does not
+ * exist unchanged.
+ */
 export function realPath(directory: string): string {
   try {
     return realpathSync(directory);
@@ -35,7 +38,7 @@ export function realPath(directory: string): string {
   }
 }
 
-/** Mounts of files in memory. */
+/** Parses the mounts of type tmpfs. */
 export function memoryMounts(table: string): readonly TableMount[] {
   return readMounts(table).filter(({ type }) => type === 'tmpfs');
 }
@@ -46,6 +49,7 @@ function placesWithin(directory: string, mounts: readonly TableMount[]): readonl
 }
 
 /**
+ * Parses a mount table.
  * @see proc_pid_mountinfo(5): field 3 is the device, field 5 the mount point, with blanks and the
  *   like as octal numbers; the type of the file system is the first field after the separator `-`
  */

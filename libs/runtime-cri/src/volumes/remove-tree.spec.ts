@@ -24,8 +24,8 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(home, { recursive: true, force: true }));
 
-describe('removing what containers left', () => {
-  it('takes all below and follows no symbolic link', async () => {
+describe('removeTree', () => {
+  it('removes everything below and follows no symbolic link', async () => {
     const outside = path.join(home, 'outside');
     mkdirSync(outside);
     writeFileSync(path.join(outside, 'kept'), '');
@@ -36,13 +36,13 @@ describe('removing what containers left', () => {
     await removeTree(tree); // again is no error
   });
 
-  it('a link in place of the directory itself goes, not what it leads to', async () => {
+  it('removes a link in place of the directory, not its target', async () => {
     symlinkSync(tree, path.join(home, 'link'));
     await removeTree(path.join(home, 'link'));
     expect(readdirSync(home)).toEqual(['tree']);
   });
 
-  it('takes paths that are longer than a system call takes', async () => {
+  it('removes paths that are too long for a system call', async () => {
     const chain = Array.from({ length: 15 }, () => 'd'.repeat(200)).join('/');
     const second = path.join(home, 'second');
     mkdirSync(path.join(tree, chain), { recursive: true });
@@ -53,7 +53,7 @@ describe('removing what containers left', () => {
   });
 });
 
-describe('the table of mounts', () => {
+describe('findMountsWithin', () => {
   const table = [
     '22 1 0:21 / / rw - ext4 /dev/sda rw',
     '23 22 0:22 / /srv/a\\040b rw,relatime shared:5 - tmpfs tmpfs rw',
@@ -66,13 +66,13 @@ describe('the table of mounts', () => {
     { directory: '/srv', found: ['/srv/a b'] },
     { directory: '/srv/a b', found: ['/srv/a b'] },
     { directory: '/home', found: [] },
-  ])('below $directory: $found', ({ directory, found }) => {
+  ])('finds below $directory: $found', ({ directory, found }) => {
     expect(mountsWithin(directory, table)).toEqual(found);
   });
 });
 
-describe('places for mounts', () => {
-  it('are made one below the other, or taken as they are', async () => {
+describe('makeDirectoriesBelow', () => {
+  it('creates nested directories and keeps existing ones', async () => {
     mkdirSync(path.join(tree, 'a'));
     await makeBelow(tree, ['a', 'b', 'c']);
     await makeBelow(tree, ['a', 'b', 'c']);
@@ -80,7 +80,7 @@ describe('places for mounts', () => {
   });
 
   it.each(['directory', 'file', 'nothing'])(
-    'are not made behind a symbolic link to a %s',
+    'creates nothing behind a symbolic link to a %s',
     async (kind) => {
       const outside = path.join(home, 'outside');
       if (kind === 'directory') mkdirSync(outside);

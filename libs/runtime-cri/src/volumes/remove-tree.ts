@@ -7,16 +7,16 @@ import { mountsWithin } from './mount-table.js';
 const run = promisify(execFile);
 
 /**
- * Removes a directory with whatever a container left in it. No symbolic link is followed, and
- * nothing is removed that is mounted from elsewhere. @throws kind `precondition` when something is
- * mounted there or stays.
+ * Removes a directory with everything that a container left in it. Symbolic links are not followed,
+ * and the content of mounts is not removed.
+ * @throws kind `precondition` when something is mounted there, or the directory cannot be removed.
  */
 export async function removeTree(directory: string): Promise<void> {
   const [mounted] = mountsWithin(directory);
   if (mounted !== undefined)
     throw new CloudlessError(
       'precondition',
-      `${directory} stays: something is mounted at ${mounted}`,
+      `${directory} is not removed, because something is mounted at ${mounted}`,
     );
   let why: unknown;
   try {
@@ -24,8 +24,7 @@ export async function removeTree(directory: string): Promise<void> {
   } catch (reason) {
     why = reason;
   }
-  // Immutable files, or paths longer than a system call takes: what the usual tools know to deal
-  // with.
+  // Immutable files, or paths that are too long for a system call: the standard tools handle both.
   await run('chattr', ['-R', '-f', '-i', '-a', directory]).catch(() => undefined);
   await run('rm', ['-rf', '--', directory]).catch((reason: unknown) => (why = reason));
   if (await isThere(directory)) {

@@ -12,16 +12,17 @@ import { inMountOrder, isWithin, SHARED_MEMORY, type PlannedMount } from './moun
 import { removeTree } from './remove-tree.js';
 
 /**
- * Any user of a container may write there, as in Kubernetes; no user of the machine comes so far.
+ * Mode of volumes: any user of a container may write, as in Kubernetes. Users of the machine cannot
+ * enter the parent directory.
  */
 const VOLUME_MODE = 0o777;
 const SET_GROUP_ID = 0o2000;
 const OWN_MODE = 0o700;
-/** As in container runtimes: any user may write, and remove own files. */
+/** Mode of shared memory, as in container runtimes: any user may write, and remove own files. */
 const SHARED_MEMORY_MODE = 0o1777;
 /** Name of the directory for shared memory; no volume can have this name. */
 const SHARED_MEMORY_NAME = 'dev.shm';
-/** A name that is one step of a path. */
+/** Names that are safe as one component of a path. */
 const STEP = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 /** Permissions and group of a directory, whose owner is root. */
@@ -31,7 +32,8 @@ interface Ownership {
 }
 
 /**
- * With a group, new files in the directory belong to that group, too.
+ * Returns mode and group of the volumes of a request. With a group, new files in the directory
+ * belong to that group, too.
  * @see inode(7), set-group-ID bit
  */
 function ownershipOf({ security }: ContainerRequest): Ownership {
@@ -41,10 +43,10 @@ function ownershipOf({ security }: ContainerRequest): Ownership {
     : { mode: VOLUME_MODE | SET_GROUP_ID, groupId };
 }
 
-/** Directories of this machine that containers find mounted. */
+/** Creates and removes the directories of this machine that containers mount. */
 export class VolumeStore {
   constructor(
-    /** Absolute path; nobody else may keep anything there. */
+    /** Absolute path; no other program may keep files there. */
     private readonly directory: string,
     private readonly rules: HostPathRules,
     /** Wall-clock milliseconds. */
@@ -52,9 +54,9 @@ export class VolumeStore {
   ) {}
 
   /**
-   * Makes what is not there yet.
-   * @returns The mounts of a request in their order.
-   * @throws kind `invalid` or `precondition` for a path of the machine that is not to be had,
+   * Creates the missing directories of a request.
+   * @returns The mounts in mount order.
+   * @throws kind `invalid` or `precondition` for a path of the machine that may not be mounted,
    *   `exhausted` when the disk is full.
    */
   async mountsOf(request: ContainerRequest): Promise<readonly PlannedMount[]> {
@@ -68,8 +70,8 @@ export class VolumeStore {
   }
 
   /**
-   * Groups that have empty directories here, with when the newest start of one was, wall-clock
-   * milliseconds.
+   * Lists the groups with empty directories, and the wall-clock time in milliseconds at which a
+   * container of the group was last started.
    */
   async groups(): Promise<readonly { readonly group: string; readonly usedAtMs: number }[]> {
     const found = await readdir(this.emptyRoot).catch(() => []);
@@ -87,7 +89,7 @@ export class VolumeStore {
     return STEP.test(group) && existsSync(path.join(this.emptyRoot, group));
   }
 
-  /** Removes the empty directories of a group with what is in them. Unknown is no error. */
+  /** Removes the empty directories of a group and their content. An unknown group is no error. */
   async removeGroup(group: string): Promise<void> {
     if (!STEP.test(group)) return;
     const directory = path.join(this.emptyRoot, group);
@@ -128,7 +130,7 @@ export class VolumeStore {
   }
 
   /**
-   * Mounts shared memory, which is empty for each container: the mount of an ended container is
+   * Mounts shared memory, which is empty for each container: the mount of the previous container is
    * removed first.
    */
   private async sharedMemoryOf(
@@ -172,7 +174,7 @@ export class VolumeStore {
     if (wrong !== undefined) {
       throw new CloudlessError(
         'invalid',
-        `volumes.${volume}: ${JSON.stringify(wrong)} cannot name a directory`,
+        `volumes.${volume}: ${JSON.stringify(wrong)} is not a valid name of a directory`,
       );
     }
     const made = path.join(this.directory, ...steps);
@@ -180,14 +182,14 @@ export class VolumeStore {
       await makeDirectory(path.dirname(made), OWN_MODE);
       await mkdir(made);
       if (owner.groupId !== undefined) await chown(made, 0, owner.groupId);
-      await chmod(made, owner.mode); // whatever the mask of this process is
+      await chmod(made, owner.mode); // independent of the umask of this process
     } catch (reason) {
       const { code } = reason as NodeJS.ErrnoException;
       if (code !== 'EEXIST') {
         const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'precondition';
         throw new CloudlessError(
           kind,
-          `volumes.${volume}: ${made} cannot be made: ${errorMessageOf(reason)}`,
+          `volumes.${volume}: ${made} cannot be created: ${errorMessageOf(reason)}`,
           { cause: reason },
         );
       }
@@ -196,8 +198,8 @@ export class VolumeStore {
   }
 
   /**
-   * Nothing can be made in a read-only mount, so what is to stand in one is made before, where it
-   * is a directory of ours.
+   * Creates the mount points inside read-only volumes, because the runtime cannot create them
+   * there.
    */
   private async makeMountPoints(mounts: readonly PlannedMount[]): Promise<void> {
     for (const [index, { containerPath }] of mounts.entries()) {

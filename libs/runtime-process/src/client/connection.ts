@@ -22,31 +22,32 @@ interface Pending {
   readonly reject: (reason: unknown) => void;
 }
 
-/** What a request brought. */
+/** Response to a request: the listed statuses, or the status of one container. */
 export interface Answer {
   readonly items: readonly ContainerStatus[];
   readonly status: ContainerStatus | undefined;
 }
 
-/** Who is told what comes unasked. */
 export interface ConnectionListener {
+  /** Called for each start and exit of a container. */
   readonly onEvent: (event: ContainerEvent) => void;
-  /** Called once. */
+  /** Called once, when the connection has closed. */
   readonly onClose: () => void;
 }
 
-/** A socket whose first frame, the hello, has been read. */
+/** A connected socket on which both sides have exchanged their hello messages. */
 export interface Greeted {
   readonly socket: net.Socket;
   readonly hello: Hello;
   readonly parser: FrameParser;
-  /** What came right behind the hello. */
+  /** Frames that arrived together with the hello. */
   readonly early: readonly Frame[];
 }
 
 /**
- * Opens a socket to the supervisor of a directory and exchanges hellos.
- * @throws kind `unavailable` when none listens, `precondition` when it speaks another protocol.
+ * Connects to the supervisor of a directory and exchanges hello messages.
+ * @throws kind `unavailable` when no supervisor listens, `precondition` when the supervisor speaks
+ *   another protocol version.
  */
 export async function greetSupervisor(
   directory: string,
@@ -73,10 +74,10 @@ export async function greetSupervisor(
     if (first === undefined) throw gone();
     const hello = parseMessage<Hello>(first.payload);
     if (hello.protocol !== PROTOCOL) {
-      const text = `the running supervisor (process ${hello.pid}, version ${hello.version}) speaks protocol ${hello.protocol}, this program ${PROTOCOL}`;
+      const text = `the running supervisor (process ${hello.pid}, version ${hello.version}) speaks protocol ${hello.protocol}, but this program speaks protocol ${PROTOCOL}`;
       throw new CloudlessError(
         'precondition',
-        `${text}: use a program of its version, or stop its containers and end it`,
+        `${text}: use a program of the same version, or stop all containers and end the supervisor`,
       );
     }
     return { socket, hello, parser, early };
@@ -86,14 +87,14 @@ export async function greetSupervisor(
   }
 }
 
-/** A connection over which requests are answered and events come in. */
+/** A connection to the supervisor for requests and container events. */
 export class Connection {
   private readonly pending = new Map<number, Pending>();
   private readonly drains = new Map<ContainerId, Promise<void>>();
   private nextId = 1;
   private over = false;
 
-  /** What the supervisor said of itself. */
+  /** First message of the supervisor: protocol, version, process id and capabilities. */
   readonly hello: Hello;
   private readonly socket: net.Socket;
   private readonly parser: FrameParser;
@@ -123,11 +124,15 @@ export class Connection {
     return !this.over;
   }
 
-  /** @throws what the supervisor answered, or kind `unavailable` when the connection closed. */
+  /**
+   * Sends a request and resolves with the response.
+   * @throws the error that the supervisor returned, or kind `unavailable` when the connection
+   *   closed.
+   */
   request(request: Request): Promise<Answer> {
     if (this.over) return Promise.reject(gone());
     const id = this.nextId++;
-    // the union loses which member it is
+    // spreading loses the discriminated union
     const bytes = encodeMessage({ ...request, id } as ClientMessage);
     return new Promise((resolve, reject) => {
       this.pending.set(id, { items: [], resolve, reject });
@@ -135,7 +140,10 @@ export class Connection {
     });
   }
 
-  /** Resolves when all output of a container is in its files; one question for all who ask. */
+  /**
+   * Resolves when all output of a container is in its log files. Concurrent callers share one
+   * request.
+   */
   drained(containerId: ContainerId): Promise<void> {
     const known = this.drains.get(containerId);
     if (known !== undefined) return known;
@@ -156,13 +164,13 @@ export class Connection {
       for (const { payload } of this.parser.feed(chunk))
         this.handle(parseMessage<SupervisorMessage>(payload));
     } catch {
-      this.close(); // not our supervisor, or a damaged stream: a new connection begins anew
+      this.close(); // not a supervisor, or a damaged stream: the caller opens a new connection
     }
   }
 
   private handle(message: SupervisorMessage): void {
     if (message.type === 'event') return this.listener.onEvent(message.event);
-    // of a greeting, and of commands
+    // the hello was read before; windows belong to exec connections
     if (message.type === 'hello' || message.type === 'window') return;
     const waiting = this.pending.get(message.id);
     if (message.type === 'item') {
@@ -183,7 +191,7 @@ export class Connection {
   }
 }
 
-/** The supervisor is not there, or went away. */
+/** Creates the error for a supervisor that does not run or has closed the connection. */
 export function gone(): CloudlessError {
   return new CloudlessError('unavailable', 'no connection to the supervisor');
 }

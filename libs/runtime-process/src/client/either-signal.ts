@@ -1,8 +1,8 @@
 import type { StopSignal } from '@cloudless/base';
 
 /**
- * A signal that is aborted when one of two is; `release` lets go of them. `AbortSignal.any` keeps a
- * little for each call.
+ * Returns a signal that is aborted when either input is aborted. Call `release` to remove the
+ * listeners: `AbortSignal.any` keeps memory for each call while its inputs live.
  */
 export function eitherSignal(
   first: StopSignal,

@@ -22,8 +22,10 @@ import { gone, greetSupervisor } from './connection.js';
 const INPUT_CHUNK_BYTES = 64 * 1024;
 
 /**
- * Runs a command over a connection of its own. A reader that does not take what comes makes the
- * command wait; one that leaves, or dies, ends it.
+ * Runs a command in a container over a connection of its own. When the caller reads slowly, the
+ * command is paused. When the caller stops reading or dies, the command is ended.
+ * @throws kind `unavailable` when the connection to the supervisor is lost, or the error that the
+ *   supervisor returned.
  */
 export async function* execOver(
   directory: string,
@@ -90,7 +92,7 @@ function toEvent({ kind, payload }: Frame): ExecEvent | Window {
   throw new CloudlessError('internal', `unexpected ${message.type} from the supervisor`);
 }
 
-/** A supervisor may be older than we are. */
+/** Refuses what the supervisor lacks, as it may be older than this client. */
 function checkCapabilities({ env, tty }: ExecRequest, capabilities: readonly string[]): void {
   if (tty !== undefined && !capabilities.includes(EXEC_TTY)) {
     throw new CloudlessError('unimplemented', `tty: this node lacks the capability ${EXEC_TTY}`);
@@ -98,14 +100,14 @@ function checkCapabilities({ env, tty }: ExecRequest, capabilities: readonly str
   if (env !== undefined && !capabilities.includes(EXEC_STREAMS)) {
     throw new CloudlessError(
       'unimplemented',
-      'env: the running supervisor is older than that; it ends when no container is left',
+      'env: the running supervisor is of an earlier version without variables for commands; it is replaced when its last container is removed',
     );
   }
 }
 
-/** Sends the input of a command as fast as it is taken. */
+/** Sends the input of a command, at most as far ahead as the window of the supervisor allows. */
 class InputSender {
-  /** The caller's side failed. */
+  /** Set when the input of the caller failed. */
   failure: { readonly reason: unknown } | undefined;
   private readonly items: AsyncIterator<ExecInput> | undefined;
   private window: number;
@@ -144,13 +146,13 @@ class InputSender {
     }
   }
 
-  /** So much more may be sent. */
+  /** Allows that many more bytes to be sent. */
   grant(bytes: number): void {
     this.window += bytes;
     this.wake?.();
   }
 
-  /** Nobody reads any more. */
+  /** Ends sending: the command or the connection has ended. */
   leave(): void {
     this.wake?.();
     void this.items?.return?.().catch(() => undefined);
@@ -167,14 +169,14 @@ class InputSender {
     }
   }
 
-  /** Once: a terminal would take a second one for another end. */
+  /** Sends the end of the input once: a terminal would take a second one as another Ctrl-D. */
   private async end(): Promise<void> {
     if (this.ended) return;
     this.ended = true;
     await writeInTurn(this.socket, encodeFrame('stdinEnd'));
   }
 
-  /** Resolves when something may be sent, or never will be. */
+  /** Resolves when the window is open or the connection has closed. */
   private async room(): Promise<void> {
     while (this.window <= 0 && !this.socket.destroyed)
       await new Promise<void>((resolve) => (this.wake = resolve));

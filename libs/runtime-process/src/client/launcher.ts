@@ -4,7 +4,6 @@ import path from 'node:path';
 import { CloudlessError, errorKindOf, sleep, type Clock, type StopSignal } from '@cloudless/base';
 import { supervisorArguments } from '../supervisor/run-supervisor.js';
 
-/** How a supervisor is started. */
 export interface LauncherOptions {
   readonly directory: string;
   readonly supervisorCommand: readonly string[];
@@ -12,16 +11,16 @@ export interface LauncherOptions {
   readonly clock: Clock;
 }
 
-/** A supervisor that has not answered by then does not start. */
+/** Longest wait for a new supervisor to accept connections. */
 const START_TIMEOUT_MS = 15_000;
 const POLL_MS = 5;
 
 /**
- * Connects to the supervisor of a directory, and starts one when none lives. Any number of clients
- * may do so at once: of the supervisors that they start, one gets the directory's lock and the
- * others end at once.
- * @throws kind `unavailable` when none answers in time; what it wrote is in `supervisor.err` in the
- *   directory.
+ * Connects to the supervisor of a directory, and starts a supervisor when none runs. Any number of
+ * clients may call this at the same time: of the supervisors that they start, one acquires the lock
+ * of the directory and the others exit.
+ * @throws kind `unavailable` when no supervisor accepts a connection in time. The file
+ *   `supervisor.err` in the directory has its error output.
  */
 export async function connectOrStart<Connected>(
   connect: () => Promise<Connected>,
@@ -42,7 +41,7 @@ export async function connectOrStart<Connected>(
             'unavailable',
             'the process supervisor does not answer: see supervisor.err in its directory',
             {
-              // For logs only: callers of the API are not told where the agent keeps its data.
+              // For logs only: API callers must not see where the agent keeps its data.
               cause: new CloudlessError('unavailable', `no supervisor answers in ${directory}`, {
                 cause: reason,
               }),
@@ -59,8 +58,8 @@ export async function connectOrStart<Connected>(
 }
 
 /**
- * In a session of its own, without our streams and environment, so that nothing that ends us
- * reaches it.
+ * Starts the supervisor in a session of its own, without the streams and the environment of this
+ * process, so that it survives the end of this process.
  */
 function startSupervisor({ supervisorCommand, directory, idleMs }: LauncherOptions): {
   readonly isOver: () => boolean;

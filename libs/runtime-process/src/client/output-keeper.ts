@@ -4,22 +4,22 @@ import type { ContainerStatus } from '@cloudless/runtime';
 import { layout } from '../supervisor/container-paths.js';
 
 /**
- * Holds the pipes of running containers open, without reading. A pipe's content is lost when nobody
- * holds it; so what a container writes before it ends, while its supervisor has been killed, waits
- * for the next supervisor.
+ * Holds the pipes of running containers open, without reading. The kernel drops the content of a
+ * pipe when the last process closes it. With this second holder, output that a container writes
+ * while its supervisor is dead waits for the next supervisor.
  */
 export class OutputKeeper {
   private readonly held = new Map<ContainerId, readonly number[]>();
 
   constructor(private readonly directory: string) {}
 
-  /** Holds or lets go, as the status demands. */
+  /** Opens the pipes of a running container, or closes those of an exited container. */
   follow({ containerId, phase }: ContainerStatus): void {
     if (phase === 'exited') this.release(containerId);
     else if (!this.held.has(containerId)) this.held.set(containerId, this.open(containerId));
   }
 
-  /** Holds those of these containers, and no other. */
+  /** Holds the pipes of exactly the running containers of this list. */
   set(statuses: readonly ContainerStatus[]): void {
     const running = new Set(
       statuses.filter(({ phase }) => phase === 'running').map(({ containerId }) => containerId),
@@ -39,7 +39,7 @@ export class OutputKeeper {
       try {
         return [openSync(layout.pipe(folder, stream), constants.O_RDONLY | constants.O_NONBLOCK)];
       } catch {
-        return []; // it has just ended
+        return []; // the container has just ended
       }
     });
   }

@@ -3,16 +3,16 @@ import { CloudlessError } from '@cloudless/base';
 import { layout } from '../supervisor/container-paths.js';
 
 /**
- * Longest path that a socket address holds (`sun_path` less its final NUL); the shortest of the
- * systems we know, macOS.
+ * Longest path of a socket address (`sun_path` without its final NUL) on macOS, the shortest of the
+ * supported systems.
  */
 const MAX_PATH_BYTES = 103;
 
 /**
- * Calls `use` with a path of the supervisor's socket that is short enough. On Linux a long
- * directory is reached through a descriptor of it, so that the socket stays where only its owner
- * can get at it.
- * @throws kind `invalid` elsewhere, when the directory's path is too long.
+ * Calls `use` with a path of the supervisor's socket that fits into a socket address. On Linux a
+ * long directory is reached through `/proc/self/fd`, so that the socket stays in the private
+ * directory.
+ * @throws kind `invalid` on other systems when the path of the directory is too long.
  */
 export async function withSocketPath<Result>(
   directory: string,

@@ -11,7 +11,7 @@ import {
 import { listLogFiles, type LogFile } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
 
-/** Bytes that are read and parsed at a time. */
+/** Size of one read, in bytes. */
 const CHUNK_BYTES = 64 * 1024;
 
 /** Reads the record of removed lines of the log in a directory; undefined without a record. */
@@ -19,46 +19,46 @@ export function readRemovedLines(directory: string): RemovedLines | undefined {
   try {
     return parseRemovedLines(readFileSync(path.join(directory, REMOVED_LINES_FILE), 'utf8'));
   } catch {
-    return undefined; // nothing was removed yet
+    return undefined; // no file was removed yet
   }
 }
 
-/** Lines that were read together. */
+/** Lines of one read. */
 export interface ReadLines {
   readonly lines: readonly LogLine[];
   /**
-   * Bytes of log files between the file of these lines and the file that was read before; undefined
-   * when unknown. Above 0, files were removed before they were read.
+   * Bytes of log files between the file of these lines and the file that was read before it;
+   * undefined when unknown. A value above 0 means that files were removed before they were read.
    */
   readonly passedOver?: number | undefined;
 }
 
-/** A position in the files of a log. */
+/** Reads the rotated files of one log in order, and continues where the last read ended. */
 export class LogCursor {
   private handle: FileHandle | undefined;
   private current: LogFile | undefined;
   private rest: Buffer = Buffer.alloc(0);
   private position = 0;
-  /** Size of the log before the open file; undefined when not known. */
+  /** Bytes of the log before the open file; undefined when unknown. */
   private before: number | undefined;
   private passedOver: number | undefined;
   private readonly chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
 
-  /** @param from - Sequence number of the first line that is wanted. */
+  /** @param from - Sequence number of the first requested line. */
   constructor(
     private readonly directory: string,
     private readonly from: bigint,
   ) {}
 
   /**
-   * Lines from the position to the end of the newest file.
-   * @param mayHaveMoved - False when no file was created or removed since the last call: the
-   *   directory is not listed again.
+   * Yields the lines from the current position to the end of the newest file.
+   * @param mayHaveMoved - False when no file was created or removed since the last call; the
+   *   directory is then not listed again.
    */
   async *linesUpToNow(mayHaveMoved = true): AsyncGenerator<ReadLines> {
     let lists = mayHaveMoved || this.handle === undefined;
     for (;;) {
-      // before the last read: a file that has a successor gets no more lines
+      // List before the last read: a file that has a successor gets no more lines.
       const next = lists ? this.following() : undefined;
       for (let goesOn = this.handle !== undefined; goesOn;) {
         const { read, isShort } = await this.read();
@@ -93,7 +93,7 @@ export class LogCursor {
     this.current = next;
     this.rest = Buffer.alloc(0);
     this.position = 0;
-    // rotated away meanwhile: the next one follows
+    // removed by rotation meanwhile: the next file follows
     this.handle = await open(next.file, 'r').catch(() => undefined);
   }
 
@@ -107,8 +107,8 @@ export class LogCursor {
   }
 
   /**
-   * Reads the next lines of the open file. A short read has reached the end of the file; later
-   * writes are seen as a change.
+   * Reads the next lines of the open file. A short read has reached the end of the file; the
+   * follower is woken by later writes.
    */
   private async read(): Promise<{ readonly read?: ReadLines; readonly isShort: boolean }> {
     const { bytesRead = 0 } =

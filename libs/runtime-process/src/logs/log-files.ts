@@ -2,22 +2,22 @@ import { readdirSync } from 'node:fs';
 import path from 'node:path';
 
 /**
- * A log file; its name is the sequence number of its first line, so a log is the files in order of
- * their names.
+ * One file of a log. The name of a file is the sequence number of its first line, so the names sort
+ * in the order of the lines.
  */
 export interface LogFile {
   readonly file: string;
   readonly firstSequence: bigint;
 }
 
-/** Digits of a name: room for every 64-bit number, so that names sort as numbers do. */
+/** Digits of a file name: enough for every 64-bit number, so that names sort like numbers. */
 const DIGITS = 20;
 
 export function logFileName(firstSequence: bigint): string {
   return `${String(firstSequence).padStart(DIGITS, '0')}.log`;
 }
 
-/** The log files of a directory, oldest first; none when there is no such directory. */
+/** Lists the log files of a directory, oldest first. A missing directory has none. */
 export function listLogFiles(directory: string): readonly LogFile[] {
   let names: readonly string[];
   try {

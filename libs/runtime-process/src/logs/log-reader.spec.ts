@@ -38,11 +38,11 @@ const numbersOf = ({ lines }: LogBatch): readonly number[] =>
   lines.map(({ sequence }) => Number(sequence));
 const upTo = (from: number, to: number): readonly number[] =>
   Array.from({ length: to - from + 1 }, (_, index) => from + index);
-/** As it is in the file. */
+/** Size of the record in the file. */
 const sizeOf = (number: number): number => `${number} 1000 oF line ${number}\n`.length;
 
-describe('a follower that rotation overtakes', () => {
-  it('gets each line, or a note of the missing lines with their size', async () => {
+describe('readLog, overtaken by rotation', () => {
+  it('yields each line, or the number and size of the missing lines', async () => {
     const writer = aWriter();
     write(writer, 1, 3);
     const drained = { resolve: (): void => undefined };
@@ -69,7 +69,7 @@ describe('a follower that rotation overtakes', () => {
     writer.close();
   });
 
-  it('gets a note of the lines that were removed before it resumed', async () => {
+  it('reports the lines that were removed before the reader resumed', async () => {
     const writer = aWriter();
     write(writer, 1, 100);
     const batch = (await follow({ follow: false, afterSequence: 10n }).next()).value as LogBatch;
@@ -79,7 +79,7 @@ describe('a follower that rotation overtakes', () => {
     writer.close();
   });
 
-  it('gets no note of missing lines when it requests all kept lines', async () => {
+  it('reports no missing lines when all kept lines are requested', async () => {
     const writer = aWriter();
     write(writer, 1, 100);
     for await (const { skipped } of follow({ follow: false })) expect(skipped).toBeUndefined();
@@ -88,7 +88,7 @@ describe('a follower that rotation overtakes', () => {
     writer.close();
   });
 
-  it('gets no size of missing lines when files were removed without a record', async () => {
+  it('reports no size of missing lines when files were removed without a record', async () => {
     const writer = aWriter();
     write(writer, 1, 40);
     rmSync(path.join(directory, 'removed'));

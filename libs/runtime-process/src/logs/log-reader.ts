@@ -6,18 +6,21 @@ import { LogCursor } from './log-cursor.js';
 import { listLogFiles } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
 
-/** What a reader needs to know of the container. */
 export interface LogReadOptions {
   readonly directory: string;
   readonly request: LogRequest;
   readonly signal: StopSignal;
-  /** Resolves when all output is in the files; only asked when following. */
+  /**
+   * Resolves when all output of the container is in the files. Called only for requests that
+   * follow.
+   */
   readonly drained: () => Promise<void>;
 }
 
 /**
- * Reads log files that a writer may be writing and rotating: each line that is kept once, in order,
- * as many as are there.
+ * Reads a log while a writer may append to it and rotate it. Yields each kept line once, in order,
+ * in batches of whatever is available.
+ * @throws what `waitUntilDrained` rejects with.
  */
 export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal } = options;
@@ -34,7 +37,7 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
     const cursor = new LogCursor(directory, from);
     try {
       for (;;) {
-        // Asked before the read: what comes later wakes us again.
+        // Reset before the read: a change during the read wakes the reader again.
         const { mayHaveMore, mayHaveMoved } = changes?.take() ?? {
           mayHaveMore: false,
           mayHaveMoved: true,
@@ -54,7 +57,10 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
   }
 }
 
-/** Where to begin, and how many selected lines from there are before the tail. */
+/**
+ * Finds the first sequence number to read, and how many selected lines from there precede the
+ * requested tail.
+ */
 async function startOf(
   directory: string,
   request: LogRequest,
@@ -63,7 +69,7 @@ async function startOf(
   if (tailLines === undefined) return { from: afterSequence + 1n, skipped: 0 };
   let count = 0;
   for (const { file, firstSequence } of [...listLogFiles(directory)].reverse()) {
-    // rotated away: as good as empty
+    // removed by rotation meanwhile: no lines
     const bytes = await readFile(file).catch(() => Buffer.alloc(0));
     count += parseLogRecords(bytes).lines.filter((line) => selectsLine(request, line)).length;
     if (count >= tailLines || firstSequence <= afterSequence)
@@ -73,12 +79,13 @@ async function startOf(
 }
 
 /**
- * Wakes a follower when files changed, when the log is finished, or when the follower is to end.
+ * Wakes a follower when log files have changed, when the log is complete, or when the follower is
+ * cancelled.
  */
 class Changes {
   private readonly watcher: FSWatcher;
   private changed = true;
-  /** Files may have come or gone. */
+  /** Files may have been created or removed. */
   private moved = true;
   private finished = false;
   private aborted = false;
@@ -97,7 +104,7 @@ class Changes {
     signal.addEventListener('abort', this.onAbort, { once: true });
   }
 
-  /** All output is in the files. */
+  /** Marks the log as complete. */
   finish(): void {
     this.set(() => (this.finished = true));
   }
@@ -107,8 +114,8 @@ class Changes {
   }
 
   /**
-   * Before a read: whether there may be more after it, and whether files may have come or gone
-   * since the last one.
+   * Call before a read. Returns whether another read may find more lines, and whether files may
+   * have been created or removed since the last read.
    */
   take(): { readonly mayHaveMore: boolean; readonly mayHaveMoved: boolean } {
     const mayHaveMoved = this.moved || this.finished;
@@ -117,7 +124,10 @@ class Changes {
     return { mayHaveMore: !this.finished, mayHaveMoved };
   }
 
-  /** After a read: waits until there is more to read; false when aborted. */
+  /**
+   * Call after a read. Waits for the next change; false when the follower was cancelled.
+   * @throws the reason given to `fail`.
+   */
   async next(): Promise<boolean> {
     while (!this.changed && !this.finished && !this.aborted && this.failure === undefined) {
       await new Promise<void>((resolve) => (this.wake = resolve));

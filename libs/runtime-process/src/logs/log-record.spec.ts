@@ -13,7 +13,7 @@ const arbLine: fc.Arbitrary<LogLine> = fc.record({
 });
 
 describe('log records', () => {
-  it('come back as they were written, up to the one that was not written to its end', () => {
+  it('are parsed as they were written, up to an incomplete record', () => {
     fc.assert(
       fc.property(fc.array(arbLine), arbLine, fc.nat(), (lines, torn, cut) => {
         const whole = Buffer.concat(lines.map(encodeLogRecord));
@@ -24,7 +24,7 @@ describe('log records', () => {
     );
   });
 
-  it('any bytes are read without failing, and damaged records do not hide good ones', () => {
+  it('are parsed from any bytes without an exception, and damaged records hide no valid records', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), arbLine, (noise, good) => {
         const { lines, consumed } = parseLogRecords(

@@ -10,14 +10,14 @@ const LETTER_STDERR = 101;
 const LETTER_STDOUT = 111;
 const MAX_SEQUENCE_DIGITS = 19;
 const MAX_TIME_DIGITS = 16;
-/** So many digits are a whole number of JavaScript in any case. */
+/** Decimal numbers of up to this many digits are exact in JavaScript. */
 const EXACT_DIGITS = 15;
 const LETTERS: Readonly<Record<LogStream, string>> = { stdout: 'o', stderr: 'e' };
 
 /**
- * One line of a log file: `<sequence> <milliseconds> <o|e><F|P> <bytes>` and a line feed; F is a
- * full line (or its last part), P one that goes on. The bytes never hold a line feed, so a file can
- * be cut at any of them.
+ * Encodes one line of a log file: `<sequence> <milliseconds> <o|e><F|P> <bytes>` and a line feed.
+ * `o` is stdout and `e` is stderr. F marks a full line or its last part, P a part that continues.
+ * The bytes never contain a line feed, so every line feed ends a record.
  */
 export function encodeLogRecord({ sequence, timeMs, stream, partial, text }: LogLine): Buffer {
   const header = `${sequence} ${Math.trunc(timeMs)} ${LETTERS[stream]}${partial ? 'P' : 'F'} `;
@@ -29,8 +29,8 @@ export function encodeLogRecord({ sequence, timeMs, stream, partial, text }: Log
 }
 
 /**
- * Reads one line of a log file, without its line feed; undefined when it is damaged. No regular
- * expression, and no copy of the text: followers read many lines.
+ * Parses one record, without its line feed. Returns undefined for a damaged record. Uses no regular
+ * expression and does not copy the text, as followers parse many lines.
  */
 export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): LogLine | undefined {
   const sequenceEnd = digitsEnd(bytes, start, Math.min(end, start + MAX_SEQUENCE_DIGITS));
@@ -61,7 +61,7 @@ export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): Lo
   };
 }
 
-/** Where digits end that begin at `from`, at `to` at the latest. */
+/** Returns the end of the digits that begin at `from`, at most `to`. */
 function digitsEnd(bytes: Buffer, from: number, to: number): number {
   let at = from;
   for (; at < to; at += 1) {
@@ -78,20 +78,20 @@ function wholeNumber(bytes: Buffer, from: number, to: number): number {
   return value;
 }
 
-/** What a piece of a log file holds. */
+/** Records of a part of a log file. */
 export interface ParsedLog {
   /**
-   * Damaged ones are left out. Their texts lie in the piece: it must not be written to afterwards.
+   * Valid records. Their texts refer to the parsed buffer, which must not be changed afterwards.
    */
   readonly lines: readonly LogLine[];
-  /**
-   * Bytes up to and with the last line feed; what follows is a record that has not been written to
-   * its end.
-   */
+  /** Bytes up to and including the last line feed. The rest is an incomplete record. */
   readonly consumed: number;
 }
 
-/** Reads the records of a piece of a log file that begins at the beginning of one. */
+/**
+ * Parses the records of a part of a log file that begins at a record boundary. Damaged records are
+ * omitted.
+ */
 export function parseLogRecords(bytes: Buffer): ParsedLog {
   const lines: LogLine[] = [];
   let consumed = 0;

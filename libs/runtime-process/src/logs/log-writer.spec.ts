@@ -33,7 +33,7 @@ async function read(
 }
 
 describe('LogWriter', () => {
-  it('goes on after it was killed at any moment, also in mid-line, without loss or repeat', async () => {
+  it('continues without loss or repetition after it was killed at any moment, even within a line', async () => {
     let run = 0;
     await fc.assert(
       fc.asyncProperty(
@@ -61,7 +61,7 @@ describe('LogWriter', () => {
     );
   });
 
-  it('keeps as many files as it may, the newest lines, and numbers on', async () => {
+  it('keeps at most the configured number of files and continues the sequence numbers', async () => {
     const writer = aWriter(directory);
     for (let line = 1; line <= 100; line += 1)
       writer.append('stdout', Buffer.from(`line ${line}\n`));
@@ -74,7 +74,7 @@ describe('LogWriter', () => {
     );
   });
 
-  it('cuts off a record that was not written to its end', async () => {
+  it('truncates an incomplete record at the end of the file', async () => {
     const first = aWriter(directory);
     first.append('stdout', Buffer.from('one\n'));
     first.close();

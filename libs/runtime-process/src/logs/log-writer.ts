@@ -26,22 +26,21 @@ import { listLogFiles, logFileName, type LogFile } from './log-files.js';
 import { encodeLogRecord, parseLogRecords } from './log-record.js';
 import { PendingFile } from './pending-file.js';
 
-/** Needs of a {@link LogWriter}. */
 export interface LogWriterOptions {
-  /** Made when missing. */
+  /** Created when it does not exist. */
   readonly directory: string;
   readonly clock: Clock;
   readonly log: Log;
-  /** Files kept, 2 or more. */
+  /** Number of files that are kept, at least 2. */
   readonly files: number;
-  /** A new file is begun when one has reached this size, bytes. */
+  /** Size in bytes at which a new file is begun. */
   readonly fileBytes: number;
 }
 
 /**
- * Writes the output of one container into rotated log files. Every byte is on its way to the file
- * when `append` returns: a writer that is killed loses nothing it was given, and a new one on the
- * same directory goes on, also in mid-line.
+ * Writes the output of one container into rotated log files. `append` has written every byte to a
+ * file when it returns. A writer that is killed therefore loses nothing, and a new writer on the
+ * same directory continues, even in the middle of a line.
  */
 export class LogWriter {
   private fd: number;
@@ -53,8 +52,8 @@ export class LogWriter {
   private failing = false;
 
   /**
-   * Opens the newest file, cuts off a record that was not written to its end, and takes up lines
-   * begun before.
+   * Opens the newest file, truncates an incomplete record at its end, and resumes the lines that
+   * have no line end yet.
    */
   constructor(private readonly options: LogWriterOptions) {
     const { directory } = options;
@@ -76,7 +75,7 @@ export class LogWriter {
     this.splitters = { stdout: resumed('stdout'), stderr: resumed('stderr') };
   }
 
-  /** Takes what the container wrote. */
+  /** Appends output of the container. Errors of the disk are logged, not thrown. */
   append(stream: LogStream, chunk: Uint8Array): void {
     if (this.closed) return;
     const splitter = this.splitters[stream];
@@ -86,7 +85,10 @@ export class LogWriter {
       this.pending[stream].write(this.sequence, splitter.pending);
   }
 
-  /** The output has ended: writes the last lines that had no line end, and closes. */
+  /**
+   * Writes the last lines that have no line end, and closes the files. Call it when the output has
+   * ended.
+   */
   end(): void {
     if (this.closed) return;
     for (const stream of ['stdout', 'stderr'] as const) {
@@ -97,7 +99,7 @@ export class LogWriter {
     this.close();
   }
 
-  /** Lets go of the files; another writer can go on. */
+  /** Closes the files; another writer can continue. */
   close(): void {
     if (this.closed) return;
     this.closed = true;
@@ -127,8 +129,8 @@ export class LogWriter {
   }
 
   /**
-   * A full disk must not stop the container: its lines are dropped, the log stays whole, and the
-   * operator is told once.
+   * Drops lines that cannot be written, as a full disk must not stop the container. The log stays
+   * well-formed, and the first failure is logged.
    */
   private refused(reason: unknown, lineCount: number): void {
     if (!this.failing)
@@ -157,8 +159,8 @@ export class LogWriter {
   }
 
   /**
-   * To be called before the files are removed, so that a reader that misses them can report their
-   * size.
+   * Records the number and size of removed lines. Call it before the files are removed, so that a
+   * reader that misses the files can report their size.
    */
   private recordRemoval(surplus: readonly LogFile[], keptFrom: bigint): void {
     const { directory } = this.options;
@@ -170,14 +172,14 @@ export class LogWriter {
       writeFileSync(`${target}.new`, encodeRemovedLines(removed), { mode: 0o600 });
       renameSync(`${target}.new`, target);
     } catch {
-      // The disk is full: removing the files is more important.
+      // The disk is full: removing files is more important.
     }
   }
 }
 
 /**
- * A write to a file is cut short only when the disk is full or a signal comes; the next one tells
- * which.
+ * Writes all bytes. A write is short only when the disk is full or a signal arrives; the next write
+ * then fails or succeeds.
  */
 function writeWhole(fd: number, bytes: Buffer): void {
   let done = 0;

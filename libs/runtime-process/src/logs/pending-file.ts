@@ -4,8 +4,8 @@ import { MAX_LINE_BYTES } from '@cloudless/runtime';
 const HEADER_BYTES = 12;
 
 /**
- * The beginning of a line that has no end yet, kept on disk so that it outlives the writer: the
- * log's sequence number at that moment (8 bytes, big endian), length (4 bytes), bytes.
+ * File with the beginning of a line that has no line end yet, so that it survives the writer.
+ * Format: sequence number of the log at that moment (8 bytes, big endian), length (4 bytes), bytes.
  */
 export class PendingFile {
   private readonly fd: number;
@@ -15,9 +15,10 @@ export class PendingFile {
   }
 
   /**
-   * What was pending.
-   * @param lastSequence - Of the newest line of this stream: when the file is older than it, the
-   *   writer was killed after it wrote the line, and what the file holds is part of it.
+   * Returns the pending bytes.
+   * @param lastSequence - Sequence number of the newest line of this stream. When the file is
+   *   older, the writer was killed after it wrote the line, so the line already contains the
+   *   pending bytes.
    */
   read(lastSequence: bigint): Uint8Array {
     const bytes = Buffer.alloc(HEADER_BYTES + MAX_LINE_BYTES);
@@ -35,7 +36,7 @@ export class PendingFile {
     try {
       writeSync(this.fd, bytes, 0, bytes.length, 0);
     } catch {
-      // A full disk: only a writer that is killed now would need it.
+      // The disk is full. The file is needed only if this writer is killed now.
     }
   }
 

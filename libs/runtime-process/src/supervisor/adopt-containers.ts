@@ -16,7 +16,6 @@ import { MainProcess } from './main-process.js';
 import { LOST, readEnd, UNSEEN } from './process-end.js';
 import { ContainerOutput } from './output.js';
 
-/** What adoption needs. */
 export interface AdoptDeps {
   readonly directory: string;
   readonly clock: Clock;
@@ -25,16 +24,16 @@ export interface AdoptDeps {
   readonly settings: Pick<SupervisorSettings, 'logFiles' | 'logFileBytes'>;
   readonly onExit: (container: ManagedContainer) => void;
   /**
-   * Kills the processes that are left in the cgroup of a container that does not run, and removes
-   * the cgroup.
+   * Kills the remaining processes in the cgroup of a container that does not run, and removes the
+   * cgroup.
    */
   readonly clearGroup: (group: Cgroup) => void;
 }
 
 /**
- * Takes up what an earlier supervisor left: containers that live go on, those that do not are
- * reported as ended, half-made ones are cleared away, and processes of commands, whose callers are
- * gone, are killed.
+ * Adopts the containers of an earlier supervisor. Running containers continue, containers that
+ * ended meanwhile are reported as exited, unfinished starts are removed, and processes of commands
+ * are killed, because their callers are gone.
  */
 export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
   makeDirectorySync(layout.containers(deps.directory), 0o700);
@@ -45,7 +44,7 @@ export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
     const record = readRecord(folder);
     known.add(name);
     if (record === undefined || record.phase === 'starting') {
-      deps.log.warn('unfinished container cleared away', { containerId: name });
+      deps.log.warn('unfinished container removed', { containerId: name });
       if (record !== undefined) endUnfinished(record, deps.clearGroup);
       rmSync(folder, { recursive: true, force: true });
     } else {
@@ -99,7 +98,7 @@ function adopt(
   }
   if (isSameBoot && cgroup !== undefined) deps.clearGroup(cgroup);
   const status: ContainerStatus = record.status;
-  // no process: nothing may be signalled by this id
+  // No main process: another process may have this id by now, so nothing may be signalled.
   container = new ManagedContainer(status, undefined, undefined, containerDeps);
   const end = isSameBoot ? (readEnd(endFile) ?? UNSEEN) : LOST;
   container.ended(
@@ -111,16 +110,18 @@ function adopt(
   return container;
 }
 
-/** File times and the uptime of the machine are coarse. */
+/** Tolerance for the coarse resolution of file times and of the machine's uptime. */
 const CLOCK_TOLERANCE_MS = 100;
 
-/** Whether a lease had expired at a time of the wall clock. */
+/** Returns whether a lease had expired at a wall-clock time. */
 function hasEndedBefore(lease: RecordedLease | undefined, timeMs: number, nowMs: number): boolean {
   if (lease === undefined) return false;
   return timeMs + CLOCK_TOLERANCE_MS >= nowMs - (uptime() - lease.endsAtUptimeSeconds) * 1_000;
 }
 
-/** Ends a container whose start was not finished: no caller knows of it. */
+/**
+ * Kills the processes of a container whose start was not finished. No caller knows this container.
+ */
 function endUnfinished(
   { guard, cgroup }: ContainerRecord & { readonly phase: 'starting' },
   clearGroup: AdoptDeps['clearGroup'],

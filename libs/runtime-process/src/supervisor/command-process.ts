@@ -6,24 +6,23 @@ import type { CommandJoin } from './command-start.js';
 import type { LaunchContext } from './launch-plan.js';
 import type { Companion } from './managed-container.js';
 
-/** What a command is run with and whom it tells. */
 export interface CommandOptions {
   readonly clock: Clock;
-  /** New for each command; names its pipes and marks its processes. */
+  /** Unique id of the command; it names the pipes of the command and marks its processes. */
   readonly execId: string;
   readonly command: readonly string[];
-  /** Environment and directory, with the command's own variables. */
+  /** Environment, including the variables of the command, and working directory. */
   readonly context: LaunchContext;
   /** Undefined where containers have no cgroups. */
   readonly join?: CommandJoin | undefined;
   readonly onOutput: (stream: LogStream, chunk: Uint8Array) => void;
-  /** The input can take more again. */
+  /** Called when the command accepts more input. */
   readonly onInputDrained: () => void;
-  /** The command has ended and all it wrote was given to `onOutput`. */
+  /** Called when the command has ended and `onOutput` has received all its output. */
   readonly onEnd: (exitCode: number) => void;
 }
 
-/** Where output of a command is read. */
+/** One output stream of a command. */
 export interface CommandOutput {
   pause(): void;
   resume(): void;
@@ -31,19 +30,23 @@ export interface CommandOutput {
   /** Bytes read so far. */
   readonly bytesRead: number;
   /**
-   * Reads what is there now, then closes, whoever may still hold the other end; the end is told.
+   * Reads the available bytes, then closes, even if another process still holds the other end. The
+   * end of the output is reported.
    */
   finish(): void;
 }
 
-/** As for containers: how long output may stay open under processes that left the group. */
+/**
+ * Interval of the check that closes an output which processes outside the process group still hold
+ * open; the same as for containers.
+ */
 const LINGER_MS = 250;
-/** Something that left the group may write for ever. */
+/** Most checks, because a process outside the group may write for ever. */
 const MAX_LINGERS = 40;
 
 /**
- * One command in a container, leader of its own process group: what commands with and without a
- * terminal have in common.
+ * One command in a container, leader of its own process group: the common part of commands with and
+ * without a terminal.
  */
 export abstract class CommandProcess implements Companion {
   private exitCode: number | undefined;
@@ -66,7 +69,7 @@ export abstract class CommandProcess implements Companion {
   abstract writeInput(chunk: Uint8Array): boolean;
   abstract endInput(): void;
   abstract resize(size: TerminalSize): void;
-  /** Nobody sends, or nobody reads, any more. */
+  /** Closes the input: the caller or the command has gone. */
   protected abstract dropInput(): void;
 
   pause(): void {
@@ -77,7 +80,7 @@ export abstract class CommandProcess implements Companion {
     for (const output of this.outputs) output.resume();
   }
 
-  /** Ends it and its children at once; `onEnd` follows. */
+  /** Kills the command and its children. `onEnd` follows. */
   kill(): void {
     if (this.exitCode !== undefined) return;
     const relatives = this.tell.join === undefined ? relativesOf(this.pid, readProcesses()) : [];
@@ -86,8 +89,8 @@ export abstract class CommandProcess implements Companion {
   }
 
   /**
-   * The caller has gone: asks it to end, and makes it; what it still writes is dropped. `onEnd`
-   * follows.
+   * Ends the command because its caller has gone: SIGHUP and SIGTERM, then SIGKILL after {@link
+   * EXEC_GRACE_MS}. Further output is dropped. `onEnd` follows.
    */
   leave(): void {
     if (this.left || this.ended) return;
@@ -100,7 +103,7 @@ export abstract class CommandProcess implements Companion {
     this.killing = this.tell.clock.setTimer(EXEC_GRACE_MS, () => this.kill());
   }
 
-  /** Whether what it writes is wanted. */
+  /** Whether a caller still reads the output. */
   protected get isHeard(): boolean {
     return !this.left;
   }
@@ -109,7 +112,7 @@ export abstract class CommandProcess implements Companion {
     this.exitCode = exitCode;
     this.clearStart();
     this.killing?.cancel();
-    signalGroup(this.pid, 'SIGKILL'); // what it left behind
+    signalGroup(this.pid, 'SIGKILL'); // children that remain in the group
     this.dropInput();
     if (this.openOutputs === 0) this.finish();
     else this.linger();
@@ -121,9 +124,9 @@ export abstract class CommandProcess implements Companion {
   }
 
   /**
-   * A reader that waits for a slow caller is not cut off, nor is one that still gets something: a
-   * terminal hands on what was written before the end only bit by bit. An output that someone
-   * merely holds open is.
+   * Closes the outputs that stay open after the command has ended. An output that waits for a slow
+   * caller stays open, and so does one that still delivers data, because a terminal delivers
+   * earlier output in small parts. An output that another process only holds open is closed.
    */
   private linger(before = this.bytesRead, turn = 1): void {
     this.lingering = this.tell.clock.setTimer(LINGER_MS, () => {

@@ -18,13 +18,13 @@ export interface CommandStart {
   readonly argv0: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Deletes the launch script. To be called when the command has ended or could not be started. */
+  /** Deletes the launch script. Call it when the command has ended or could not be started. */
   readonly clear: () => void;
 }
 
 /**
  * Prepares the start of a command: directly, or through a shell that first joins the cgroup of the
- * container, so that nothing that the command starts outlives the container.
+ * container, so that no process of the command outlives the container.
  * @throws kind `invalid` when there is no such executable.
  */
 export function planCommand(

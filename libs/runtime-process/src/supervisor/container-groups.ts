@@ -2,11 +2,14 @@ import path from 'node:path';
 import { sleep, type Clock, type ContainerId, type Log } from '@cloudless/base';
 import { Cgroup } from '../system/cgroups.js';
 
-/** Delay between two tries to remove a group: a killed process takes a moment to end. */
+/** Delay between attempts to remove a group: a killed process takes a moment to end. */
 const RETRY_MS = 50;
-/** Most tries, one minute: a process that the kernel cannot end by then waits for a device. */
+/**
+ * Most attempts to remove a group, one minute in total. A process that the kernel cannot end by
+ * then waits for a device.
+ */
 const MAX_TRIES = 1_200;
-/** Most tries at the end of the supervisor; the next supervisor continues. */
+/** Most attempts when the supervisor ends; the next supervisor continues. */
 const MAX_CLOSE_TRIES = 40;
 
 /** The cgroups of all containers of a supervisor. */
@@ -15,7 +18,8 @@ export class ContainerGroups {
   private waiting = false;
 
   /**
-   * @param parent - Group below which each container gets its own; undefined where there are none.
+   * @param parent - Group that contains the group of each container; undefined where there are no
+   *   cgroups.
    */
   constructor(
     private readonly parent: Cgroup | undefined,
@@ -23,21 +27,27 @@ export class ContainerGroups {
     private readonly log: Log,
   ) {}
 
-  /** The group of a container, which need not exist yet. */
+  /** Returns the group of a container, which may not exist yet. */
   groupOf(containerId: ContainerId): Cgroup | undefined {
     return this.parent === undefined
       ? undefined
       : new Cgroup(path.join(this.parent.folder, containerId));
   }
 
-  /** Kills what is left in the group of an ended container, and removes the group, now or soon. */
+  /**
+   * Kills the remaining processes in the group of an ended container, and removes the group as soon
+   * as it is empty.
+   */
   clear(group: Cgroup | undefined): void {
     if (group === undefined) return;
     this.leaving.set(group.folder, { group, tries: 0 });
     this.removeSome();
   }
 
-  /** Clears the groups that an earlier supervisor left, except those of running containers. */
+  /**
+   * Kills and removes the groups that an earlier supervisor left, except those of running
+   * containers.
+   */
   clearOthers(isRunning: (containerId: string) => boolean): void {
     for (const group of this.parent?.groupsBelow() ?? [])
       if (!isRunning(path.basename(group.folder))) this.clear(group);

@@ -3,8 +3,8 @@ import type { ContainerId } from '@cloudless/base';
 import type { LogStream } from '@cloudless/runtime';
 
 /**
- * Where things are in the directory of a supervisor; the client reads logs and holds pipes by the
- * same names.
+ * Paths in the directory of a supervisor. The client uses the same paths to read logs and to hold
+ * pipes open.
  */
 export const layout = {
   socket: (directory: string): string => path.join(directory, 'socket'),
@@ -16,7 +16,7 @@ export const layout = {
     path.join(directory, 'containers', containerId),
   work: (containerDirectory: string): string => path.join(containerDirectory, 'work'),
   log: (containerDirectory: string): string => path.join(containerDirectory, 'log'),
-  /** The exit status, which the guard of the container writes. */
+  /** File for the exit status, which the guard of the container writes. */
   end: (containerDirectory: string): string => path.join(containerDirectory, 'end'),
   /**
    * The launch script of the main process (`main`) or of a command. It holds the environment. The

@@ -5,8 +5,7 @@ import type { LaunchContext } from './launch-plan.js';
 import type { ProcessReference } from './main-process.js';
 
 /**
- * A lease as written down: when it ends, in seconds since the machine started, which all its
- * processes count alike.
+ * A lease on disk. It ends at a time since boot, which all processes of the machine measure alike.
  */
 export interface RecordedLease {
   readonly leaseMs: number;
@@ -15,11 +14,13 @@ export interface RecordedLease {
 }
 
 /**
- * What is kept on disk of a container.
- * `starting`: its process is being made, nobody was told of it. `running`: `startToken` tells its
- * process from a later one with the same id. `exited`: the end has been seen and is final. `guard`
- * is the parent of the process, `cgroup` the folder of its cgroup. Absent without guard or cgroup,
- * and in older records.
+ * Record of a container on disk.
+ * - `starting`: the process is being started, and no caller knows the container.
+ * - `running`: `startToken` distinguishes the process from a later process with the same id.
+ * - `exited`: the end was observed and is final.
+ *
+ * `guard` is the parent of the process, `cgroup` the directory of its cgroup. Both are absent where
+ * there is none, and in records of earlier versions.
  */
 export type ContainerRecord =
   | {
@@ -38,18 +39,18 @@ export type ContainerRecord =
       readonly guard?: ProcessReference;
       readonly cgroup?: string;
       readonly launch: LaunchContext;
-      /** Kept so that it holds under the next supervisor too. */
+      /** Lease of the container, so that the next supervisor enforces it, too. */
       readonly lease?: RecordedLease;
     }
-  /** Without the environment, which may hold secrets and is not needed any more. */
+  /** Without the environment, which may contain secrets and is not needed any more. */
   | { readonly format: 1; readonly phase: 'exited'; readonly status: ContainerStatus };
 
 const NAME = 'state.json';
 
 /**
- * Replaces the record by an atomic rename. It is not flushed to the disk: a record matters only
- * until the machine starts again, as nothing that it speaks of outlives that; a damaged one is then
- * dropped.
+ * Replaces the record by an atomic rename. The record is not flushed to disk: it matters only until
+ * the machine restarts, because no process survives that. A record that is damaged by then is
+ * ignored.
  */
 export function writeRecord(directory: string, record: ContainerRecord): void {
   const draft = path.join(directory, `${NAME}.new`);
@@ -57,7 +58,10 @@ export function writeRecord(directory: string, record: ContainerRecord): void {
   renameSync(draft, path.join(directory, NAME));
 }
 
-/** Undefined when there is none, or one that is damaged or of another format. */
+/**
+ * Reads the record of a container; undefined when there is none, or when it is damaged or of
+ * another format.
+ */
 export function readRecord(directory: string): ContainerRecord | undefined {
   try {
     const record = JSON.parse(

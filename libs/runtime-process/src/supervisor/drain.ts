@@ -2,15 +2,13 @@ import { readSync } from 'node:fs';
 
 const CHUNK_BYTES = 64 * 1024;
 
-/**
- * Reads what there is now from a descriptor that does not block, until it is empty or at its end.
- */
+/** Reads the available bytes of a non-blocking descriptor, until it is empty or at its end. */
 export function drain(fd: number, take: (chunk: Uint8Array) => void): void {
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
   try {
     for (let length = readSync(fd, chunk); length > 0; length = readSync(fd, chunk))
       take(chunk.subarray(0, length));
   } catch {
-    // EAGAIN: empty, but someone still holds the other end; EIO: nobody holds the terminal any more
+    // EAGAIN: empty, but the other end is open; EIO: no process holds the terminal any more
   }
 }

@@ -12,7 +12,6 @@ import { spawnFailure } from './launch-plan.js';
 import { PipeReader } from './pipe-reader.js';
 import { endOf } from './process-end.js';
 
-/** What a command without a terminal needs. */
 export interface ExecCommandOptions extends CommandOptions {
   readonly directory: string;
   readonly fifos: FifoPool;
@@ -30,15 +29,15 @@ export class ExecCommand extends CommandProcess {
   ) {
     super(child.pid ?? 0, readers, options, clear);
     child.on('exit', (code, signal) => this.exited(endOf(code, signal).exitCode));
-    child.on('error', () => undefined); // only a failed signal: the exit tells
+    child.on('error', () => undefined); // only a failed signal; `exit` follows
     input?.on('error', () => this.dropInput()); // the command closed its input
     input?.on('drain', options.onInputDrained);
     input?.on('close', options.onInputDrained);
   }
 
   /**
-   * Starts the command. @throws kind `invalid` when it cannot be started, `exhausted` when pipes or
-   * processes ran out.
+   * Starts the command.
+   * @throws kind `invalid` when it cannot be started, `exhausted` when pipes or processes ran out.
    */
   static async start(options: ExecCommandOptions): Promise<ExecCommand> {
     const { command, context, execId, join } = options;
@@ -78,7 +77,7 @@ export class ExecCommand extends CommandProcess {
     const readers = [reader('stdout', stdout), reader('stderr', stderr)];
     const theirs = [openSync(stdout, constants.O_WRONLY), openSync(stderr, constants.O_WRONLY)];
     const inputEnds = stdin === undefined ? undefined : openInput(stdin);
-    // both ends are open: no name is needed any more
+    // Both ends are open: the names are not needed any more.
     for (const target of files) rmSync(target, { force: true });
     const child = spawn(file, args, {
       argv0,
@@ -112,11 +111,11 @@ export class ExecCommand extends CommandProcess {
   }
 
   endInput(): void {
-    // after all before it was written; a pipe cannot be shut down, only closed
+    // after all earlier writes; a pipe has no half-close
     this.input?.write('', () => this.dropInput());
   }
 
-  /** Without a terminal there is nothing to resize. */
+  /** Does nothing: a command without a terminal has no size. */
   resize(): void {
     return undefined;
   }
@@ -126,7 +125,10 @@ export class ExecCommand extends CommandProcess {
   }
 }
 
-/** Both ends of a command's input. Opening it for both first lets neither of the others wait. */
+/**
+ * Opens both ends of the input pipe. Opening a FIFO for reading and writing first keeps the other
+ * two calls from blocking.
+ */
 function openInput(file: string): { readonly ours: number; readonly theirs: number } {
   const both = openSync(file, constants.O_RDWR);
   const theirs = openSync(file, constants.O_RDONLY);
@@ -135,10 +137,16 @@ function openInput(file: string): { readonly ours: number; readonly theirs: numb
   return { ours, theirs };
 }
 
-/** How many commands may run at once on a node; each holds processes, pipes and a connection. */
+/**
+ * Most commands that may run at the same time on a node; each holds processes, pipes and a
+ * connection.
+ */
 export const MAX_EXECS = 64;
 
-/** The refusal beyond {@link MAX_EXECS}. */
+/** Creates the error for a command beyond {@link MAX_EXECS}. */
 export function tooManyExecs(): CloudlessError {
-  return new CloudlessError('exhausted', `more than ${MAX_EXECS} commands run at once`);
+  return new CloudlessError(
+    'exhausted',
+    `too many commands run on this node: at most ${MAX_EXECS} may run at the same time`,
+  );
 }

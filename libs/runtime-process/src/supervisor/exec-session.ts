@@ -13,17 +13,18 @@ import type { Supervisor } from './supervisor.js';
 type ExecMessage = Extract<ClientMessage, { type: 'exec' }>;
 
 /**
- * A client without windows may send so much ahead of its command; the most that a call has as
- * input, and its frames.
+ * Most input bytes that a client may send before the command reads them; the most that a call
+ * without flow control has as input, with its frames.
  */
 const MAX_AHEAD_BYTES = 2 * 1024 * 1024;
-/** Room is told to the client in pieces of at least this size. */
+/** Smallest number of bytes that one `window` message grants. */
 const GRANT_BYTES = INPUT_WINDOW_BYTES / 8;
 
 /**
- * A connection that belongs to one command: when it closes, the command ends; when its reader is
- * slow, the command waits. It is always read, or the end of the client would not be seen: a window
- * bounds the input that waits for the command instead.
+ * A connection that belongs to one command. When the connection closes, the command is ended. When
+ * its reader is slow, the command is paused. The socket is always read, because otherwise the
+ * supervisor would not notice that the client has gone; a window bounds the input that waits for
+ * the command instead.
  */
 export class ExecSession {
   private running: { readonly command: CommandProcess; readonly release: () => void } | undefined;
@@ -32,9 +33,9 @@ export class ExecSession {
   private closed = false;
   private timedOut = false;
   private deadline: Timer | undefined;
-  /** Sent by the client and not taken by the command. */
+  /** Bytes that the client has sent and the command has not read yet. */
   private ahead = 0;
-  /** Taken by the command and not granted again. */
+  /** Bytes that the command has read and that were not granted to the client again. */
   private taken = 0;
 
   constructor(
@@ -48,7 +49,8 @@ export class ExecSession {
   }
 
   /**
-   * Takes input. @throws kind `invalid` for a frame that no client sends here, or too many of them.
+   * Handles a frame of the client.
+   * @throws kind `invalid` for an unexpected frame, or for more input than the window allows.
    */
   receive(kind: FrameKind, payload: Buffer): void {
     if (this.closed) return;
@@ -59,7 +61,7 @@ export class ExecSession {
     else throw new CloudlessError('invalid', 'unexpected frame');
   }
 
-  /** The caller has gone. */
+  /** Ends the command: the caller has gone. */
   close(): void {
     this.closed = true;
     this.deadline?.cancel();
@@ -80,7 +82,7 @@ export class ExecSession {
     this.running?.command.endInput();
   }
 
-  /** The command has taken what was sent. */
+  /** Grants a new window when the command has read the input. */
   private drained(): void {
     this.taken += this.ahead;
     this.ahead = 0;

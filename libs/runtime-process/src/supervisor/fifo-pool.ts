@@ -5,20 +5,25 @@ import { CloudlessError } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/system';
 
 /**
- * Named pipes are made this many at a time, as Node cannot make them and a helper program costs
- * milliseconds.
+ * Number of named pipes that one call of `mkfifo` creates. Node.js cannot create named pipes, and a
+ * helper program takes milliseconds.
  */
 const BATCH = 64;
-/** A new batch is made when fewer than this are left. */
+/** A new batch is created when fewer pipes than this are left. */
 const LOW = 24;
 const HELPER_PATH = '/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin';
 
-/** Named pipes made ahead, so that a start need not wait for them. */
+/**
+ * Named pipes that are created in advance, so that the start of a container does not wait for them.
+ */
 export class FifoPool {
   private readonly ready: string[];
   private filling: Promise<void> | undefined;
 
-  /** @param directory - Made when missing; pipes that an earlier supervisor left in it are used. */
+  /**
+   * @param directory - Created when it does not exist. Pipes of an earlier supervisor in it are
+   *   used.
+   */
   constructor(
     private readonly directory: string,
     private readonly newName: () => string,
@@ -27,17 +32,20 @@ export class FifoPool {
     this.ready = readdirSync(directory).map((name) => path.join(directory, name));
   }
 
-  /** Makes the first batch. */
+  /** Creates the first batch. */
   async prepare(): Promise<void> {
     if (this.ready.length < LOW) await this.fill();
   }
 
-  /** Moves a pipe to `file`. @throws kind `exhausted` when none can be made. */
+  /**
+   * Moves a pipe to `file`.
+   * @throws kind `exhausted` when no pipe can be created.
+   */
   async take(file: string): Promise<void> {
     while (this.ready.length === 0) await this.fill();
     const next = this.ready.pop();
     if (next !== undefined) renameSync(next, file);
-    // asked again by the one who finds none
+    // a caller that finds no pipe tries again
     if (this.ready.length < LOW) void this.fill().catch(() => undefined);
   }
 
@@ -51,7 +59,9 @@ export class FifoPool {
     return new Promise((resolve, reject) => {
       execFile('mkfifo', ['-m', '600', ...files], { env: { PATH: HELPER_PATH } }, (cause) => {
         if (cause !== null)
-          return reject(new CloudlessError('exhausted', 'no named pipes could be made', { cause }));
+          return reject(
+            new CloudlessError('exhausted', 'no named pipes could be created', { cause }),
+          );
         this.ready.push(...files);
         resolve();
       });

@@ -15,7 +15,6 @@ set -- "$1" $?
 echo "$2" >"$1"
 exit "$2"`;
 
-/** What the start of a guard needs. */
 export interface GuardOptions {
   readonly shell: string;
   readonly workingDir: string;
@@ -26,7 +25,7 @@ export interface GuardOptions {
   readonly stderr: number;
 }
 
-/** A guard that has been started; its child is about to be. */
+/** A started guard, which is about to start its child. */
 export interface StartedGuard extends ProcessReference {
   readonly child: ChildProcess;
   /**
@@ -36,7 +35,9 @@ export interface StartedGuard extends ProcessReference {
   readonly mainPid: Promise<number>;
 }
 
-/** Starts a guard; undefined, and `child` with an error to come, when no process can be made. */
+/**
+ * Starts a guard. When no process can be created, `pid` is undefined and `child` emits the error.
+ */
 export function startGuard(
   options: GuardOptions,
 ): StartedGuard | { readonly child: ChildProcess; readonly pid: undefined } {
@@ -53,7 +54,7 @@ export function startGuard(
   const { pid } = child;
   if (pid === undefined) return { child, pid };
   const mainPid = readPid(child.stdio[3] as Readable);
-  // the caller that waits gets the error; writing the record may fail before
+  // The caller gets the error when it awaits; writing the record may fail before that.
   mainPid.catch(() => undefined);
   return { child, pid, startToken: startTokenOf(pid) ?? '', mainPid };
 }
@@ -65,7 +66,7 @@ function readPid(pipe: Readable): Promise<number> {
       text += chunk;
       if (text.endsWith('\n')) pipe.destroy();
     });
-    pipe.on('error', () => undefined); // the close follows
+    pipe.on('error', () => undefined); // `close` follows
     pipe.once('close', () => {
       if (/^\d+\n$/.test(text)) resolve(Number(text));
       else

@@ -15,21 +15,21 @@ describe('a lease that outlives its supervisor', () => {
     };
   }
 
-  it('that ended while no supervisor lived leaves no more grace than is left of it', async () => {
+  it('leaves only the rest of the grace period when it expired while no supervisor ran', async () => {
     const { clock, graces, lease } = aLease();
     lease.resume({ leaseMs: 10_000, graceMs: HOUR_MS, endsAtUptimeSeconds: uptime() - 2 * 3_600 });
     await clock.advance(0);
     expect(graces).toEqual([0]);
   });
 
-  it('that has not ended keeps its grace', async () => {
+  it('keeps its grace period when it has not expired', async () => {
     const { clock, graces, lease } = aLease();
     lease.resume({ leaseMs: HOUR_MS, graceMs: 5_000, endsAtUptimeSeconds: uptime() + 3_600 });
     await clock.advance(2 * HOUR_MS);
     expect(graces).toEqual([5_000]);
   });
 
-  it('is not extended, nor is its record, by a renewal after it has expired', () => {
+  it('is not extended on disk or in memory by a renewal after its expiry', () => {
     const { graces, lease } = aLease();
     lease.resume({ leaseMs: 10_000, graceMs: 0, endsAtUptimeSeconds: uptime() - 1 });
     lease.renew({ leaseMs: HOUR_MS, graceMs: 0 });
@@ -39,7 +39,7 @@ describe('a lease that outlives its supervisor', () => {
     expect(lease.newest?.endsAtUptimeSeconds).toBeLessThan(uptime());
   });
 
-  it('runs on when it cannot be written down, and is written down with the next renewal', () => {
+  it('continues when it cannot be written, and is written by the next renewal', () => {
     let full = true;
     let kept = 0;
     const { lease } = aLease(() => {

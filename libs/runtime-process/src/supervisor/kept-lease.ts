@@ -3,24 +3,23 @@ import type { Clock } from '@cloudless/base';
 import { LeaseTimer, type ContainerLease } from '@cloudless/runtime';
 import type { RecordedLease } from './container-record.js';
 
-/** What a {@link KeptLease} works with. */
 export interface KeptLeaseDeps {
   readonly clock: Clock;
   /** Called once, when the lease ends. */
   readonly onEnd: (graceMs: number) => void;
-  /** Writes `recorded` down. */
+  /** Writes `recorded` to disk. */
   readonly keep: () => void;
 }
 
 /**
- * A new end is written down when the one on record is older than this share of the lease: at worst
- * it ends so much too early.
+ * A renewed lease is written when the recorded lease ends earlier by more than this share of its
+ * duration. A lease that a new supervisor resumes therefore ends too early by at most this share.
  */
 const KEEP_SHARE = 0.25;
 
 /**
- * A container's lease that outlives its supervisor. Not flushed to disk: nothing of it outlives the
- * machine's boot.
+ * Lease of a container that survives its supervisor. It is not flushed to disk, because a lease
+ * never survives a restart of the machine.
  */
 export class KeptLease {
   private readonly timer: LeaseTimer;
@@ -31,7 +30,7 @@ export class KeptLease {
     this.timer = new LeaseTimer(deps.clock, deps.onEnd);
   }
 
-  /** Whether the lease has expired, also when its timer has not fired yet. */
+  /** Whether the lease has expired, even if its timer has not fired yet. */
   get hasEnded(): boolean {
     return (
       this.timer.hasEnded ||
@@ -39,12 +38,12 @@ export class KeptLease {
     );
   }
 
-  /** What is to be on record; undefined without a lease. */
+  /** Lease for the record of the container; undefined without a lease. */
   get recorded(): RecordedLease | undefined {
     return this.onRecord;
   }
 
-  /** The newest lease, also when it has expired; the record may be slightly older. */
+  /** Newest lease, also when it has expired. The recorded lease may be slightly older. */
   get newest(): RecordedLease | undefined {
     return this.exact;
   }
@@ -63,7 +62,7 @@ export class KeptLease {
     const isNear =
       onRecord !== undefined &&
       endsAtUptimeSeconds - onRecord.endsAtUptimeSeconds < (lease.leaseMs / 1_000) * KEEP_SHARE;
-    // One that ends earlier than the record says is written down at once.
+    // A lease that ends earlier than the recorded lease is written at once.
     if (
       isNear &&
       endsAtUptimeSeconds >= onRecord.endsAtUptimeSeconds &&
@@ -74,8 +73,8 @@ export class KeptLease {
   }
 
   /**
-   * Goes on with what an earlier supervisor wrote down; at once to its end when that has passed,
-   * with what is left of the grace.
+   * Resumes the lease that an earlier supervisor recorded. When it has expired, the container is
+   * stopped at once with the remaining grace period.
    */
   resume(lease: RecordedLease): void {
     this.onRecord = lease;
@@ -87,7 +86,7 @@ export class KeptLease {
     });
   }
 
-  /** What could not be written down is tried again with the next renewal. */
+  /** Writes the lease. After a failure, the next renewal tries again. */
   private record(lease: RecordedLease | undefined): void {
     const before = this.onRecord;
     this.onRecord = lease;

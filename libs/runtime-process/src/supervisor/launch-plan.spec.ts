@@ -1,6 +1,6 @@
 import { resolveExecutable, spawnFailure } from './launch-plan.js';
 
-describe('a command that cannot be started', () => {
+describe('the error for a command that cannot be started', () => {
   const context = {
     env: { PATH: '/usr/bin:/bin' },
     workingDir: '/var/lib/cloudless/containers/0123',
@@ -15,7 +15,7 @@ describe('a command that cannot be started', () => {
       says: 'command: no executable missing-program in PATH /usr/bin:/bin',
     },
   ])(
-    'is named as the caller named it, without the directory of the agent: $name',
+    'names the program like the caller, without the directory of the agent: $name',
     ({ name, says }) => {
       expect(() => resolveExecutable([name], context)).toThrow(
         expect.objectContaining({ kind: 'invalid', message: says }),
@@ -23,7 +23,7 @@ describe('a command that cannot be started', () => {
     },
   );
 
-  it('that the system refuses is named likewise', () => {
+  it('names the program like the caller when the system refuses the start', () => {
     const cause = Object.assign(new Error('spawn EACCES'), { code: 'EACCES' });
     expect(spawnFailure(cause, './run')).toMatchObject({
       kind: 'invalid',

@@ -13,15 +13,15 @@ import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runti
 import type { ContainerEndpoint, ContainerRequest } from '@cloudless/runtime';
 import { CONTAINER_MARK } from '../system/marked-processes.js';
 
-/** Environment and directory of a container; its commands run in them too. */
+/** Environment and working directory of a container and of the commands in it. */
 export interface LaunchContext {
   readonly env: Readonly<Record<string, string>>;
   readonly workingDir: string;
 }
 
 /**
- * Checks what a request says, before anything is made for it. @throws kind `invalid` or
- * `unimplemented`.
+ * Validates a request before anything is created for it.
+ * @throws kind `invalid` or `unimplemented`, naming the field.
  */
 export function checkRequest(request: ContainerRequest): void {
   refuseOfContainers(request);
@@ -30,19 +30,19 @@ export function checkRequest(request: ContainerRequest): void {
   const { command, args, env, workingDir, ports } = request;
   checkCommand([...command], violations);
   if (args.some(hasNul))
-    violations.push({ field: 'args', message: 'must not hold NUL characters' });
+    violations.push({ field: 'args', message: 'must not contain NUL characters' });
   checkVariables(env, violations);
   if (workingDir !== undefined && !isDirectory(workingDir))
     violations.push({ field: 'workingDir', message: `no directory ${workingDir}` });
   const names = ports.map(({ name }) => variableOf(name));
   if (new Set(names).size < names.length)
-    violations.push({ field: 'ports', message: 'names must differ' });
+    violations.push({ field: 'ports', message: 'names must be unique' });
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
 /**
- * What only containers have. Nothing that was asked for is left out in silence. @throws kind
- * `unimplemented`.
+ * Refuses fields that only container runtimes support, so that no requested setting is ignored.
+ * @throws kind `unimplemented`, naming the field.
  */
 function refuseOfContainers({
   image,
@@ -60,11 +60,11 @@ function refuseOfContainers({
     [
       'ports.hostPort',
       ports.some(({ hostPort }) => hostPort !== undefined),
-      'hands out the ports itself',
+      'assigns the ports itself',
     ],
-    ['volumes', volumes.length > 0, 'mounts nothing'],
+    ['volumes', volumes.length > 0, 'mounts no volumes'],
     ['security', security !== undefined, "gives every process the agent's own rights"],
-    ['network', network !== undefined, "has no network but the machine's"],
+    ['network', network !== undefined, 'has no network of its own'],
   ] as const;
   for (const [field, isAsked, why] of lacking) {
     if (isAsked) throw new CloudlessError('unimplemented', `${field}: the process runtime ${why}`);
@@ -72,7 +72,8 @@ function refuseOfContainers({
 }
 
 /**
- * An id becomes the name of a directory, so nothing but hex digits passes. @throws kind `invalid`.
+ * Checks a container id. The id becomes the name of a directory, so only hex digits are accepted.
+ * @throws kind `invalid`.
  */
 export function checkContainerId(containerId: unknown): void {
   if (typeof containerId !== 'string' || !/^[0-9a-f]{64}$/.test(containerId)) {
@@ -81,8 +82,8 @@ export function checkContainerId(containerId: unknown): void {
 }
 
 /**
- * All that a container gets: PATH, HOME, its own variables, its ports and its mark. Nothing of the
- * agent's environment.
+ * Builds the environment of a container: PATH, HOME, its own variables, its ports and its mark. No
+ * variable of the agent is passed on.
  */
 export function environmentOf(
   request: ContainerRequest,
@@ -104,8 +105,8 @@ export function environmentOf(
 }
 
 /**
- * Variables with others added, or in place of those with the same name; the mark stays. @throws
- * kind `invalid`.
+ * Merges variables. The mark of the container cannot be replaced.
+ * @throws kind `invalid` for a malformed variable.
  */
 export function withVariables(
   env: Readonly<Record<string, string>>,
@@ -122,7 +123,7 @@ export function withVariables(
 }
 
 /**
- * The file that a command runs, found as `execvp` does, but in the PATH of the container.
+ * Finds the executable file of a command like `execvp`, but in the PATH of the container.
  * @throws {@link CommandNotStartedError} when there is none, kind `invalid` for an empty or
  *   malformed command.
  */
@@ -144,7 +145,7 @@ export function resolveExecutable(
     const message = `command: ${name} cannot be started: its interpreter ${interpreter} is missing or not executable`;
     throw new CommandNotStartedError(notFound, message);
   }
-  // The name as the caller gave it: callers are not told where the agent keeps its data.
+  // Show the name as the caller gave it: callers must not see where the agent keeps its data.
   if (files.some((each) => existsSync(each)))
     throw new CommandNotStartedError(notExecutable, `command: ${name} is not executable`);
   const where = name.includes('/')
@@ -153,13 +154,16 @@ export function resolveExecutable(
   throw new CommandNotStartedError(notFound, `command: ${where}`);
 }
 
-/** Converts the error of a failed spawn. @param name - The program as the caller named it. */
+/**
+ * Converts the error of a failed spawn.
+ * @param name - The program as the caller named it.
+ */
 export function spawnFailure(cause: NodeJS.ErrnoException, name: string): CloudlessError {
   const { code = '' } = cause;
   const message = `command: ${name} cannot be started`;
   if (['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE'].includes(code))
     return new CloudlessError('exhausted', message, { cause });
-  // the interpreter of a script may be what is not found
+  // for a script, the missing file may be its interpreter
   const { notFound, notExecutable } = NOT_STARTED_EXIT_CODES;
   return new CommandNotStartedError(code === 'ENOENT' ? notFound : notExecutable, message, {
     cause,
@@ -170,13 +174,13 @@ function checkCommand(command: readonly string[], violations: Violation[]): void
   if (command.length === 0 || command[0] === '')
     violations.push({ field: 'command', message: 'must not be empty' });
   if (command.some(hasNul))
-    violations.push({ field: 'command', message: 'must not hold NUL characters' });
+    violations.push({ field: 'command', message: 'must not contain NUL characters' });
 }
 
 function checkVariables(env: Readonly<Record<string, string>>, violations: Violation[]): void {
   for (const [name, value] of Object.entries(env)) {
     if (name === '' || name.includes('=') || hasNul(name) || hasNul(value))
-      violations.push({ field: `env.${name}`, message: 'is no variable' });
+      violations.push({ field: `env.${name}`, message: 'is not a valid variable' });
   }
 }
 
@@ -189,8 +193,8 @@ function variableOf(portName: string): string {
 }
 
 /**
- * Absolute path of a script's interpreter; undefined for other files, and for scripts that cannot
- * be read.
+ * Returns the absolute path of a script's interpreter; undefined for other files and for unreadable
+ * scripts.
  */
 function interpreterOf(file: string): string | undefined {
   const start = Buffer.alloc(256);

@@ -12,7 +12,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-/** Variables of which one shell or another has its own idea. */
+/** Variables that some shells interpret or set themselves. */
 const SPECIAL = [
   'PWD',
   'OLDPWD',
@@ -36,7 +36,7 @@ const arbEnvironment = fc.dictionary(
   { maxKeys: 6, noNullPrototype: true },
 );
 
-/** What the program of a script gets, when this shell runs the script. */
+/** Runs a launch script and returns the environment and arguments that its program gets. */
 function run(
   tools: ShellTools,
   env: Readonly<Record<string, string>>,
@@ -52,7 +52,7 @@ function run(
 
 describe('a launch script', () => {
   it.each(['/bin/sh', '/bin/dash', '/bin/bash'])(
-    'hands the exact environment and arguments to the program, by %s',
+    'passes the exact environment and arguments to the program, run by %s',
     async (shell) => {
       const tools = existsSync(shell) ? await findShellTools(shell) : undefined;
       if (tools === undefined) return;
@@ -116,7 +116,7 @@ describe('a launch script', () => {
     );
   });
 
-  it('quotes one word, whatever the text holds', () => {
+  it('quotes any text as one word', () => {
     const text = `it's "a" $HOME \`date\` \\ \n * end`;
     expect(execFileSync('/bin/sh', ['-c', `printf %s ${quoted(text)}`], { encoding: 'utf8' })).toBe(
       text,

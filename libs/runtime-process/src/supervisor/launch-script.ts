@@ -26,14 +26,13 @@ export interface LaunchSteps {
 }
 
 /**
- * Exit code of a script that could not join its cgroup; container engines use the same for a
- * failure of their own.
+ * Exit code of a script that could not join its cgroup. Container engines use the same code for
+ * their own failures.
  */
 const NOT_JOINED = 125;
 /**
- * Names that mean something to a shell or to the dynamic linker: the shell itself runs without
- * them. Bash, for one, complains of a locale that the machine does not have, in the output of the
- * program.
+ * Variables that a shell or the dynamic linker interprets: the shell itself runs without them. For
+ * example, bash writes a warning into the output of the program when the locale does not exist.
  */
 const SPECIAL_NAMES =
   /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|GROUPS|DIRSTACK|HISTCMD|S?RANDOM|SECONDS|EPOCH.*|COMP_.*|LANG|LC_.*|CLOUDLESS_GUARD_.*)$/;

@@ -54,7 +54,7 @@ function writeLeases(header: string, leases: readonly (readonly unknown[])[]): s
   renameSync(`${file}.new`, file);
   return file;
 }
-/** Starts the script as a supervisor would have that is dead by now. */
+/** Starts the script like a supervisor that has died since. */
 function guard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
   const file = writeLeases('1 1 dead - -', leases);
   const child = spawn(
@@ -71,7 +71,7 @@ const isSleeping = ({ pid = 0 }: ChildProcess): boolean =>
 const centiseconds = (): number => Math.floor(uptime() * 100);
 
 describe.each(['/bin/sh', '/bin/bash'])(
-  'the guard of leases, run by %s, when the supervisor is dead,',
+  'the lease guard script, run by %s, while the supervisor is dead,',
   (shell) => {
     const isMissing = (): boolean => found === undefined || !existsSync(shell);
 
@@ -97,11 +97,11 @@ describe.each(['/bin/sh', '/bin/bash'])(
         [null, 'SIGKILL'],
       ]);
       expect(existsSync(layout.leases(directory))).toBe(true);
-      rmSync(layout.leases(directory)); // a guard without its file ends
+      rmSync(layout.leases(directory)); // a guard exits when its file is missing
       await over;
     });
 
-    it('kills processes that left the session by their mark, and ends when no process is left', async () => {
+    it('finds processes that left the session by their mark, kills them, and ends when none is left', async () => {
       if (isMissing()) return;
       const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
       const strayEnd = ended(stray);
@@ -113,7 +113,7 @@ describe.each(['/bin/sh', '/bin/bash'])(
       expect(await over).toEqual([0, null]);
     });
 
-    it('leaves a later process with the same id alone', async () => {
+    it('does not kill a later process with the same id', async () => {
       if (isMissing()) return;
       const later = sleeper();
       const now = centiseconds();
@@ -156,7 +156,7 @@ describe('LeaseGuard', () => {
     leases.close();
   });
 
-  it('takes the leases over from an earlier supervisor and ends its guard', async () => {
+  it('takes over the leases of an earlier supervisor and ends its guard', async () => {
     if (found === undefined) return;
     const earlier = new LeaseGuard(directory, found, () => undefined);
     earlier.update([lease]);
@@ -173,7 +173,7 @@ describe('LeaseGuard', () => {
   });
 
   it.each([0.001, 0.25, 0.254_999, 0.999_999])(
-    'writes no lease as over before its end, with a fraction of %s s',
+    'never writes an end before the end of the lease, with a fraction of %s s',
     (fraction) => {
       if (found === undefined) return;
       const endsAtUptimeSeconds = Math.floor(uptime()) + 3_600 + fraction;
@@ -188,7 +188,7 @@ describe('LeaseGuard', () => {
     },
   );
 
-  it('leaves the earlier leases in force when new leases cannot be written', () => {
+  it('keeps the earlier leases in force when new leases cannot be written', () => {
     if (found === undefined) return;
     const leases = new LeaseGuard(directory, found, () => undefined);
     leases.update([lease]);

@@ -7,14 +7,14 @@ import { LEASE_GUARD } from './lease-guard-script.js';
 import type { ShellTools } from './launch-script.js';
 import type { ProcessReference } from './main-process.js';
 
-/** The lease of a container, as the guard gets it. */
+/** Lease of a container in the form that the guard reads. */
 export interface GuardedLease {
   readonly containerId: ContainerId;
-  /** SIGTERM then, in seconds since the machine started. */
+  /** Time of SIGTERM, in seconds since the machine started. */
   readonly endsAtUptimeSeconds: number;
-  /** SIGKILL so much later. */
+  /** Milliseconds from SIGTERM to SIGKILL. */
   readonly graceMs: number;
-  /** Undefined while the process is being made. */
+  /** Undefined while the process is being started. */
   readonly main: ProcessReference | undefined;
   /** Folder of the container's cgroup. */
   readonly cgroup: string | undefined;
@@ -43,9 +43,9 @@ export class LeaseGuard {
   }
 
   /**
-   * Replaces all leases. To be called before a caller learns of a lease.
+   * Replaces all leases. Call it before a caller learns of a lease.
    * @throws kind `exhausted` when no guard can be started, or the error of the file system when the
-   *   leases cannot be written: the leases from before stay in force.
+   *   leases cannot be written. The earlier leases then stay in force.
    */
   update(leases: readonly GuardedLease[]): void {
     const hadNone = this.leases.length === 0 && this.guard === undefined;
@@ -79,7 +79,7 @@ export class LeaseGuard {
         stdio: 'ignore',
       },
     );
-    child.on('error', () => undefined); // reported by the missing id
+    child.on('error', () => undefined); // the missing process id reports it
     const { pid } = child;
     if (pid === undefined)
       throw new CloudlessError(
@@ -136,9 +136,12 @@ export class LeaseGuard {
   }
 }
 
-/** Times in hundredths of a second since the machine started, as `/proc/uptime` counts. */
+/**
+ * Formats a line of the lease file. Times are hundredths of a second since the machine started, as
+ * in `/proc/uptime`.
+ */
 function toLine({ containerId, endsAtUptimeSeconds, graceMs, main, cgroup }: GuardedLease): string {
-  // Rounded up: a process that is killed before its lease is over would count as crashed, and be
+  // Rounded up: a process that is killed before its lease ends would count as crashed and be
   // restarted.
   const endsAt = Math.ceil(endsAtUptimeSeconds * 100);
   const killAt = endsAt + Math.ceil(graceMs / 10);
@@ -172,7 +175,7 @@ function readHeader(file: string): {
 
 function endProcess({ pid, startToken }: ProcessReference): void {
   try {
-    if (isAlive(pid, startToken)) process.kill(-pid, 'SIGKILL'); // with its sleep
+    if (isAlive(pid, startToken)) process.kill(-pid, 'SIGKILL'); // the group includes the guard's sleep
   } catch {
     // ended meanwhile
   }

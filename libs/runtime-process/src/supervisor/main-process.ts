@@ -3,7 +3,7 @@ import { isAlive, signalGroup } from '../system/process-identity.js';
 import { killAll, readProcesses, relativesOf, type TreeProcess } from '../system/process-tree.js';
 import { readEnd, UNSEEN, type ProcessEnd } from './process-end.js';
 
-/** A process that cannot be mistaken for a later one with the same id. */
+/** Id and start time of a process, which distinguish it from a later process with the same id. */
 export interface ProcessReference {
   readonly pid: number;
   readonly startToken: string;
@@ -15,17 +15,23 @@ export interface MainProcessParts extends ProcessReference {
    * processes have no guard.
    */
   readonly guard: ProcessReference | undefined;
-  /** Holds the process and all that it started; undefined where there are no cgroups. */
+  /** Contains the process and all its descendants; undefined where there are no cgroups. */
   readonly cgroup: Cgroup | undefined;
   readonly endFile: string;
   /** The process is not a child of this supervisor, which therefore polls for its end. */
   readonly adopted: boolean;
 }
 
-/** After this time a guard whose child has ended is taken to be unable to write the exit status. */
+/**
+ * A guard that has not written the exit status this long after the end of its child is considered
+ * stuck.
+ */
 const GUARD_TIMEOUT_MS = 2_000;
 
-/** The main process of a running container, leader of its own session, and all that it started. */
+/**
+ * Main process of a running container, leader of its own session, with all processes that it
+ * started.
+ */
 export class MainProcess implements ProcessReference {
   readonly pid: number;
   readonly startToken: string;
@@ -33,7 +39,7 @@ export class MainProcess implements ProcessReference {
   readonly cgroup: Cgroup | undefined;
   private readonly endFile: string;
   private isAdopted: boolean;
-  /** Where there is no cgroup: what the process had started when it was asked to end. */
+  /** Descendants of the process when it was asked to end; only where there is no cgroup. */
   private relatives: readonly TreeProcess[] = [];
   private deadSinceMs: number | undefined;
 
@@ -69,21 +75,21 @@ export class MainProcess implements ProcessReference {
     killAll(this.relatives);
   }
 
-  /** To be called when the process has ended: kills the rest of its process group. */
+  /** Kills the rest of the process group. Call it when the process has ended. */
   killGroup(): void {
-    // no other process can have this number while a member of the group lives
+    // No other process can have this id while a member of the group runs.
     signalGroup(this.pid, 'SIGKILL');
     this.cgroup?.kill();
     killAll(this.relatives);
   }
 
   /**
-   * To be called when the process has ended: kills processes that left its process group.
-   * @param processes - Those of the machine, as seen after the end.
+   * Kills processes that left the process group. Call it when the process has ended.
+   * @param processes - All processes of the machine, read after the end.
    */
   killRelatives(processes: readonly TreeProcess[]): void {
     if (this.cgroup !== undefined) return this.cgroup.kill();
-    // then another process may lead a session of this number
+    // Another process with this id may lead a session of the same number.
     const isReused = processes.some(({ pid }) => pid === this.pid);
     const known = this.relatives.flatMap(({ pid, startToken }) =>
       isAlive(pid, startToken) ? relativesOf(pid, processes) : [],
@@ -92,8 +98,8 @@ export class MainProcess implements ProcessReference {
   }
 
   /**
-   * To be called when the guard was killed: from now on the supervisor polls.
-   * @returns The end, if the process has ended.
+   * Switches to polling. Call it when the guard was killed.
+   * @returns The end of the process if it has ended.
    */
   guardEnded(): ProcessEnd | undefined {
     this.isAdopted = true;
@@ -102,9 +108,8 @@ export class MainProcess implements ProcessReference {
 
   /**
    * Polls for the end of the process.
-   * @param nowMs - Of the same clock each time.
-   * @returns Undefined while it runs, and for the moment that its guard takes to write the exit
-   *   status down.
+   * @param nowMs - Current time; use the same clock for each call.
+   * @returns Undefined while the process runs, and until its guard has written the exit status.
    */
   findEnd(nowMs: number): ProcessEnd | undefined {
     if (this.isAlive) return undefined;
@@ -120,7 +125,7 @@ export class MainProcess implements ProcessReference {
   private signal(signal: 'SIGTERM' | 'SIGKILL'): void {
     if (signalGroup(this.pid, signal) || !this.isAlive) return;
     try {
-      process.kill(this.pid, signal); // it does not lead its group yet
+      process.kill(this.pid, signal); // the process does not lead its group yet
     } catch {
       // ended meanwhile
     }

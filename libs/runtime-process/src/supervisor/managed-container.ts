@@ -13,34 +13,31 @@ import type { MainProcess } from './main-process.js';
 import type { ContainerOutput } from './output.js';
 import type { ProcessEnd } from './process-end.js';
 
-/** What a container needs of its supervisor. */
 export interface ManagedContainerDeps {
   readonly directory: string;
   readonly clock: Clock;
   readonly log: Log;
   readonly bootId: string;
   readonly output: ContainerOutput;
-  /** Called once, after the record is written, or could not be. */
+  /** Called once, after the exit record is written or could not be written. */
   readonly onExit: (container: ManagedContainer) => void;
 }
 
-/** Something that runs in a container and ends with it. */
+/** A process that must not outlive its container, such as a command. */
 export interface Companion {
   kill(): void;
 }
 
 /**
- * After the end of the main process its pipes are given this long to empty before they are closed
- * under whoever holds them.
+ * Milliseconds for which the pipes stay open after the end of the main process, while another
+ * process still holds them.
  */
 const LINGER_MS = 250;
 
-/**
- * When a pipe of an adopted process ended, the process is looked at again after these milliseconds.
- */
+/** Delays after which an adopted process is checked when one of its pipes has closed. */
 const HINT_LOOKS_MS = [0, 1, 3, 10, 30];
 
-/** One container: a main process, or the record of how it ended. */
+/** One container: its running main process, or the record of its end. */
 export class ManagedContainer {
   readonly companions = new Set<Companion>();
   private current: ContainerStatus;
@@ -75,12 +72,15 @@ export class ManagedContainer {
     return this.current.endpoints.map(({ port }) => port);
   }
 
-  /** Everything written is in the log. */
+  /** Resolves when all output is in the log files. */
   get drained(): Promise<void> {
     return this.deps.output.drained;
   }
 
-  /** Where its commands run. @throws kind `precondition` when it has ended. */
+  /**
+   * Environment and working directory for commands in the container.
+   * @throws kind `precondition` when the container has ended.
+   */
   launchContext(): LaunchContext {
     if (!this.isRunning || this.context === undefined) {
       throw new CloudlessError(
@@ -91,7 +91,10 @@ export class ManagedContainer {
     return this.context;
   }
 
-  /** How a command joins the cgroup of the container; undefined where there are no cgroups. */
+  /**
+   * Describes how a command joins the cgroup of the container; undefined where there are no
+   * cgroups.
+   */
   joinOf(execId: string, tools: ShellTools | undefined): CommandJoin | undefined {
     const cgroup = this.main?.cgroup;
     if (cgroup === undefined || tools === undefined) return undefined;
@@ -102,12 +105,14 @@ export class ManagedContainer {
     };
   }
 
-  /** Ends by itself unless it is renewed again in time; undefined: it runs without end. */
+  /**
+   * Renews the lease. Undefined removes the lease, so that the container runs without a time limit.
+   */
   renew(lease: ContainerLease | undefined): void {
     if (this.isRunning) this.lease.renew(lease);
   }
 
-  /** The lease for the lease guard; undefined without a lease, and when the container has ended. */
+  /** Lease for the lease guard; undefined without a lease, and when the container has ended. */
   get guardedLease(): GuardedLease | undefined {
     const { main } = this;
     const lease = this.isRunning ? this.lease.newest : undefined;
@@ -122,12 +127,12 @@ export class ManagedContainer {
     };
   }
 
-  /** Goes on with the lease that an earlier supervisor wrote down. */
+  /** Resumes the lease that an earlier supervisor recorded. */
   resumeLease(lease: RecordedLease): void {
     this.lease.resume(lease);
   }
 
-  /** Writes down that it runs. */
+  /** Writes the record of the running container. */
   writeRunning(): void {
     const { main, context, lease } = this;
     if (main === undefined || context === undefined || !this.isRunning) return;
@@ -159,7 +164,10 @@ export class ManagedContainer {
     return ended;
   }
 
-  /** Looks whether the process has ended, unless its end is told in any case. */
+  /**
+   * Checks whether the process has ended. Does nothing for a child of this supervisor without a
+   * guard, whose end Node.js reports.
+   */
   check(): void {
     const { main } = this;
     if (main === undefined || !this.isRunning || (!main.adopted && main.guard === undefined))
@@ -169,7 +177,7 @@ export class ManagedContainer {
   }
 
   /**
-   * To be called when the guard was killed: the exit code is lost unless the guard has written it.
+   * Call it when the guard was killed: the exit code is unknown unless the guard has written it.
    */
   guardEnded(): void {
     if (!this.isRunning) return;
@@ -179,13 +187,16 @@ export class ManagedContainer {
 
   /**
    * Kills processes that left the process group of an ended container.
-   * @param processes - All of the machine, read since.
+   * @param processes - All processes of the machine, read after the end.
    */
   sweep(processes: readonly TreeProcess[]): void {
     if (!this.isRunning) this.main?.killRelatives(processes);
   }
 
-  /** The main process has ended: kills the rest of its group, writes the record, tells. */
+  /**
+   * Handles the end of the main process: kills the rest of its group, writes the record and
+   * notifies the waiting callers.
+   */
   ended(
     { exitCode, reason, finishedAtMs = this.deps.clock.wallTime() }: ProcessEnd,
     byLease = this.lease.hasEnded,
@@ -216,21 +227,24 @@ export class ManagedContainer {
   }
 
   /**
-   * On a full disk the end is told all the same; a later supervisor sees by itself that the process
-   * is gone, but not its exit code.
+   * Writes the exit record. On a full disk the end is reported all the same; a later supervisor
+   * then observes that the process is gone, but not its exit code.
    */
   private writeEnd(): void {
     try {
       writeRecord(this.deps.directory, { format: 1, phase: 'exited', status: this.current });
     } catch (reason) {
-      this.deps.log.error('end of a container not written down', {
+      this.deps.log.error('exit record of a container not written', {
         containerId: this.current.containerId,
         ...errorFields(reason),
       });
     }
   }
 
-  /** A pipe has no writer any more: the process has ended or is about to. */
+  /**
+   * Handles the end of a pipe: the last writer has closed it, so the process has ended or is about
+   * to end.
+   */
   pipeEnded(): void {
     if (this.isRunning && this.main?.adopted === true) {
       for (const delayMs of HINT_LOOKS_MS) this.deps.clock.setTimer(delayMs, () => this.check());
@@ -240,7 +254,10 @@ export class ManagedContainer {
     this.deps.output.finish();
   }
 
-  /** Deletes logs and files. @throws kind `precondition` while it runs. */
+  /**
+   * Deletes logs and files.
+   * @throws kind `precondition` while the container runs.
+   */
   remove(): void {
     if (this.isRunning)
       throw new CloudlessError(
@@ -252,7 +269,7 @@ export class ManagedContainer {
     rmSync(this.deps.directory, { recursive: true, force: true });
   }
 
-  /** Lets go of files and timers; the process goes on. */
+  /** Closes files and cancels timers; the process continues. */
   close(): void {
     this.lease.cancel();
     this.killing?.timer.cancel();

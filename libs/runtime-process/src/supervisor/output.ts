@@ -4,9 +4,9 @@ import type { LogWriter } from '../logs/log-writer.js';
 import { layout } from './container-paths.js';
 import { PipeReader } from './pipe-reader.js';
 
-/** Moves what a container writes from its two named pipes into its log. */
+/** Copies the output of a container from its two named pipes into its log. */
 export class ContainerOutput {
-  /** Resolves when everything is in the log and the pipes are gone. */
+  /** Resolves when all output is in the log and the pipes are removed. */
   readonly drained: Promise<void>;
   private readonly readers: readonly PipeReader[];
   private readonly paths: readonly string[];
@@ -14,8 +14,8 @@ export class ContainerOutput {
   private settle: () => void = () => undefined;
 
   /**
-   * @param onPipeEnd - Called when nobody holds a pipe open any more, which hints that the
-   * container has ended.
+   * @param onPipeEnd - Called when the last writer has closed a pipe, which hints that the
+   *   container has ended.
    */
   constructor(
     containerDirectory: string,
@@ -28,7 +28,7 @@ export class ContainerOutput {
     );
     const reader = (stream: LogStream): PipeReader[] => {
       const file = layout.pipe(containerDirectory, stream);
-      if (!existsSync(file)) return []; // drained by an earlier supervisor
+      if (!existsSync(file)) return []; // an earlier supervisor has drained it
       return [
         new PipeReader(
           file,
@@ -45,7 +45,7 @@ export class ContainerOutput {
     for (const reader of this.readers) reader.start();
   }
 
-  /** The container has ended: takes what is left in the pipes and closes the log. */
+  /** Copies the rest of the pipes and closes the log. Call it when the container has ended. */
   finish(): void {
     for (const reader of this.readers) reader.finish();
     this.log.end();
@@ -57,7 +57,7 @@ export class ContainerOutput {
     return this.open === 0;
   }
 
-  /** Lets go; another supervisor reads on. */
+  /** Closes the pipes and the log; another supervisor continues. */
   close(): void {
     for (const reader of this.readers) reader.close();
     this.log.close();

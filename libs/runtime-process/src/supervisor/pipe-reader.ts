@@ -12,8 +12,8 @@ export class PipeReader {
 
   /**
    * Opens the pipe, without waiting for a writer.
-   * @param onData - Gets each chunk at once; must be done with it when it returns.
-   * @param onEnd - Called once, when the last writer has gone.
+   * @param onData - Called with each chunk, which is reused after the call.
+   * @param onEnd - Called once, when the last writer has closed the pipe.
    */
   constructor(
     file: string,
@@ -32,7 +32,7 @@ export class PipeReader {
     socket.on('end', () => this.ended());
   }
 
-  /** What the writers have not been relieved of stays in the pipe, which slows them down. */
+  /** Stops reading. Unread data stays in the pipe and blocks the writers when the pipe is full. */
   pause(): void {
     this.socket?.pause();
   }
@@ -45,14 +45,17 @@ export class PipeReader {
     return this.socket?.isPaused() ?? false;
   }
 
-  /** Reads what is in the pipe now, then closes it, whoever may still hold the other end. */
+  /**
+   * Reads the available bytes, then closes the pipe, even if another process still holds the other
+   * end.
+   */
   finish(): void {
     if (this.over) return;
     drain(this.fd, (chunk) => this.take(chunk));
     this.ended();
   }
 
-  /** Closes it; what is in the pipe stays there as long as anyone holds it open. */
+  /** Closes the pipe. Unread data stays in it as long as another process holds it open. */
   close(): void {
     if (this.over) return;
     this.over = true;

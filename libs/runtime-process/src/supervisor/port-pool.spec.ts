@@ -3,7 +3,7 @@ import type { PortRequest } from '@cloudless/runtime';
 import type { SupervisorSettings } from '../wire/messages.js';
 import { PortPool } from './port-pool.js';
 
-/** Where neither agents nor the system give ports by themselves. */
+/** A range from which neither agents nor the system assign ports. */
 const settings = {
   portRange: { from: 12_000, to: 17_999 },
   address: '127.0.0.1',
@@ -11,7 +11,7 @@ const settings = {
 const http: PortRequest = { name: 'http', port: 80, protocol: 'tcp' };
 const dns: PortRequest = { name: 'dns', port: 53, protocol: 'udp' };
 
-/** Pools that begin at the same port, as those of supervisors on one machine may. */
+/** Pools that start at the same port, as the pools of several supervisors on one machine may. */
 const pools: PortPool[] = [];
 function aPool(): PortPool {
   const pool = new PortPool(createSeededRandom(7));
@@ -32,20 +32,23 @@ afterEach(() => {
 const describeLinux = process.platform === 'linux' ? describe : describe.skip;
 
 describeLinux('ports of several supervisors on one machine', () => {
-  it.each([http, dns])('differ although no process listens yet ($protocol)', async (request) => {
-    const [first] = await takeFrom(aPool(), request);
-    const [second] = await takeFrom(aPool(), request);
-    expect(second).not.toBe(first);
-  });
+  it.each([http, dns])(
+    'are different although no process listens yet ($protocol)',
+    async (request) => {
+      const [first] = await takeFrom(aPool(), request);
+      const [second] = await takeFrom(aPool(), request);
+      expect(second).not.toBe(first);
+    },
+  );
 
-  it('differ when many are given at the same moment', async () => {
+  it('are different when many are assigned at the same time', async () => {
     const all = await Promise.all(
       Array.from({ length: 6 }, () => takeFrom(aPool(), http, http, http)),
     );
     expect(new Set(all.flat()).size).toBe(18);
   });
 
-  it('stay with a container that a later supervisor has adopted', async () => {
+  it('stay assigned to a container that a later supervisor has adopted', async () => {
     const first = aPool();
     const [port = 0] = await takeFrom(first, http);
     const later = aPool();
@@ -54,14 +57,14 @@ describeLinux('ports of several supervisors on one machine', () => {
     expect(await takeFrom(aPool(), http)).not.toEqual([port]);
   });
 
-  it('are given again by any supervisor once the container has ended', async () => {
+  it('can be assigned by any supervisor after the container has ended', async () => {
     const [first, second] = [aPool(), aPool()];
     const ports = await takeFrom(first, http);
     first.release(ports);
     expect(await takeFrom(second, http)).toEqual(ports);
   });
 
-  it('are all given back when the range has too few', async () => {
+  it('are all released when the range has too few free ports', async () => {
     const pool = aPool();
     const [port = 0] = await takeFrom(pool, http);
     pool.release([port]);

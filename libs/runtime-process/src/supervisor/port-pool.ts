@@ -8,9 +8,9 @@ import type { SupervisorSettings } from '../wire/messages.js';
 const PROTOCOLS = ['tcp', 'udp'] as const;
 
 /**
- * Free ports for containers. A number belongs to at most one running container, whatever the
- * protocol. A reservation keeps other supervisors on this machine from the port until the container
- * has ended, as the container may listen late or never.
+ * Assigns free ports to containers. A port number belongs to at most one running container,
+ * whatever its protocol. A reservation keeps the port from other supervisors on this machine until
+ * the container has ended, because the container may listen late or never.
  */
 export class PortPool {
   private readonly taken = new Set<number>();
@@ -21,7 +21,7 @@ export class PortPool {
     private readonly reservations = new PortReservations(),
   ) {}
 
-  /** Marks ports that an adopted container has. */
+  /** Reserves the ports of an adopted container. */
   async hold(ports: readonly number[]): Promise<void> {
     for (const port of ports) {
       this.taken.add(port);
@@ -37,8 +37,8 @@ export class PortPool {
   }
 
   /**
-   * One free port for each request. @throws kind `exhausted`, keeping none, when the range has too
-   * few.
+   * Assigns one free port to each request.
+   * @throws kind `exhausted` when the range has too few free ports; no port is assigned then.
    */
   async take(
     requests: readonly PortRequest[],
@@ -54,7 +54,7 @@ export class PortPool {
     return found;
   }
 
-  /** Goes round the range, so that a port just given back is not reused at once. */
+  /** Searches in a circle, so that a port that was just released is not reused at once. */
   private async takeOne(
     protocol: PortRequest['protocol'],
     { portRange: { from, to }, address }: SupervisorSettings,
@@ -65,14 +65,14 @@ export class PortPool {
       const port = wanted < from || wanted > to ? from : wanted;
       this.next = port + 1;
       if (this.taken.has(port)) continue;
-      // before the check, which takes time: another start must not find it free
+      // Mark it before the check, which takes time: another start must not find it free.
       this.taken.add(port);
       if (!(await this.reservations.take(port, protocol))) this.taken.delete(port);
       else if (await (protocol === 'tcp' ? isFreeTcp(port, address) : isFreeUdp(port, address)))
         return port;
       else this.release([port]);
     }
-    throw new CloudlessError('exhausted', `no free port from ${from} to ${to}`);
+    throw new CloudlessError('exhausted', `no free port in the range ${from} to ${to}`);
   }
 }
 

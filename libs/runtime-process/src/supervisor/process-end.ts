@@ -2,11 +2,11 @@ import { readFileSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
 import { exitReason } from '@cloudless/runtime';
 
-/** How a main process ended. */
+/** Exit code and reason of an ended main process. */
 export interface ProcessEnd {
   readonly exitCode: number;
   readonly reason: string;
-  /** When, if that was written down: wall-clock milliseconds. */
+  /** Wall-clock milliseconds of the end, if recorded. */
   readonly finishedAtMs?: number;
 }
 
@@ -14,16 +14,16 @@ export interface ProcessEnd {
  * The exit code is unknown: the guard of the process was killed, or could not write the exit code.
  */
 export const UNSEEN: ProcessEnd = { exitCode: -1, reason: exitReason(-1) };
-/** The machine was restarted since. */
+/** End of a process whose machine was restarted. */
 export const LOST: ProcessEnd = { exitCode: -1, reason: 'lost with the machine' };
 
-/** Exit code as shells count, and the phrase for it. */
+/** Converts the result of a child process. A signal n becomes exit code 128 + n, as in shells. */
 export function endOf(code: number | null, signal: NodeJS.Signals | null): ProcessEnd {
   const exitCode = signal === null ? (code ?? 0) : 128 + constants.signals[signal];
   return { exitCode, reason: exitReason(exitCode, signal ?? undefined) };
 }
 
-/** The same for the exit status of a shell, in which 128 + n stands for signal n. */
+/** Converts the exit status of a shell, in which 128 + n stands for signal n. */
 export function endOfStatus(status: number): ProcessEnd {
   const [signal] =
     Object.entries(constants.signals).find(([, number]) => number === status - 128) ?? [];

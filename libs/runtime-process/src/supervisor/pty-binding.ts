@@ -1,13 +1,13 @@
 import { createRequire } from 'node:module';
 
 /**
- * The part of node-pty's native half that is used here: its other half loses output of a reader
- * that is slow.
+ * The used part of the native module of node-pty. Its JavaScript part is not used, because it loses
+ * output when the reader is slow.
  */
 export interface PtyBinding {
   /**
-   * Starts a process that leads a session with a new terminal. The descriptor is the terminal's
-   * other end, not blocking.
+   * Starts a process that leads a session with a new terminal. `fd` is the non-blocking master end
+   * of the terminal.
    */
   fork(
     file: string,
@@ -29,7 +29,8 @@ const PACKAGE = '@lydell/node-pty';
 let loaded: { readonly binding: PtyBinding | undefined } | undefined;
 
 /**
- * Terminals of this machine; undefined where the optional package is not installed or does not run.
+ * Returns the native module for terminals; undefined where the optional package is not installed or
+ * does not load.
  */
 export function loadPtyBinding(): PtyBinding | undefined {
   loaded ??= { binding: load() };
@@ -44,11 +45,14 @@ function load(): PtyBinding | undefined {
     };
     return requireBinary('pty.node');
   } catch {
-    return undefined; // no terminals then: capability `exec.tty` is missing
+    return undefined; // no terminals: the capability `exec.tty` is missing
   }
 }
 
-/** The program that macOS needs to start a process in a terminal; not used elsewhere. */
+/**
+ * Returns the path of the program that macOS needs to start a process in a terminal; empty
+ * elsewhere.
+ */
 export function spawnHelperPath(): string {
   if (process.platform !== 'darwin') return '';
   return createRequire(import.meta.url).resolve(

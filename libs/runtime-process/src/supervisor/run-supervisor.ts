@@ -17,25 +17,27 @@ import { createFileLog } from './supervisor-log.js';
 import { findShellTools, openContainerGroups } from './shell-tools.js';
 import { Supervisor } from './supervisor.js';
 
-/** What the main function of a supervisor needs. */
 export interface SupervisorOptions {
   /**
-   * The arguments that the client added to the supervisor command, such as `process.argv.slice(3)`.
+   * Arguments that the client appended to the supervisor command, such as `process.argv.slice(3)`.
    */
   readonly args: readonly string[];
   readonly clock: Clock;
   readonly random: Random;
-  /** Default true: each container gets a cgroup of its own where this user has the permission. */
+  /**
+   * Whether each container gets a cgroup of its own where this user has the permission. Default
+   * true.
+   */
   readonly useCgroups?: boolean;
 }
 
 /**
- * Runs the supervisor of one directory in this process until it has nothing to do or is told to
- * end: the main function of the command that `openProcessRuntime` is given. Changes the process's
- * working directory.
- * @returns When all is let go; end the process then. At once when another supervisor serves the
- *   directory.
- * @throws kind `invalid` for arguments that no client writes.
+ * Runs the supervisor of one directory in this process until it is idle or is asked to end. This is
+ * the main function of the command that `openProcessRuntime` gets. Changes the working directory of
+ * the process.
+ * @returns When the supervisor has ended; exit the process then. Returns at once when another
+ *   supervisor serves the directory.
+ * @throws kind `invalid` for malformed arguments.
  */
 export async function runSupervisor({
   args,
@@ -44,7 +46,7 @@ export async function runSupervisor({
   useCgroups = true,
 }: SupervisorOptions): Promise<void> {
   const { directory, idleMs } = parseArguments(args);
-  // keeps no other file system busy, and makes the socket's path short enough
+  // Keeps no other file system busy, and makes the path of the socket short enough.
   process.chdir(directory);
   if (!acquireDirectoryLock(directory)) return;
   const log = createFileLog(path.join(directory, 'supervisor.log'), clock, {
@@ -78,8 +80,8 @@ interface ServeDeps {
 }
 
 /**
- * Serves clients on the socket; resolves when idle for long enough or when shut down. Signals to it
- * are not for what it holds: SIGTERM ends it only when it holds nothing.
+ * Serves clients on the socket until the supervisor is idle for long enough or is shut down.
+ * SIGTERM ends the supervisor only when no container runs; SIGHUP and SIGINT are ignored.
  */
 async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps): Promise<void> {
   const clients = new Set<net.Socket>();
@@ -106,12 +108,13 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
     });
   });
   const unlisten = supervisor.listen(watchIdle);
-  // what runs must not pay for it
+  // a fault must not end the running containers
   const onFault = (reason: unknown): void => log.error('supervisor fault', errorFields(reason));
   process.on('uncaughtException', onFault).on('unhandledRejection', onFault);
   const endIfIdle = (): void => (supervisor.isIdle ? end() : undefined);
   process.on('SIGTERM', endIfIdle).on('SIGHUP', ignore).on('SIGINT', ignore);
-  rmSync(SOCKET, { force: true }); // of an earlier supervisor: the lock says that none lives
+  // left by an earlier supervisor, which is dead because this process has the lock
+  rmSync(SOCKET, { force: true });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(SOCKET, resolve);
@@ -129,10 +132,13 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
 }
 
 const ignore = (): void => undefined;
-/** Relative: the working directory is the supervisor's own. */
+/** Relative path: the working directory is the directory of the supervisor. */
 const SOCKET = path.relative('.', layout.socket('.'));
 
-/** @throws kind `invalid`. */
+/**
+ * Parses the arguments that {@link supervisorArguments} creates.
+ * @throws kind `invalid` for other arguments.
+ */
 export function parseArguments(args: readonly string[]): {
   readonly directory: string;
   readonly idleMs: number;
@@ -142,13 +148,13 @@ export function parseArguments(args: readonly string[]): {
   if (!path.isAbsolute(directory) || !/^\d{1,12}$/.test(idleText)) {
     throw new CloudlessError(
       'invalid',
-      'the arguments of a supervisor are its absolute directory and its idle time in milliseconds',
+      'invalid arguments of the supervisor: expected its absolute directory and its idle time in milliseconds',
     );
   }
   return { directory, idleMs };
 }
 
-/** What {@link parseArguments} reads. */
+/** Creates the arguments that a client appends to the supervisor command. */
 export function supervisorArguments(directory: string, idleMs: number): readonly string[] {
   return [directory, String(Math.trunc(idleMs))];
 }

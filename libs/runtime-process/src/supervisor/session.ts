@@ -22,16 +22,15 @@ import { ExecSession } from './exec-session.js';
 import { loadPtyBinding } from './pty-binding.js';
 import type { Supervisor } from './supervisor.js';
 
-/** What a session needs beside its socket. */
 export interface SessionDeps {
   readonly supervisor: Supervisor;
   readonly log: Log;
   readonly version: string;
-  /** Ends the supervisor after the answer is out. */
+  /** Called after the response to `shutdown` was sent; ends the supervisor. */
   readonly onShutdown: () => void;
 }
 
-/** A client that lets this much pile up is cut off instead of being buffered for. */
+/** Bytes of unread responses at which a client is disconnected. */
 const MAX_UNREAD_BYTES = 16 * 1024 * 1024;
 
 type Request = Exclude<ClientMessage, { type: 'hello' | 'exec' }>;
@@ -60,7 +59,7 @@ export class Session {
     try {
       for (const frame of this.parser.feed(chunk)) this.handle(frame);
     } catch (reason) {
-      this.deps.log.warn('client cut off', { error: errorMessageOf(reason) });
+      this.deps.log.warn('client disconnected', { error: errorMessageOf(reason) });
       this.socket.destroy();
     }
   }
@@ -80,8 +79,8 @@ export class Session {
   }
 
   /**
-   * Answers also a client of another protocol, so that it can say which; but hears nothing more
-   * from it.
+   * Sends the hello. A client with another protocol version also gets it, so that it can report
+   * both versions; the connection is closed after it.
    */
   private greet(hello: Extract<ClientMessage, { type: 'hello' }>): void {
     const capabilities = [
@@ -149,7 +148,7 @@ export class Session {
     if (this.socket.destroyed || this.socket.writableEnded) return;
     this.socket.write(encodeMessage(message));
     if (this.exec === undefined && this.socket.writableLength > MAX_UNREAD_BYTES) {
-      this.deps.log.warn('client cut off', { error: 'it does not read' });
+      this.deps.log.warn('client disconnected', { error: 'the client does not read' });
       this.socket.destroy();
     }
   }

@@ -6,14 +6,14 @@ import { Cgroup, groupOfDirectory, readOwnGroups } from '../system/cgroups.js';
 import { quoted, type ShellTools } from './launch-script.js';
 
 const FOLDERS = ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin'];
-/** A shell needs milliseconds for the probe; a shell that hangs is not used. */
+/** Longest run of a probe. A shell needs milliseconds; a shell that hangs is not used. */
 const PROBE_TIMEOUT_MS = 10_000;
 
 /**
- * Finds the programs that guards are made of: a POSIX shell, `setsid`, `env`, `sleep`, `grep`.
- * Every Linux distribution has them (util-linux and coreutils, or busybox).
+ * Finds the programs that guards need: a POSIX shell, `setsid`, `env`, `sleep`, `grep`. Every Linux
+ * distribution has them (util-linux and coreutils, or busybox).
  * @param shell - Absolute path; by default the `sh` of this machine.
- * @returns Undefined where one is missing, as on macOS: processes then have no guard.
+ * @returns Undefined where a program is missing, as on macOS: processes then have no guard.
  */
 export async function findShellTools(shell = findProgram('sh')): Promise<ShellTools | undefined> {
   if (process.platform !== 'linux' || !existsSync('/proc/uptime')) return undefined;
@@ -35,7 +35,7 @@ export async function findShellTools(shell = findProgram('sh')): Promise<ShellTo
 }
 
 /**
- * Creates the parent cgroup for the cgroups of containers, and checks that processes can join.
+ * Creates the parent cgroup of all containers and checks that processes can join it.
  * @returns Undefined where this user lacks the permission, or there are no cgroups.
  */
 export async function openContainerGroups(
@@ -71,7 +71,7 @@ function findProgram(name: string): string | undefined {
   });
 }
 
-/** Output of a script; undefined when the script fails. */
+/** Runs a script and returns its output; undefined when the script fails. */
 function output(shell: string, script: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     execFile(shell, ['-c', script], { env: {}, timeout: PROBE_TIMEOUT_MS }, (failure, text) =>

@@ -58,7 +58,7 @@ describe.each([
     const { fifos } = depsOf();
     const take = async (file: string): Promise<void> => {
       await fifos.take(file);
-      // The last step before the process is made: from here on no record can be written, as on a
+      // The last step before the process is started: from here on no record can be written, as on a
       // full disk.
       if (file === layout.pipe(folder, 'stderr')) mkdirSync(path.join(folder, 'state.json.new'));
     };
@@ -71,7 +71,8 @@ describe.each([
   });
 
   /**
-   * Resolves when the container has ended. Nobody sweeps here: only its own end kills what it left.
+   * Runs a container to its end. No supervisor sweeps here: only the container itself kills the
+   * processes that it left.
    */
   async function runToEnd(request: ContainerRequest): Promise<ManagedContainer> {
     let isOver = false;
@@ -85,7 +86,7 @@ describe.each([
     return container;
   }
 
-  it('ends its process group with it, including members with an empty environment', async () => {
+  it('kills its process group when it ends, including members with an empty environment', async () => {
     const note = path.join(directory, 'member');
     const script = `env -i sh -c 'echo $$ > ${note}; exec sleep 3600' & until [ -s ${note} ]; do sleep 0.02; done; exit 4`;
     const { status } = await runToEnd(aScript(script));
@@ -94,7 +95,7 @@ describe.each([
     await until(() => startTokenOf(member) === undefined);
   });
 
-  it('leaves no launch script, which holds its environment, after the start', async () => {
+  it('leaves no launch script, which contains its environment, after the start', async () => {
     const request = aScript('exit 0', { env: { SECRET: 'hush' } });
     await runToEnd(request);
     const folder = layout.container(directory, request.containerId);

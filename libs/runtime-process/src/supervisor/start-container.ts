@@ -14,7 +14,6 @@ import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './output.js';
 import { startMainProcess } from './start-process.js';
 
-/** What a start needs beside the request. */
 export interface StartDeps {
   readonly directory: string;
   readonly clock: Clock;
@@ -35,8 +34,10 @@ export interface StartDeps {
 }
 
 /**
- * Makes the files of a container and starts its process, leader of its own session. Leaves nothing
- * when it fails.
+ * Creates the files of a container and starts its process, leader of its own session. Removes
+ * everything again when the start fails.
+ * @throws kind `invalid` when the command cannot be executed, `exhausted` when processes, pipes or
+ *   disk space ran out.
  */
 export async function startContainer(
   request: ContainerRequest,
@@ -109,7 +110,7 @@ async function launch(plan: Launch, deps: StartDeps): Promise<ManagedContainer> 
     });
     try {
       if (request.lease === undefined) container.writeRunning();
-      else container.renew(request.lease); // writes it down too
+      else container.renew(request.lease); // also writes the record
     } catch (reason) {
       container.close();
       main.kill();

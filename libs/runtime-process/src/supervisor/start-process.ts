@@ -15,21 +15,20 @@ import { endOf, endOfStatus, type ProcessEnd } from './process-end.js';
 export interface ProcessPlan {
   readonly request: Pick<ContainerRequest, 'command' | 'args'>;
   readonly context: LaunchContext;
-  /** Executable that the command means. */
+  /** Executable file of the command. */
   readonly file: string;
-  /** The container's own. */
+  /** Directory of the container. */
   readonly folder: string;
   readonly cgroup: Cgroup | undefined;
 }
 
-/** Callbacks for the end of a process. */
 export interface EndListener {
   readonly ended: (end: ProcessEnd) => void;
-  /** The guard was killed, not the process. */
+  /** Called when the guard was killed, while the process may still run. */
   readonly guardLost: () => void;
 }
 
-/** A main process that runs, or has just ended. */
+/** A main process that was started and may already have ended. */
 export interface StartedProcess {
   readonly main: MainProcess;
   readonly startedAtMs: number;
@@ -46,16 +45,16 @@ export interface ProcessDeps {
 }
 
 /**
- * Starts the main process of a container, under a guard where the machine has the tools for one.
- * @throws kind `invalid` or `exhausted` when the process cannot be made; nothing of it is left
+ * Starts the main process of a container, under a guard where the machine has the tools for it.
+ * @throws kind `invalid` or `exhausted` when the process cannot be started; no process is left
  *   then.
  */
 export async function startMainProcess(
   plan: ProcessPlan,
   deps: ProcessDeps,
 ): Promise<StartedProcess> {
-  // Read and write: the process itself then keeps the pipe alive, so that it meets no broken pipe
-  // while no supervisor lives.
+  // Open for reading and writing: the process itself then keeps the pipe open, and gets no SIGPIPE
+  // while no supervisor runs.
   const pipes = (['stdout', 'stderr'] as const).map((stream) =>
     openSync(layout.pipe(plan.folder, stream), constants.O_RDWR),
   );
@@ -70,7 +69,10 @@ export async function startMainProcess(
   }
 }
 
-/** There is no await between the spawn of the guard and its record, so every guard is on record. */
+/**
+ * Starts the process under a guard. There is no await between the spawn of the guard and its
+ * record, so every guard is recorded.
+ */
 async function startGuarded(
   { request, context, folder, cgroup, file }: ProcessPlan,
   { clock, tools }: Required<ProcessDeps> & { readonly tools: ShellTools },
@@ -98,7 +100,7 @@ async function startGuarded(
     if (signal === null) ends.tell((listener) => listener.ended(endOfStatus(code ?? 0)));
     else ends.tell((listener) => listener.guardLost());
   });
-  child.on('error', () => undefined); // only a failed signal: the exit tells
+  child.on('error', () => undefined); // only a failed signal; `exit` follows
   const guard = { pid: started.pid, startToken: started.startToken };
   try {
     writeRecord(folder, {
@@ -115,8 +117,7 @@ async function startGuarded(
   } catch (reason) {
     signalGroup(guard.pid, 'SIGKILL');
     cgroup?.kill();
-    // Without a cgroup the process may have left the group of its guard: the id tells which process
-    // that is.
+    // Without a cgroup the process may have left the group of its guard: it is killed by its id.
     const pid = await started.mainPid.catch(() => undefined);
     if (pid !== undefined) killGroupOrProcess(pid);
     throw reason;
@@ -145,13 +146,13 @@ async function startAlone(
   if (pid === undefined) throw await failureOf(child, argv0);
   const ends = new EndOfChild();
   child.on('exit', (code, signal) => ends.tell((listener) => listener.ended(endOf(code, signal))));
-  child.on('error', () => undefined); // only a failed signal: the exit tells
+  child.on('error', () => undefined); // only a failed signal; `exit` follows
   const parts = { pid, startToken: startTokenOf(pid) ?? '', guard: undefined, cgroup: undefined };
   const main = new MainProcess({ ...parts, endFile: layout.end(folder), adopted: false });
   return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.listen(listener) };
 }
 
-/** Keeps the end of a process until there is a listener. */
+/** Keeps the end of a process until a listener is set. */
 class EndOfChild {
   private listener: EndListener | undefined;
   private news: ((listener: EndListener) => void) | undefined;

@@ -1,12 +1,12 @@
 import { appendFileSync, renameSync, statSync } from 'node:fs';
 import type { Clock, Log, LogFields } from '@cloudless/base';
 
-/** One older file is kept beside it. */
+/** Size in bytes at which the log is rotated. One older file is kept. */
 const MAX_LOG_BYTES = 1024 * 1024;
 
 /**
- * The supervisor's own log: one JSON object a line, in a file that cannot grow without bound. Never
- * fails its caller.
+ * Creates the log of the supervisor: one JSON object per line, in a file of bounded size. Errors of
+ * the disk are ignored.
  */
 export function createFileLog(file: string, clock: Clock, fields: LogFields = {}): Log {
   const write = (level: string, message: string, more: LogFields = {}): void => {
@@ -22,14 +22,14 @@ export function createFileLog(file: string, clock: Clock, fields: LogFields = {}
         renameSync(file, `${file}.1`);
       appendFileSync(file, `${line}\n`, { mode: 0o600 });
     } catch {
-      // A full disk: what runs is more important.
+      // The disk is full: the running containers are more important.
     }
   };
   return {
     error: (message, more) => write('error', message, more),
     warn: (message, more) => write('warn', message, more),
     info: (message, more) => write('info', message, more),
-    debug: () => undefined, // nobody watches the supervisor step by step
+    debug: () => undefined, // the supervisor has no debug level
     child: (more) => createFileLog(file, clock, { ...fields, ...more }),
   };
 }

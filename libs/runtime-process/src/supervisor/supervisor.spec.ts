@@ -19,16 +19,16 @@ const SETTINGS = {
   ...{ logFiles: 2, logFileBytes: 1024 },
 };
 
-describe('an exclusive container whose lease cannot be written once its process runs', () => {
-  it('runs on under the lease that was written before the start, and its next renewal fails', async () => {
+describe('an exclusive container whose lease cannot be written after the start of its process', () => {
+  it('continues under the lease that was written before the start, and its next renewal fails', async () => {
     const tools = await findShellTools();
     if (tools === undefined) return;
     const leases = layout.leases(directory);
     const clock: Clock = {
       ...realClock,
       wallTime: () => {
-        // The first look at this clock after the lease was pledged is when the process runs: from
-        // here on the disk is full.
+        // This clock is read for the first time after the lease was written when the process runs:
+        // from here on the disk is full.
         if (existsSync(leases)) mkdirSync(`${leases}.new`, { recursive: true });
         return realClock.wallTime();
       },

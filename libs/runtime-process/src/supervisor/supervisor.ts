@@ -34,26 +34,27 @@ import { PortPool } from './port-pool.js';
 import { startContainer } from './start-container.js';
 import { TerminalCommand } from './terminal-command.js';
 
-/** Needs of a {@link Supervisor}. */
 export interface SupervisorDeps {
-  /** Absolute, its own, mode 0700. */
+  /** Absolute path of the private directory, mode 0700. */
   readonly directory: string;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
   /** Undefined where processes have no guard; containers then cannot have leases. */
   readonly tools?: ShellTools | undefined;
-  /** Group below which containers get groups of their own; undefined where there are no cgroups. */
+  /** Group that contains the groups of all containers; undefined where there are no cgroups. */
   readonly cgroup?: Cgroup | undefined;
 }
 
-/** How often adopted processes are looked at when nothing hints at their end. */
+/** Interval in which adopted processes are checked when nothing hints at their end. */
 const LOOK_MS = 100;
-/** How often processes under a guard are looked at: one that stands still tells nothing. */
+/**
+ * Interval in which processes under a guard are checked: a stopped guard does not report the end.
+ */
 const GUARDED_LOOK_MS = 3_000;
 const LOG_DEFAULTS = { logFiles: 4, logFileBytes: 4 * 1024 * 1024 };
 
-/** All containers of one directory. */
+/** Manages all containers of one directory. */
 export class Supervisor {
   private readonly containers = new Map<string, ManagedContainer>();
   private readonly starting = new Map<string, Promise<ContainerStatus>>();
@@ -82,7 +83,7 @@ export class Supervisor {
     this.fifos = new FifoPool(layout.fifos(deps.directory), () => randomHex(deps.random, 8));
   }
 
-  /** Takes up what is there. Call it once, before anything else. */
+  /** Adopts the containers of an earlier supervisor. Call it once, before any other method. */
   async open(): Promise<void> {
     const { directory, clock, log } = this.deps;
     await this.fifos.prepare();
@@ -108,7 +109,7 @@ export class Supervisor {
     this.lookAtGuarded();
   }
 
-  /** Settings for what is started from now on. */
+  /** Sets the settings for containers that are started from now on. */
   configure(settings: SupervisorSettings): void {
     this.settings = settings;
   }
@@ -146,11 +147,14 @@ export class Supervisor {
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     const { settings } = this;
     if (settings === undefined || this.stopping)
-      throw new CloudlessError('unavailable', 'the supervisor takes no starts now');
+      throw new CloudlessError(
+        'unavailable',
+        'the supervisor is shutting down, or no client has configured it yet',
+      );
     checkRequest(request);
     const { containerId } = request;
     if (this.containers.has(containerId) || this.starting.has(containerId))
-      throw new CloudlessError('exists', `container ${containerId} exists`);
+      throw new CloudlessError('exists', `container ${containerId} already exists`);
     const started = this.startWith(request, settings);
     this.starting.set(containerId, started);
     try {
@@ -161,8 +165,8 @@ export class Supervisor {
   }
 
   /**
-   * Gives running containers new leases; others are passed over. @throws the first failure, when
-   * all have been tried.
+   * Renews the leases of running containers; other ids are ignored.
+   * @throws the first failure, after all containers were tried.
    */
   renew(leases: readonly (readonly [ContainerId, ContainerLease | null])[]): void {
     const failures: unknown[] = [];
@@ -187,7 +191,10 @@ export class Supervisor {
     this.containers.delete(containerId);
   }
 
-  /** Starts a command, and tells the listener of it. Once it has ended it is to be released. */
+  /**
+   * Starts a command, whose output and end the listener receives. Call `release` when the command
+   * has ended.
+   */
   async exec(
     { containerId, command: words, env, tty, hasInput }: Extract<ClientMessage, { type: 'exec' }>,
     listener: Pick<CommandOptions, 'onOutput' | 'onInputDrained' | 'onEnd'>,
@@ -225,7 +232,7 @@ export class Supervisor {
     return this.deps.clock.setTimer(delayMs, action);
   }
 
-  /** Ends everything. */
+  /** Refuses further starts, and ends all containers and their processes. */
   async stopAll(graceMs: number): Promise<void> {
     this.stopping = true;
     await Promise.allSettled(this.starting.values());
@@ -236,7 +243,7 @@ export class Supervisor {
     await this.groups.close();
   }
 
-  /** Lets go of everything; processes go on and wait for another supervisor. */
+  /** Closes files and timers. Running processes continue until another supervisor adopts them. */
   close(): void {
     this.stopping = true;
     this.looking?.cancel();
@@ -270,8 +277,8 @@ export class Supervisor {
       });
       this.containers.set(containerId, container);
       this.pledged.delete(containerId);
-      // A failed write leaves the lease of the pledge in force, which names the cgroup or else the
-      // mark of the container.
+      // After a failed write the lease from before the start stays in force; it names the cgroup,
+      // or else the mark of the container.
       if (request.lease !== undefined) this.tryGuardLeases();
       const { status } = container;
       this.tell({ kind: 'started', status });
@@ -309,7 +316,9 @@ export class Supervisor {
     this.guard?.update([...running, ...this.pledged.values()]);
   }
 
-  /** The same where a full disk must not stop the caller: the leases from before stay in force. */
+  /**
+   * Writes all leases where a full disk must not stop the caller: the earlier leases stay in force.
+   */
   private tryGuardLeases(): void {
     try {
       this.guardLeases();
@@ -328,8 +337,8 @@ export class Supervisor {
   }
 
   /**
-   * Soon kills what left the process group of an ended container or command; one look serves all
-   * that ended meanwhile.
+   * Schedules a kill of the processes that left the process group of an ended container or command.
+   * One scan of the process table serves all that ended meanwhile.
    */
   private sweep(mark: string): void {
     this.unswept.add(mark);
@@ -369,7 +378,7 @@ export class Supervisor {
 }
 
 /**
- * Long enough to gather the ends of a mass stop, far shorter than the minute within which nothing
- * may be left.
+ * Long enough to collect the ends of a mass stop, far shorter than the minute within which all
+ * processes must be gone.
  */
 const SWEEP_DELAY_MS = 20;

@@ -8,14 +8,13 @@ import { spawnFailure } from './launch-plan.js';
 import { loadPtyBinding, spawnHelperPath, type PtyBinding } from './pty-binding.js';
 import { TerminalInput } from './terminal-input.js';
 
-/** What a command with a terminal needs. */
 export interface TerminalCommandOptions extends CommandOptions {
   readonly tty: TerminalSize;
 }
 
-/** Typed for the end of the input (Ctrl-D). */
+/** Character that ends the input of a terminal (Ctrl-D). */
 const END_OF_FILE = Uint8Array.of(4);
-/** What is assumed of the terminal of a caller that does not say. */
+/** Value of TERM when the caller sets none. */
 const DEFAULT_TERM = 'xterm';
 
 /** One command in a container, in a session and with a terminal of its own. */
@@ -33,8 +32,8 @@ export class TerminalCommand extends CommandProcess {
   }
 
   /**
-   * Starts the command. @throws kind `invalid` when it cannot be started, `unimplemented` where
-   * there are no terminals.
+   * Starts the command.
+   * @throws kind `invalid` when it cannot be started, `unimplemented` where there are no terminals.
    */
   static start(options: TerminalCommandOptions): TerminalCommand {
     const { command, context, execId, tty, clock, join } = options;
@@ -95,11 +94,11 @@ interface TerminalOutputListener {
   readonly onData: (chunk: Uint8Array) => void;
   /** Called once. */
   readonly onEnd: () => void;
-  /** Is to call `close` when nobody uses the descriptor any more. */
+  /** Must call `close` when the descriptor is not used any more. */
   readonly beforeClose: (close: () => void) => void;
 }
 
-/** What a terminal shows. */
+/** Output of a terminal. */
 class TerminalOutput implements CommandOutput {
   private readonly stream: ReadStream;
   private over = false;
@@ -112,8 +111,8 @@ class TerminalOutput implements CommandOutput {
     this.stream = new ReadStream(fd);
     this.stream.on('data', (chunk: Buffer) => this.over || this.take(chunk));
     this.stream.on('error', () => this.ended()); // EIO: no process holds the terminal any more
-    // Node takes a hang-up after a partial read for the end, and a terminal is always read in
-    // parts: there may be more.
+    // Node.js treats a hang-up after a partial read as the end. A terminal is always read in parts,
+    // so there may be more.
     this.stream.on('end', () => this.finish());
   }
 

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { ManualClock } from '@cloudless/base/testing';
 import { TerminalInput } from './terminal-input.js';
 
-it('closed twice during a write, a terminal is let go of for both, and only then', async () => {
+it('TerminalInput calls every close callback after the pending write, and not before', async () => {
   const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-terminal-'));
   const fd = openSync(path.join(directory, 'terminal'), 'w');
   const done: string[] = [];

@@ -1,14 +1,14 @@
 import { write } from 'node:fs';
 import type { Clock, Timer } from '@cloudless/base';
 
-/** A terminal whose process does not read takes some KiB; it is asked again this often. */
+/** Delay between writes to a terminal whose process does not read; it accepts some KiB. */
 const RETRY_MS = 10;
-/** The sender is asked to wait above this. */
+/** Queued bytes above which the sender should wait. */
 const HIGH_BYTES = 16 * 1024;
 
 /**
- * Writes to a terminal. Node's own stream for terminals would stop the whole process while nobody
- * reads at the other end.
+ * Writes to a terminal without blocking. The terminal stream of Node.js would block the whole
+ * process while nobody reads at the other end.
  */
 export class TerminalInput {
   private waiting: Uint8Array[] = [];
@@ -34,8 +34,8 @@ export class TerminalInput {
   }
 
   /**
-   * Drops what waits. @param done - Called once the descriptor is not used any more; at once if it
-   * is not.
+   * Discards the queued input.
+   * @param done - Called when the descriptor is not used any more; at once if it is idle.
    */
   close(done: () => void): void {
     this.over = true;

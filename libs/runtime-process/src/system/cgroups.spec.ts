@@ -9,46 +9,46 @@ const HYBRID = `23 1 8:1 / / rw - ext4 /dev/root rw
 39 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`;
 
-describe('the groups that a process is in', () => {
+describe('findOwnGroups', () => {
   it.each([
     {
-      name: 'version 2 first, then the freezer, where there are both',
+      name: 'returns version 2 first, then the freezer, in a hybrid hierarchy',
       mounts: HYBRID,
       membership: '8:pids:/\n6:freezer:/box\n0::/user.slice',
       groups: ['/sys/fs/cgroup/unified/user.slice', '/sys/fs/cgroup/freezer/box'],
     },
     {
-      name: 'version 2 alone',
+      name: 'returns the group of version 2',
       mounts: '30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate',
       membership: '0::/system.slice/cloudless-agent.service',
       groups: ['/sys/fs/cgroup/system.slice/cloudless-agent.service'],
     },
     {
-      name: 'below the part that is mounted',
+      name: 'returns a path relative to the mounted part',
       mounts: '30 23 0:26 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw',
       membership: '0::/box/inner',
       groups: ['/sys/fs/cgroup/inner'],
     },
     {
-      name: 'the mounted part itself when the process is not in it',
+      name: 'returns the mounted part itself when the process is outside',
       mounts: '30 23 0:26 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw',
       membership: '0::/elsewhere',
       groups: ['/sys/fs/cgroup'],
     },
     {
-      name: 'at a mount point with a blank',
+      name: 'decodes a blank in the mount point',
       mounts: '30 23 0:26 / /mnt/c\\040g rw - cgroup2 cgroup2 rw',
       membership: '0::/',
       groups: ['/mnt/c g'],
     },
     {
-      name: 'none without a hierarchy',
+      name: 'returns nothing without a hierarchy',
       mounts: '23 1 8:1 / / rw - ext4 /dev/root rw',
       membership: '0::/',
       groups: [],
     },
     {
-      name: 'none of another controller',
+      name: 'ignores other controllers',
       mounts: HYBRID.split('\n')[2] ?? '',
       membership: '8:pids:/',
       groups: [],
@@ -58,8 +58,8 @@ describe('the groups that a process is in', () => {
   });
 });
 
-describe('Cgroup, in each hierarchy in which this user may create groups', () => {
-  it('kills all processes of the group, in any session, and can then be removed', async () => {
+describe('Cgroup, in each hierarchy where this user may create groups', () => {
+  it('kills all processes of the group in any session, and can be removed afterwards', async () => {
     for (const own of readOwnGroups()) {
       const group = new Cgroup(path.join(own, `cloudless-spec-${process.pid}`));
       if (!isMade(group)) continue;
@@ -73,14 +73,14 @@ describe('Cgroup, in each hierarchy in which this user may create groups', () =>
         child.once('exit', () => resolve(false));
       });
       if (hasJoined === false) {
-        group.remove(); // a group that takes no processes, as below a threaded group
+        group.remove(); // a group that accepts no processes, as below a threaded group
         continue;
       }
       expect(group.remove()).toBe(false);
       group.kill();
       await until(() => startTokenOf(child.pid ?? 0) === undefined);
       await until(() => group.remove());
-      group.kill(); // one that is gone has no processes
+      group.kill(); // a removed group has no processes
       expect(group.remove()).toBe(true);
     }
   });
@@ -91,6 +91,6 @@ function isMade(group: Cgroup): boolean {
     group.create();
     return true;
   } catch {
-    return false; // this user may not
+    return false; // this user lacks the permission
   }
 }

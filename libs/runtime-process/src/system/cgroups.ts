@@ -3,14 +3,15 @@ import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from '
 import path from 'node:path';
 
 /**
- * Where the kernel cannot kill a whole group at once, kills are repeated this many times: processes
- * may fork meanwhile.
+ * Rounds of kills where the kernel cannot kill a whole group at once, because processes may fork
+ * meanwhile.
  */
 const MAX_ROUNDS = 5;
 
 /**
- * A control group. A process stays in its group whatever session and environment it chooses later.
- * Only root, or a user with a delegated part of the tree, can move a process or create a group.
+ * A control group. A process stays in its group even when it changes its session or its
+ * environment. Only root, or a user with a delegated part of the tree, can move a process or create
+ * a group.
  * @see Linux kernel, Documentation/admin-guide/cgroup-v2.rst (`cgroup.kill` since 5.14),
  *   cgroup-v1/freezer-subsystem.rst
  */
@@ -70,7 +71,7 @@ export class Cgroup {
         .filter((entry) => entry.isDirectory())
         .map(({ name }) => new Cgroup(path.join(this.folder, name)));
     } catch {
-      return []; // gone
+      return []; // the group was removed
     }
   }
 
@@ -78,7 +79,7 @@ export class Cgroup {
     const below = this.groupsBelow().flatMap((group) => group.processes());
     try {
       const own = readFileSync(this.joinFile, 'utf8').split('\n').filter(Boolean).map(Number);
-      // 0 stands for a process of another pid namespace
+      // 0 is a process of another pid namespace
       return [...below, ...own.filter((pid) => pid > 0)];
     } catch {
       return below;
@@ -93,7 +94,7 @@ export class Cgroup {
 }
 
 /**
- * Finds the groups of a process.
+ * Parses the groups of a process.
  * @param mounts - Text of `/proc/self/mountinfo`. @param membership - Text of `/proc/self/cgroup`.
  * @returns Folders of the groups that this process is in: version 2 first, then the freezer of
  *   version 1.
@@ -125,7 +126,8 @@ export function ownGroups(mounts: string, membership: string): readonly string[]
 }
 
 /**
- * The parent group for the containers of one supervisor; its name is derived from the directory.
+ * Returns the parent group for the containers of one supervisor. Its name is derived from the
+ * directory.
  */
 export function groupOfDirectory(ownGroup: string, directory: string): Cgroup {
   const digest = createHash('sha256').update(directory).digest('hex').slice(0, 16);
@@ -133,8 +135,8 @@ export function groupOfDirectory(ownGroup: string, directory: string): Cgroup {
 }
 
 /**
- * Groups of this process, in which it may be permitted to create groups; none where there are no
- * cgroups.
+ * Lists the groups of this process, in which this user may be permitted to create groups. Empty
+ * where there are no cgroups.
  */
 export function readOwnGroups(): readonly string[] {
   try {
@@ -147,7 +149,7 @@ export function readOwnGroups(): readonly string[] {
   }
 }
 
-/** Blanks in paths are written as octal numbers. */
+/** Decodes blanks in paths, which the kernel writes as octal numbers. */
 function unescaped(text: string): string {
   return text.replaceAll(/\\([0-7]{3})/g, (_, digits: string) =>
     String.fromCharCode(Number.parseInt(digits, 8)),
@@ -159,7 +161,7 @@ function writeQuietly(file: string, text: string): boolean {
     writeFileSync(file, text, { flag: 'r+' });
     return true;
   } catch {
-    return false; // no such file in this version of the kernel, or the group is gone
+    return false; // this kernel version has no such file, or the group was removed
   }
 }
 

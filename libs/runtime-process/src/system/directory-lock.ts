@@ -2,7 +2,10 @@ import { linkSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import path from 'node:path';
 import { isAlive, readBootId, startTokenOf } from './process-identity.js';
 
-/** Who holds the lock; a holder that is gone, or of an earlier boot, holds nothing. */
+/**
+ * Process that holds the lock. A lock is void when its holder has ended or belongs to an earlier
+ * boot.
+ */
 interface Holder {
   readonly pid: number;
   readonly startToken: string;
@@ -10,14 +13,14 @@ interface Holder {
 }
 
 /**
- * Takes the lock of a directory for this process, until it ends. Nothing is released: a dead
- * holder's lock is void.
+ * Acquires the lock of a directory until this process ends. The lock is never released: the lock of
+ * a dead process is void.
  *
- * The lock with the highest number counts. To take over a void one, a process makes the next number
- * (`link` is atomic and fails when the name exists), and only then deletes older ones. So no two
- * can take over from the same holder, and one that was slow to look finds a higher number and gives
- * up.
- * @returns False when another process that lives holds it.
+ * The lock file with the highest number counts. To replace a void lock, a process creates the next
+ * number (`link` is atomic and fails when the name exists) and then deletes the older files. So
+ * only one process can replace a given holder, and a process that read an outdated list finds a
+ * higher number and gives up.
+ * @returns False when another running process holds the lock.
  */
 export function acquireDirectoryLock(directory: string): boolean {
   const mine: Holder = {
@@ -34,7 +37,7 @@ export function acquireDirectoryLock(directory: string): boolean {
     try {
       linkSync(draft, path.join(directory, `lock.${number}`));
     } catch {
-      return false; // another was faster
+      return false; // another process was faster
     }
     if (highestLock(directory) !== number) {
       rmSync(path.join(directory, `lock.${number}`), { force: true });
@@ -61,7 +64,7 @@ function highestLock(directory: string): number {
 
 function isHeld(file: string): boolean {
   try {
-    // written by acquireDirectoryLock, whole
+    // written by acquireDirectoryLock, never partial
     const holder = JSON.parse(readFileSync(file, 'utf8')) as Partial<Holder>;
     const { pid, startToken, bootId } = holder;
     return (
@@ -71,6 +74,6 @@ function isHeld(file: string): boolean {
       isAlive(pid, startToken)
     );
   } catch {
-    return false; // taken over meanwhile, or damaged by a power failure: the number decides
+    return false; // replaced meanwhile, or damaged by a power failure: the number decides
   }
 }

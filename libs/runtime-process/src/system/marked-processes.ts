@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { startTokenOf } from './process-identity.js';
 
-/** Variables that mark every process of a container, and those of a command in it. */
+/** Environment variables that mark every process of a container, and the processes of a command. */
 export const CONTAINER_MARK = 'CLOUDLESS_CONTAINER_ID';
 export const EXEC_MARK = 'CLOUDLESS_EXEC_ID';
 
-/** A process that carries our mark. */
+/** A process whose environment carries the mark of a container. */
 export interface MarkedProcess {
   readonly pid: number;
   readonly startToken: string;
@@ -13,13 +13,13 @@ export interface MarkedProcess {
   readonly execId: string | undefined;
 }
 
-/** A process that forks while it is being killed is found again this many times. */
+/** Rounds of kills, because processes may fork meanwhile. */
 const MAX_ROUNDS = 5;
 
 /**
- * Finds processes by the marks in their environment, which children inherit also when they left the
- * process group (daemons). One that cleaned its environment is not found. Nothing is found where
- * there is no `/proc`.
+ * Finds processes by the marks in their environment. Children inherit the marks, also daemons that
+ * left the process group. A process that cleared its environment is not found. Returns nothing
+ * where there is no `/proc`.
  */
 export function markedProcesses(): readonly MarkedProcess[] {
   if (process.platform !== 'linux') return [];
@@ -39,7 +39,7 @@ export function markedProcesses(): readonly MarkedProcess[] {
   });
 }
 
-/** Kills every marked process that `isLeftover` names. */
+/** Kills every marked process for which `isLeftover` returns true. */
 export function killMarked(isLeftover: (candidate: MarkedProcess) => boolean): void {
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     const found = markedProcesses().filter(isLeftover);

@@ -2,29 +2,29 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 /**
- * When the process with this id started, as text to compare: an id alone may have been given to
- * another process.
- * @returns Undefined when no such process lives; one that has ended and waits for its parent does
- *   not live.
+ * Reads when the process with this id started, as text to compare. The id alone may have been given
+ * to another process since.
+ * @returns Undefined when no such process runs. A zombie, which has ended and waits for its parent,
+ *   does not run.
  * @see proc_pid_stat(5): field 3 `state`, field 22 `starttime`; elsewhere `ps -o lstart=`
  */
 export function startTokenOf(pid: number): string | undefined {
   return process.platform === 'linux' ? tokenFromProc(pid) : tokenFromPs(pid);
 }
 
-/** Whether that very process still lives. */
+/** Returns whether the process with this id and start token still runs. */
 export function isAlive(pid: number, startToken: string): boolean {
   return startTokenOf(pid) === startToken;
 }
 
-/** Text that is new at each start of the machine. */
+/** Reads an id that changes at each boot of the machine. */
 export function readBootId(): string {
   return process.platform === 'linux'
     ? readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
     : execFileSync('/usr/sbin/sysctl', ['-n', 'kern.bootsessionuuid'], { encoding: 'utf8' }).trim();
 }
 
-/** Sends a signal to a whole process group; false when nobody was there to get it. */
+/** Sends a signal to a whole process group. Returns false when the group has no process. */
 export function signalGroup(groupId: number, signal: 'SIGTERM' | 'SIGHUP' | 'SIGKILL'): boolean {
   try {
     process.kill(-groupId, signal);
@@ -41,7 +41,7 @@ function tokenFromProc(pid: number): string | undefined {
   } catch {
     return undefined;
   }
-  // the name before may hold spaces and brackets
+  // the name before it may contain spaces and brackets
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const state = fields[0];
   return state === 'Z' || state === 'X' ? undefined : fields[19];

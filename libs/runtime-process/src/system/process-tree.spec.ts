@@ -7,7 +7,7 @@ const aProcess = (pid: number, parent: number, session: number): TreeProcess => 
   startToken: `${pid}`,
 });
 
-describe('the relatives of a process', () => {
+describe('findRelatives', () => {
   it.each([
     { name: 'a child', others: [aProcess(11, 10, 10)], relatives: [11] },
     { name: 'a child in a session of its own', others: [aProcess(11, 10, 11)], relatives: [11] },
@@ -22,8 +22,12 @@ describe('the relatives of a process', () => {
       others: [aProcess(13, 12, 13), aProcess(12, 1, 10)],
       relatives: [12, 13],
     },
-    { name: 'no stranger', others: [aProcess(12, 1, 12), aProcess(13, 12, 9)], relatives: [] },
-  ])('are $name', ({ others, relatives }) => {
+    {
+      name: 'no unrelated process',
+      others: [aProcess(12, 1, 12), aProcess(13, 12, 9)],
+      relatives: [],
+    },
+  ])('returns $name', ({ others, relatives }) => {
     const everything = [aProcess(1, 0, 1), aProcess(9, 1, 9), aProcess(10, 9, 10), ...others];
     expect(
       relativesOf(10, everything)

@@ -10,7 +10,7 @@ export interface TreeProcess {
 }
 
 /**
- * All running processes. None where there is no `/proc`.
+ * Lists all running processes; empty where there is no `/proc`.
  * @see proc_pid_stat(5): fields 4, 6 and 22
  */
 export function readProcesses(): readonly TreeProcess[] {
@@ -37,7 +37,7 @@ export function readProcesses(): readonly TreeProcess[] {
   });
 }
 
-/** Descendants of a process, and members of the session that the process leads. Pure. */
+/** Returns the descendants of a process and the members of the session that it leads. Pure. */
 export function relativesOf(
   leader: number,
   processes: readonly TreeProcess[],

@@ -3,8 +3,9 @@ import { openProcessRuntime } from '../index.js';
 import { realClock, realRandom } from './system.js';
 
 /**
- * A client to be killed: `client-main <directory> <container id> <script> <supervisor command…>`
- * starts a container, follows its log and says `started` first.
+ * Main program of a client that a test kills. `client-main <directory> <container id> <script>
+ * <supervisor command…>` starts a container, writes `started`, and follows the log of the
+ * container.
  */
 const [directory = '', containerId = '', script = '', ...supervisorCommand] = process.argv.slice(2);
 const runtime = await openProcessRuntime({

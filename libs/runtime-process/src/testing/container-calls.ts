@@ -5,7 +5,7 @@ import { until, type RealMachine } from './real-machine.js';
 
 const random = createSeededRandom(4711);
 
-/** A complete request for a shell script; override what the test is about. */
+/** A complete request for a shell script; override the fields that the test is about. */
 export function aScript(
   script: string,
   overrides: Partial<ContainerRequest> = {},
@@ -22,7 +22,10 @@ export function aScript(
   };
 }
 
-/** Resolves to the status of an ended container, also when the supervisor is replaced meanwhile. */
+/**
+ * Waits until a container has ended and returns its status, even if the supervisor is replaced
+ * meanwhile.
+ */
 export async function endOfContainer(
   runtime: ContainerRuntime,
   id: ContainerId,
@@ -41,7 +44,7 @@ export async function endOfContainer(
 }
 
 /**
- * Kills the supervisor and waits until the open runtime has lost it; the runtime then starts
+ * Kills the supervisor and waits until the open runtime has noticed. The runtime then starts
  * another supervisor at once.
  */
 export async function killSupervisor(machine: RealMachine): Promise<void> {

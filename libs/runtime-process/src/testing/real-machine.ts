@@ -14,7 +14,7 @@ import { startTokenOf } from '../system/process-identity.js';
 import { realClock, realRandom } from './system.js';
 
 const MAIN = fileURLToPath(new URL('./supervisor-main.ts', import.meta.url));
-/** How a spec starts a supervisor straight from source. */
+/** Command by which a spec starts a supervisor from source. */
 export const SUPERVISOR_COMMAND = [
   process.execPath,
   '--conditions=@cloudless/source',
@@ -31,12 +31,12 @@ export interface RealMachine extends RuntimeMachine {
   readonly runtime: ProcessRuntime;
   readonly directory: string;
   reopen(): Promise<ProcessRuntime>;
-  /** Another runtime on the same directory, closed by `dispose`. */
+  /** Opens another runtime on the same directory; `dispose` closes it. */
   another(): Promise<ProcessRuntime>;
   childPid(name: string): number;
 }
 
-/** Options for a runtime of a spec. */
+/** Options for the runtime of a spec. */
 export function runtimeOptions(directory: string): ProcessRuntimeOptions {
   return {
     directory,
@@ -85,7 +85,7 @@ export async function openRealMachine(
     another: open,
     elapse: async () => undefined,
     dispose: async () => {
-      // First of all: one that lost its supervisor would bring about another one.
+      // Close first: a runtime that loses its supervisor would start another one.
       for (const each of opened) await each.close();
       await (await openProcessRuntime(options)).shutdown().catch(() => undefined);
       for (const pid of known) killQuietly(pid);
@@ -95,12 +95,12 @@ export async function openRealMachine(
   };
 }
 
-/** Resolves when a condition holds that only the operating system knows of. */
+/** Polls until a condition holds that only the operating system can report. */
 export async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise<void>((resolve) => realClock.setTimer(LOOK_MS, resolve));
 }
 
-/** Processes that belong to a machine, alive. */
+/** Lists the running processes of a machine. */
 export function processesOf(machine: Pick<RealMachine, 'directory'>): readonly number[] {
   return markedProcesses()
     .map(({ pid }) => pid)
@@ -119,6 +119,6 @@ function killQuietly(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // it has ended, as it should
+    // the supervisor has ended, as expected
   }
 }

@@ -6,7 +6,7 @@ const kinds: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'st
 const show = ({ kind, payload }: Frame): string => `${kind} ${payload.toString('hex')}`;
 
 describe('frames', () => {
-  it('come out as they went in, however they were cut', () => {
+  it('are parsed as they were encoded, however the stream is cut', () => {
     const arbFrame = fc.record({
       kind: fc.constantFrom(...kinds),
       payload: fc.uint8Array({ maxLength: 300 }),
@@ -34,7 +34,7 @@ describe('frames', () => {
     );
   });
 
-  it('any bytes are frames, the beginning of one, or refused as invalid', () => {
+  it('are parsed from any bytes, or the bytes are refused as invalid', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 5 }), (chunks) => {
         const parser = new FrameParser();
@@ -49,7 +49,7 @@ describe('frames', () => {
     );
   });
 
-  it('a length over the bound is refused before its bytes come', () => {
+  it('are refused by a length over the limit before their payload arrives', () => {
     const header = Buffer.alloc(5);
     header.writeUInt32BE(MAX_FRAME_BYTES + 1, 0);
     expect(() => new FrameParser().feed(header)).toThrow(

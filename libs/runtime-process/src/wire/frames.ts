@@ -12,14 +12,17 @@ export interface Frame {
   readonly payload: Buffer;
 }
 
-/** A larger frame is refused before it is read: it bounds what one peer can make the other hold. */
+/**
+ * Largest accepted frame. Larger frames are refused before their payload is read, which bounds the
+ * memory that one peer can make the other hold.
+ */
 export const MAX_FRAME_BYTES = 2 * 1024 * 1024;
 
 const KINDS: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'stdinEnd', 'resize'];
 const HEADER_BYTES = 5;
 const RESIZE_BYTES = 4;
 
-/** Length of the payload (4 bytes, big endian), kind (1 byte), payload. */
+/** Encodes a frame: length of the payload (4 bytes, big endian), kind (1 byte), payload. */
 export function encodeFrame(kind: FrameKind, payload: Uint8Array = new Uint8Array(0)): Buffer {
   const frame = Buffer.allocUnsafe(HEADER_BYTES + payload.length);
   frame.writeUInt32BE(payload.length, 0);
@@ -28,7 +31,7 @@ export function encodeFrame(kind: FrameKind, payload: Uint8Array = new Uint8Arra
   return frame;
 }
 
-/** A frame of kind `resize`. */
+/** Encodes a frame of kind `resize`. */
 export function encodeResize({ columns, rows }: TerminalSize): Buffer {
   const payload = Buffer.alloc(RESIZE_BYTES);
   payload.writeUInt16BE(columns, 0);
@@ -36,19 +39,23 @@ export function encodeResize({ columns, rows }: TerminalSize): Buffer {
   return encodeFrame('resize', payload);
 }
 
-/** What {@link encodeResize} wrote. @throws kind `invalid` for anything else. */
+/**
+ * Parses the payload of a `resize` frame.
+ * @throws kind `invalid` for a payload of another length.
+ */
 export function parseResize(payload: Buffer): TerminalSize {
   if (payload.length !== RESIZE_BYTES) throw new CloudlessError('invalid', 'malformed frame');
   return { columns: payload.readUInt16BE(0), rows: payload.readUInt16BE(2) };
 }
 
-/** Puts frames together from chunks cut anywhere. */
+/** Reassembles frames from a byte stream that arrives in chunks of any size. */
 export class FrameParser {
   private rest: Buffer = Buffer.alloc(0);
 
   /**
-   * @throws kind `invalid` for an unknown kind or a length over {@link MAX_FRAME_BYTES}; the
-   * connection is then useless.
+   * Returns the frames that this chunk completes.
+   * @throws kind `invalid` for an unknown kind or a length over {@link MAX_FRAME_BYTES}; close the
+   *   connection then.
    */
   feed(chunk: Buffer): readonly Frame[] {
     let bytes = this.rest.length === 0 ? chunk : Buffer.concat([this.rest, chunk]);

@@ -10,39 +10,45 @@ import type {
 import { encodeFrame, MAX_FRAME_BYTES } from './frames.js';
 
 /**
- * Counts incompatible changes of the messages. A client refuses a supervisor that speaks another
- * one, and says so.
+ * Version of the protocol, raised by incompatible changes of the messages. A client refuses a
+ * supervisor that speaks another version.
  */
 export const PROTOCOL = 1;
 
-/** Input of a command that may be on its way to it or wait for it. */
+/** Largest number of input bytes that may be in flight to a command or wait for it. */
 export const INPUT_WINDOW_BYTES = 256 * 1024;
-/** Capability of a supervisor: variables of a command's own, and windows for its input. */
+/**
+ * Capability of a supervisor: commands may have variables of their own, and flow control for their
+ * input.
+ */
 export const EXEC_STREAMS = 'exec.streams';
 /** Capability of a supervisor: commands with a terminal. */
 export const EXEC_TTY = 'exec.tty';
-/** Capability of a supervisor: containers with leases. An older one would drop them in silence. */
+/** Capability of a supervisor: containers with leases. A supervisor without it ignores leases. */
 export const LEASES = 'disconnect.exclusive';
 
 /**
- * What the caller configures; the newest client's settings hold for containers started from then
- * on.
+ * Configuration that a client sends. The settings of the newest client apply to containers that are
+ * started afterwards.
  */
 export interface SupervisorSettings {
-  /** Ports handed out, both included. */
+  /** Ports that containers get, both ends included. */
   readonly portRange: { readonly from: number; readonly to: number };
-  /** Address at which ports are checked and reported. */
+  /** Address on which the supervisor checks that a port is free, and which endpoints report. */
   readonly address: string;
-  /** PATH of containers that set none. */
+  /** PATH of containers whose request sets no PATH. */
   readonly path: string;
-  /** Log files kept per container, 2 or more, and the size at which a new one is begun. */
+  /**
+   * Number of log files that are kept per container, at least 2, and the size in bytes at which the
+   * log is rotated.
+   */
   readonly logFiles: number;
   readonly logFileBytes: number;
 }
 
-/** What a client sends. `id` is chosen by the client and comes back in the answers. */
+/** Message of a client. The client chooses `id`, and the responses repeat it. */
 export type ClientMessage =
-  /** With `events` the supervisor tells every start and exit from here on. */
+  /** With `events`, the supervisor sends every start and exit from now on. */
   | {
       readonly type: 'hello';
       readonly protocol: number;
@@ -64,12 +70,12 @@ export type ClientMessage =
   | { readonly type: 'remove'; readonly id: number; readonly containerId: ContainerId }
   | { readonly type: 'list'; readonly id: number }
   | { readonly type: 'inspect'; readonly id: number; readonly containerId: ContainerId }
-  /** Answered when the container has ended and all its output is in the log files. */
+  /** The response follows when the container has ended and all its output is in the log files. */
   | { readonly type: 'drained'; readonly id: number; readonly containerId: ContainerId }
   | { readonly type: 'shutdown'; readonly id: number; readonly graceMs: number }
   /**
-   * Makes the connection one of this command: input and output frames follow; closing it ends the
-   * command.
+   * Dedicates the connection to this command: input and output frames follow. Closing the
+   * connection ends the command.
    */
   | {
       readonly type: 'exec';
@@ -80,27 +86,30 @@ export type ClientMessage =
       /** `stdin` frames and one `stdinEnd` follow. */
       readonly hasInput: boolean;
       /**
-       * The client sends input only within what `window` messages grant. Only to a supervisor with
+       * The client sends only as much input as `window` messages allow. Requires a supervisor with
        * {@link EXEC_STREAMS}.
        */
       readonly windowed?: boolean;
-      /** Added to the container's; only to a supervisor with {@link EXEC_STREAMS}. */
+      /**
+       * Variables that are added to those of the container. Requires a supervisor with {@link
+       * EXEC_STREAMS}.
+       */
       readonly env?: Readonly<Record<string, string>>;
       /**
-       * With a terminal of this size; `resize` frames may follow. Only to a supervisor with {@link
-       * EXEC_TTY}.
+       * The command gets a terminal of this size; `resize` frames may follow. Requires a supervisor
+       * with {@link EXEC_TTY}.
        */
       readonly tty?: TerminalSize;
     };
 
-/** What the supervisor sends. */
+/** Message of the supervisor. */
 export type SupervisorMessage =
   | {
       readonly type: 'hello';
       readonly protocol: number;
       readonly version: string;
       readonly pid: number;
-      /** What it can do beside what every supervisor of this protocol can; absent in older ones. */
+      /** Optional abilities of this supervisor; absent in supervisors of earlier versions. */
       readonly capabilities?: readonly string[];
     }
   | { readonly type: 'item'; readonly id: number; readonly status: ContainerStatus }
@@ -116,16 +125,19 @@ export type SupervisorMessage =
       readonly kind: ErrorKind;
       readonly text: string;
       /**
-       * Of a command whose program could not be executed: 126 or 127. Absent from older
-       * supervisors.
+       * 126 or 127 when the program of a command could not be executed. Absent from supervisors of
+       * earlier versions.
        */
       readonly exitCode?: CommandNotStartedError['exitCode'];
     }
   | { readonly type: 'event'; readonly event: ContainerEvent }
-  /** So many more bytes of input may be sent. */
+  /** Allows the client to send this many more bytes of input. */
   | { readonly type: 'window'; readonly id: number; readonly bytes: number };
 
-/** @throws kind `invalid` when the message is larger than a frame may be. */
+/**
+ * Encodes a message as a frame.
+ * @throws kind `invalid` when the message is larger than 1 MiB.
+ */
 export function encodeMessage(message: ClientMessage | SupervisorMessage): Buffer {
   const payload = Buffer.from(JSON.stringify(message));
   if (payload.length > MAX_FRAME_BYTES / 2)
@@ -134,9 +146,9 @@ export function encodeMessage(message: ClientMessage | SupervisorMessage): Buffe
 }
 
 /**
- * Reads the text of a message. Both ends are of this library and the socket is private, so only the
- * outer shape is checked; the supervisor checks what it acts on.
- * @throws kind `invalid` for anything but an object with a `type`.
+ * Parses a message. Only the outer shape is checked, because both peers belong to this library and
+ * the socket is private; the supervisor validates the fields that it uses.
+ * @throws kind `invalid` unless the payload is a JSON object with a `type`.
  */
 export function parseMessage<Message extends ClientMessage | SupervisorMessage>(
   payload: Buffer,

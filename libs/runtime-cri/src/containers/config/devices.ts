@@ -2,7 +2,10 @@ import { stat } from 'node:fs/promises';
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
-/** @throws kind `invalid`, naming the device. */
+/**
+ * Validates the requested devices.
+ * @throws kind `invalid`, naming the device.
+ */
 export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>): void {
   const places = new Set<string>();
   for (const { hostPath, containerPath, permissions } of devices) {
@@ -11,18 +14,21 @@ export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>
     if (!hostPath.startsWith('/') || !containerPath.startsWith('/'))
       throw wrong('both paths must be absolute');
     if (!/^(?=.)r?w?m?$/.test(permissions)) throw wrong('permissions must be some of r, w and m');
-    if (places.has(containerPath)) throw wrong(`there are two for ${containerPath}`);
+    if (places.has(containerPath)) throw wrong(`${containerPath} is used twice`);
     places.add(containerPath);
   }
 }
 
-/** @throws kind `precondition` for a path that is not a device of this machine. */
+/**
+ * Checks that the requested devices exist on this machine.
+ * @throws kind `precondition` for a path that is not a device.
+ */
 export async function findDevices({
   devices = [],
 }: Pick<ContainerRequest, 'devices'>): Promise<void> {
   for (const { hostPath } of devices) {
     const found = await stat(hostPath).catch(() => undefined);
     if (found?.isCharacterDevice() === true || found?.isBlockDevice() === true) continue;
-    throw new CloudlessError('precondition', `devices.${hostPath}: is not a device of this node`);
+    throw new CloudlessError('precondition', `devices.${hostPath}: is not a device on this node`);
   }
 }

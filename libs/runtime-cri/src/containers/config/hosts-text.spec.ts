@@ -13,45 +13,48 @@ const extraHosts = [
   { ip: '2001:db8::1', hostnames: ['cache'] },
 ];
 
-describe('the hosts file of a container', () => {
-  it('has localhost, the own name, and then the extra hosts', () => {
+describe('toPodHosts', () => {
+  it('lists localhost, the name of the container, and then the extra hosts', () => {
     expect(toPodHosts({ hostname: 'web-1', ip: '10.0.0.7' }, extraHosts)).toBe(
       `${LOCAL}10.0.0.7\tweb-1\n192.0.2.10\tdb db.internal\n2001:db8::1\tcache\n`,
     );
   });
 
-  it('leads the own name to loopback when the network gave no address', () => {
+  it('maps the name of the container to loopback when the network has no address', () => {
     expect(toPodHosts({ hostname: 'web-1', ip: '' }, [])).toBe(`${LOCAL}127.0.1.1\tweb-1\n`);
   });
 });
 
-describe('the hosts file of a container in the network of the node', () => {
+describe('toNodeHosts', () => {
   it.each([
     { name: 'as the canonical name', file: '127.0.0.1 localhost\n10.0.0.1\tnode-1 node-1.lan\n' },
     {
       name: 'as an alias',
       file: '127.0.0.1 localhost\n10.0.0.1   node-1.lan  node-1 # this node\n',
     },
-  ])('is that of the node where the file has the name of the node $name', ({ file }) => {
-    expect(toNodeHosts(file, 'node-1', [])).toBe(file);
-    expect(toNodeHosts(file, 'node-1', extraHosts)).toBe(
-      `${file}192.0.2.10\tdb db.internal\n2001:db8::1\tcache\n`,
-    );
-  });
+  ])(
+    'keeps the file of the node unchanged when it contains the name of the node $name',
+    ({ file }) => {
+      expect(toNodeHosts(file, 'node-1', [])).toBe(file);
+      expect(toNodeHosts(file, 'node-1', extraHosts)).toBe(
+        `${file}192.0.2.10\tdb db.internal\n2001:db8::1\tcache\n`,
+      );
+    },
+  );
 
   it.each([
     { name: 'is missing', file: '127.0.0.1 localhost\n' },
     { name: 'is in a comment only', file: '127.0.0.1 localhost # node-1\n#10.0.0.1 node-1\n' },
     { name: 'is part of another name only', file: '10.0.0.2 node-10 a-node-1\n' },
-  ])('has the name of the node added where that name $name', ({ file }) => {
+  ])('adds the name of the node when it $name', ({ file }) => {
     expect(toNodeHosts(file, 'node-1', [])).toBe(`${file}127.0.1.1\tnode-1\n`);
   });
 
-  it('begins with localhost where the node has no file', () => {
+  it('begins with localhost when the node has no file', () => {
     expect(toNodeHosts(undefined, 'node-1', [])).toBe(`${LOCAL}127.0.1.1\tnode-1\n`);
   });
 
-  it('does not join the first added line to a last line without an end', () => {
+  it('begins a new line when the last line of the file has no line end', () => {
     expect(toNodeHosts('127.0.0.1 localhost', 'node-1', [])).toBe(
       '127.0.0.1 localhost\n127.0.1.1\tnode-1\n',
     );

@@ -1,6 +1,6 @@
 import type { ExtraHost } from '@cloudless/runtime';
 
-/** Where a container finds its hosts file. */
+/** Path of the hosts file in a container. */
 export const HOSTS_PATH = '/etc/hosts';
 
 /** First lines of every hosts file, as container engines write them. */

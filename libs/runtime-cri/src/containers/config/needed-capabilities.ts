@@ -1,18 +1,18 @@
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
-/** A part of a request that not every node can do. */
+/** A field of a request and the capability that it needs. */
 interface Need {
   readonly field: string;
   readonly capability: string;
-  /** What the operator of the node may do about it. */
+  /** Text that tells the operator of the node how to get the capability. */
   readonly remedy?: string;
 }
 
 /**
- * Nothing that a runtime would pass over in silence is asked of it.
- * @param capabilities - What this node has.
- * @throws kind `unimplemented`, naming the field and the capability that is missing.
+ * Refuses a request that needs a missing capability, because a runtime would ignore the field.
+ * @param capabilities - Capabilities of this node.
+ * @throws kind `unimplemented`, naming the field and the missing capability.
  */
 export function checkCapabilitiesOf(
   request: ContainerRequest,

@@ -11,7 +11,7 @@ import {
 import { straight } from '../../volumes/mount-paths.js';
 import { HOSTS_PATH } from './hosts-text.js';
 
-/** A port of the machine that a container takes for itself. */
+/** A host port of a container. */
 export interface HostPort {
   readonly port: number;
   readonly protocol: PortRequest['protocol'];
@@ -19,31 +19,32 @@ export interface HostPort {
 
 const PROTOCOLS = { tcp: Protocol.TCP, udp: Protocol.UDP } as const;
 
-/** A name as resolvers look it up: labels of letters, digits, `-` and `_`. */
+/** A host name: labels of letters, digits, `-` and `_`. */
 const HOST_NAME =
   /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$/;
 
-/** @throws kind `invalid`, naming the field. */
+/** Validates network settings and ports.
+ * @throws kind `invalid`, naming the field. */
 export function checkNetwork(request: ContainerRequest): void {
   const { network = {}, ports } = request;
   const { hostNetwork = false, hostname, dnsServers = [] } = network;
   if (hostNetwork && hostname !== undefined) {
     throw new CloudlessError(
       'invalid',
-      'network.hostname: in the network of the machine its name holds',
+      'network.hostname: cannot be set in the network of the machine, whose host name applies',
     );
   }
   if (hostname !== undefined && !/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(hostname)) {
     throw new CloudlessError(
       'invalid',
-      `network.hostname: ${JSON.stringify(hostname)} is no DNS label`,
+      `network.hostname: ${JSON.stringify(hostname)} is not a DNS label`,
     );
   }
   const wrong = dnsServers.find((address) => isIP(address) === 0);
   if (wrong !== undefined)
     throw new CloudlessError(
       'invalid',
-      `network.dnsServers: ${JSON.stringify(wrong)} is no IP address`,
+      `network.dnsServers: ${JSON.stringify(wrong)} is not an IP address`,
     );
   checkExtraHosts(network.extraHosts ?? [], hasOwnHostsFile(request));
   const taken = new Set<string>();
@@ -52,29 +53,32 @@ export function checkNetwork(request: ContainerRequest): void {
     if (hostNetwork && hostPort !== port) {
       throw new CloudlessError(
         'invalid',
-        `ports.${name}: in the network of the machine host port ${hostPort} cannot lead to ${port}`,
+        `ports.${name}: in the network of the machine host port ${hostPort} cannot be forwarded to port ${port}`,
       );
     }
     if (taken.has(`${hostPort}/${protocol}`)) {
       throw new CloudlessError(
         'invalid',
-        `ports.${name}: host port ${hostPort}/${protocol} is asked for twice`,
+        `ports.${name}: host port ${hostPort}/${protocol} is requested twice`,
       );
     }
     taken.add(`${hostPort}/${protocol}`);
   }
 }
 
-/** Checks what is written to the hosts file unchanged: a line feed would begin another line. */
+/**
+ * Validates extra hosts, which are written to the hosts file unchanged: a line feed would begin
+ * another line.
+ */
 function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): void {
   const wrong = (message: string): CloudlessError =>
     new CloudlessError('invalid', `network.extraHosts: ${message}`);
   if (extraHosts.length > 0 && isCovered) throw wrong(`a volume is mounted at ${HOSTS_PATH}`);
   for (const { ip, hostnames } of extraHosts) {
-    if (isIP(ip) === 0) throw wrong(`${JSON.stringify(ip)} is no IP address`);
+    if (isIP(ip) === 0) throw wrong(`${JSON.stringify(ip)} is not an IP address`);
     if (hostnames.length === 0) throw wrong(`${ip} needs a name`);
     const name = hostnames.find((each) => !HOST_NAME.test(each));
-    if (name !== undefined) throw wrong(`${JSON.stringify(name)} is no host name`);
+    if (name !== undefined) throw wrong(`${JSON.stringify(name)} is not a host name`);
   }
 }
 
@@ -83,15 +87,15 @@ export function hasOwnHostsFile({ volumes = [] }: ContainerRequest): boolean {
   return volumes.some(({ mountPath }) => straight(mountPath) === HOSTS_PATH);
 }
 
-/** Host name of a container in a network of its own. */
+/** Returns the host name of a container in a network of its own. */
 export function hostnameOf({ containerId, network }: ContainerRequest): string {
   return network?.hostname ?? containerId.slice(0, 12);
 }
 
 /**
- * The sandbox gets a network of its own unless the request asks for the network of the machine.
- * With `init`, the container shares the pid namespace of its sandbox, whose first process reaps
- * orphans. No other container is in that sandbox.
+ * Selects the namespaces of a sandbox. It gets a network of its own unless the request asks for the
+ * network of the machine. With `init`, the container shares the pid namespace of its sandbox, whose
+ * first process reaps orphans. No other container is in that sandbox.
  */
 export function namespacesOf({
   network,
@@ -105,7 +109,7 @@ export function namespacesOf({
   };
 }
 
-/** The ports of the machine that a container takes: in the machine's network all it declares. */
+/** Lists the host ports of a container: in the network of the machine, all declared ports. */
 export function hostPortsOf({
   network,
   ports,
@@ -116,10 +120,7 @@ export function hostPortsOf({
   });
 }
 
-/**
- * What a sandbox is told of its network: its name, who resolves names, and which ports of the
- * machine lead into it.
- */
+/** Builds the network configuration of a sandbox: host name, DNS servers and port mappings. */
 export function toSandboxNetwork(
   request: ContainerRequest,
 ): Pick<

@@ -3,27 +3,28 @@ import type { ContainerRequest } from '@cloudless/runtime';
 import type { LinuxContainerResourcesSchema } from '../../gen/runtime/v1/api_pb.js';
 import { whileStarting } from '../../system/pids-limit.js';
 
-/** What the kernel of the machine can limit, and how. */
+/** Limits that the kernel of the machine supports. */
 export interface KernelLimits {
-  /** It can keep a group from swapping. */
+  /** Whether the kernel can keep a cgroup from swapping. */
   readonly swap: boolean;
-  /** Processes are limited by a file of cgroup v2, which a runtime is asked to write. */
+  /** Whether processes are limited by a file of cgroup v2, which the runtime writes. */
   readonly unifiedPids: boolean;
-  /** All memory of the machine. */
+  /** Total memory of the machine. */
   readonly memoryBytes: number;
 }
 
 const CPU_PERIOD_USEC = 100_000;
 /** Shares of one whole CPU, as cgroup v1 counts; runtimes convert for v2. */
 const SHARES_PER_CPU = 1024;
-/** Fewer or more shares, and less quota, the kernel does not take. */
+/** Smallest and largest shares, and smallest quota, that the kernel accepts. */
 const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
 const MIN_QUOTA_USEC = 1_000;
 
 /**
- * The limits of a container, and its share of CPU time: of what was reserved, so that a limit above
- * it buys nothing when there is not enough. Nothing reserved: the runtime's default.
+ * Builds the resource limits of a container. CPU shares follow from the reservation, so that a
+ * higher limit gives no advantage when CPU time is short. Without a reservation the default of the
+ * runtime applies.
  * @param pids - Processes and threads; undefined: no limit.
  */
 export function toResources(
@@ -40,7 +41,7 @@ export function toResources(
     ...(requests?.cpuMillis === undefined ? {} : { cpuShares: toShares(requests.cpuMillis) }),
     ...(quota === undefined ? {} : { cpuPeriod: BigInt(CPU_PERIOD_USEC), cpuQuota: BigInt(quota) }),
     ...(memoryBytes === undefined ? {} : { memoryLimitInBytes: BigInt(memoryBytes) }),
-    // Memory and swap together: as much as memory alone.
+    // The limit for memory and swap together equals the memory limit: no swap.
     ...(memoryBytes === undefined || !kernel.swap
       ? {}
       : { memorySwapLimitInBytes: BigInt(memoryBytes) }),

@@ -12,8 +12,8 @@ import {
 import { namespacesOf } from './network.js';
 
 /**
- * What a process of a container must not read or write below /proc and /sys; as Docker and
- * Kubernetes have it.
+ * Paths below /proc and /sys that a container must not read or write; the same as in Docker and
+ * Kubernetes.
  */
 const MASKED_PATHS = [
   '/proc/asound',
@@ -30,12 +30,12 @@ const MASKED_PATHS = [
 ];
 const READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 /**
- * What runtimes give by default and servers do not need: forging audit records, device files, raw
- * packets. As Podman has it.
+ * Default capabilities of runtimes that servers do not need: forging audit records, device files,
+ * raw packets. The same as in Podman.
  */
 const DROPPED_BY_DEFAULT = ['AUDIT_WRITE', 'MKNOD', 'NET_RAW'];
 const ALL = 'ALL';
-/** The greatest user id but one: the greatest stands for none. */
+/** Largest user id. The next number stands for `no user`. */
 const MAX_ID = 4_294_967_294;
 
 const PROFILE_TYPES = {
@@ -45,7 +45,9 @@ const PROFILE_TYPES = {
 } as const;
 
 /**
- * @throws kind `invalid`, naming the field, for what contradicts itself or would have no effect.
+ * Validates the security settings.
+ * @throws kind `invalid`, naming the field, for settings that contradict each other or would have
+ *   no effect.
  */
 export function checkSecurity({ security = {} }: ContainerRequest): void {
   const {
@@ -82,7 +84,10 @@ export function checkSecurity({ security = {} }: ContainerRequest): void {
   if (security.privileged === true) checkPrivileged(security);
 }
 
-/** Runtimes decide differently about what is in both lists; here nothing is. */
+/**
+ * Validates capabilities. A capability in both lists is refused, because runtimes treat it
+ * differently.
+ */
 function checkCapabilities({
   capabilitiesAdd: add = [],
   capabilitiesDrop: drop = [],
@@ -92,16 +97,19 @@ function checkCapabilities({
     if (wrong !== undefined)
       throw invalid(
         field,
-        `${JSON.stringify(wrong)} is no capability such as NET_ADMIN, without CAP_`,
+        `${JSON.stringify(wrong)} is not a capability: use names such as NET_ADMIN, without CAP_`,
       );
   }
   const both = add.find((name) => drop.includes(name));
   if (both !== undefined) throw invalid('capabilitiesAdd', `${both} is both added and dropped`);
   if (add.includes(ALL) && drop.length > 0)
-    throw invalid('capabilitiesAdd', 'ALL is added after what is dropped: nothing would be');
+    throw invalid(
+      'capabilitiesAdd',
+      'ALL is added after the dropped capabilities, so none would be dropped',
+    );
 }
 
-/** What runtimes leave out of a privileged container. */
+/** Refuses settings that runtimes ignore in a privileged container. */
 function checkPrivileged({
   capabilitiesDrop = [],
   seccomp,
@@ -118,15 +126,16 @@ function checkPrivileged({
     if (isAsked) throw invalid(field, 'has no effect in a privileged container');
 }
 
-/** Whether only the image says who its processes run as. */
+/** Whether the user of the image decides if the container may run. */
 export function asksForUser({ security = {} }: ContainerRequest): boolean {
   return security.runAsNonRoot === true && security.runAsUser === undefined;
 }
 
 /**
- * Whether an image may run for a request that refuses root; as the kubelet decides (its
+ * Checks whether an image may run for a request that refuses root, by the rules of the kubelet (its
  * `verifyRunAsNonRoot`).
- * @throws kind `invalid` when it runs as root, or as a name whose number only its own files tell.
+ * @throws kind `invalid` when the image runs as root, or as a name whose number only the files of
+ *   the image define.
  */
 export function checkImageUser(
   image: string,
@@ -135,15 +144,12 @@ export function checkImageUser(
   if (uid !== undefined && uid.value !== 0n) return;
   const isNamed = uid === undefined && username !== '';
   const why = isNamed
-    ? `image ${image} runs as ${JSON.stringify(username)}, and a name does not tell that it is not root`
+    ? `image ${image} runs as ${JSON.stringify(username)}, and the name does not show whether that user is root`
     : `image ${image} runs as root`;
   throw invalid('runAsNonRoot', `${why}: set runAsUser to a number above 0`);
 }
 
-/**
- * The security context of the sandbox: of the process that holds it, and what it lets containers
- * have.
- */
+/** Builds the security context of the sandbox, which also bounds its containers. */
 export function toSandboxSecurity(
   request: ContainerRequest,
 ): MessageInitShape<typeof LinuxSandboxSecurityContextSchema> {
@@ -157,8 +163,8 @@ export function toSandboxSecurity(
 }
 
 /**
- * The security context of the container. What the request leaves open is as little as servers
- * usually need.
+ * Builds the security context of the container. Defaults are as restrictive as servers usually
+ * allow.
  */
 export function toContainerSecurity(
   request: ContainerRequest,
@@ -186,7 +192,7 @@ export function toContainerSecurity(
   };
 }
 
-/** User and groups of the processes; fields that are absent keep the values of the image. */
+/** Converts user and groups. Absent fields keep the values of the image. */
 function toIdentity({
   runAsUser,
   userName = '',
@@ -207,8 +213,8 @@ function toIdentity({
 }
 
 /**
- * Defaults, then what is dropped, then what is added; see {@link checkCapabilities} for what cannot
- * come here.
+ * Converts capabilities: defaults, then dropped ones, then added ones. {@link checkCapabilities}
+ * has refused contradictions.
  */
 function toCapability({
   capabilitiesAdd: add = [],

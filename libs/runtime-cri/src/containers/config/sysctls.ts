@@ -2,12 +2,15 @@ import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
 /**
- * First port that any user may listen at. In a network of its own a container gets 0 by default, as
- * with Docker.
+ * Parameter for the first port that any user may listen on. A container in a network of its own
+ * gets 0, as with Docker.
  */
 const FIRST_OPEN_PORT = 'net.ipv4.ip_unprivileged_port_start';
 
-/** Parameters that each namespace has for itself. @see namespaces(7), sysctl(8) */
+/**
+ * Parameters that are separate for each namespace.
+ * @see namespaces(7), sysctl(8)
+ */
 const OF_IPC = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
 const OF_NETWORK = /^net(\.[A-Za-z0-9_-]+)+$/;
 
@@ -30,7 +33,10 @@ export const SAFE_SYSCTLS: readonly string[] = [
   'net.ipv4.tcp_wmem',
 ];
 
-/** @throws kind `invalid`, naming the parameter, for what would change the whole machine. */
+/**
+ * Validates kernel parameters.
+ * @throws kind `invalid`, naming the parameter, for parameters that would change the whole machine.
+ */
 export function checkSysctls({
   sysctls = {},
   network,
@@ -44,7 +50,7 @@ export function checkSysctls({
   }
 }
 
-/** Kernel parameters of a sandbox. */
+/** Returns the kernel parameters of a sandbox, including the default. */
 export function sysctlsOf({
   network,
   sysctls = {},
