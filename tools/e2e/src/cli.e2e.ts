@@ -71,13 +71,13 @@ describe('a manifest that is wrong', () => {
       what: 'a number for a text',
       file: 'number.yaml',
       text: 'name: bad\nspec: { command: [sleep, 1] }\n',
-      says: ':2:26: spec.command[1]: expected a text, got the number 1; write "1"',
+      says: ':2:26: spec.command[1]: expected a string, got the number 1; write "1"',
     },
     {
       what: 'an unknown value',
       file: 'value.yaml',
       text: 'name: bad\nspec: { command: [sleep, "1"], rollout: { strategy: ROLING_UPDATE } }\n',
-      says: ':2:53: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, got the text "ROLING_UPDATE"; did you mean ROLLING_UPDATE?',
+      says: ':2:53: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, got the string "ROLING_UPDATE"; did you mean ROLLING_UPDATE?',
     },
     {
       what: 'no name',
@@ -192,9 +192,9 @@ describe('apply', () => {
     const before = await read('applied');
     const text = await output('apply', '-f', await manifest('applied.yaml', yaml('2')), '--wait');
     expect(text).toContain('  env["VERSION"]: "1" -> "2"\n');
-    expect(text).toContain('  a new version: every replica is replaced\n');
+    expect(text).toContain('  new version: every replica is replaced\n');
     expect(text).toMatch(/^ {2}create 1 of version 2 +2 +1 +3$/m);
-    expect(text).toMatch(/^ {2}lowest ready \d \(floor 1\), highest live 3$/m);
+    expect(text).toMatch(/^ {2}lowest ready \d \(minimum 1\), highest live 3$/m);
     expect(text).toContain('workload default/applied: updated\n');
     expect(text).toMatch(/workload default\/applied: 2 of 2 ready\n$/);
     const { status, uid } = await read('applied');
@@ -304,7 +304,7 @@ describe('exit codes', () => {
     expect({ code, stderr }).toEqual({
       code: 6,
       stderr: expect.stringMatching(
-        /^cloudlessctl: workload default\/deaf is not there after 1s: 0 of 1 ready, .*waiting for port http/,
+        /^cloudlessctl: workload default\/deaf is not complete after 1s: 0 of 1 ready, .*waiting for port http/,
       ) as string,
     });
     await cluster.client.deleteWorkload({ name: 'deaf' });
@@ -490,7 +490,7 @@ describe('what is shown', () => {
     expect(await ctl('get', 'workloads', '-n', 'empty')).toEqual({
       code: 0,
       stdout: '',
-      stderr: 'no workloads in the namespace empty\n',
+      stderr: 'no workloads in namespace empty\n',
     });
   });
 
@@ -561,7 +561,7 @@ describe('nodes', () => {
   it.each([
     {
       args: ['node', 'taint', 'agent-1', 'a=b:NEVER'],
-      says: 'a=b:NEVER: the effect is one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+      says: 'a=b:NEVER: unknown effect, expected one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
     },
     { args: ['node', 'taint', 'agent-1', 'a=b'], says: 'expected key=value:EFFECT to set a taint' },
     { args: ['node', 'label', 'agent-1', 'disk'], says: 'disk' },

@@ -200,7 +200,7 @@ describe('the development cluster', () => {
     process.kill(cluster.pid, 'SIGINT');
     // The command that waits must be ended too: it would look for its coordinator for another
     // minute.
-    await expect(cluster.line((line) => line.includes('connecting again'))).rejects.toThrow(
+    await expect(cluster.line((line) => line.includes('reconnecting'))).rejects.toThrow(
       'ended before',
     );
     expect(await cluster.exited).toBe(130);

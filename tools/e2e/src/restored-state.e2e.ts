@@ -71,7 +71,7 @@ it('an old copy of the data directory is noticed: nothing is stopped or started 
 
   expect(await cluster.ctl('admin', 'accept-restored-state')).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^restored state: accepted from epoch \d+ on/) as string,
+    stdout: expect.stringMatching(/^restored state: accepted in epoch \d+;/) as string,
   });
   const after = await cluster.settled('web');
   const containers = (workload: typeof web) =>

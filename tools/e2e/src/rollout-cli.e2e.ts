@@ -70,7 +70,7 @@ describe('what cannot be', () => {
       stdout: 'workload default/calm: version 1 is rolled out: 3 of 3 ready (minimum 2)\n',
       stderr: '',
     });
-    expect(await done(rollout('plan', 'calm'))).toContain('nothing is ahead');
+    expect(await done(rollout('plan', 'calm'))).toContain('no steps left');
   });
 });
 
@@ -80,13 +80,13 @@ describe('a canary', () => {
     const waits = await update('canary', '--env', 'V=2', '--wait');
     expect(waits).toMatchObject({
       code: 0,
-      stderr: 'it goes on with: cloudlessctl rollout promote canary\n',
+      stderr: 'promote the rollout with: cloudlessctl rollout promote canary\n',
     });
     expect(waits.stdout).toContain('waits for a promotion');
     const status = await rollout('status', 'canary');
     expect(status).toMatchObject({
       code: 0,
-      stderr: 'it goes on with: cloudlessctl rollout promote canary\n',
+      stderr: 'promote the rollout with: cloudlessctl rollout promote canary\n',
     });
     expect(status.stdout).toMatch(
       /version 2, from version 1: Paused, 1 of 3 new ready, 2 old, 3 ready \(minimum 2\): step 1 of 1/,
@@ -107,7 +107,7 @@ describe('a canary', () => {
     );
     expect((await rollout('promote', 'canary', '--version', '9')).code).toBe(4);
     expect(await done(rollout('promote', 'canary', '--version', '2', '--wait'))).toMatch(
-      /^workload default\/canary: version 2 is promoted: it goes on after step 1 of 1\n[^]*3 of 3 ready\n$/,
+      /^workload default\/canary: version 2 is promoted: the rollout continues after step 1 of 1\n[^]*3 of 3 ready\n$/,
     );
     expect(await done(rollout('status', 'canary'))).toContain(
       'version 2 is rolled out: 3 of 3 ready',
@@ -128,10 +128,10 @@ describe('a canary', () => {
     const late = await rollout('status', 'slow', '--timeout', '500ms');
     expect(late.code).toBe(6);
     expect(late.stderr).toContain(
-      'the rollout goes on after 0s: workload default/slow: version 2, from version 1: InProgress',
+      'the rollout is not complete after 0s: workload default/slow: version 2, from version 1: InProgress',
     );
     expect(await done(rollout('pause', 'slow'))).toContain(
-      'is paused; it goes on with: cloudlessctl rollout resume slow',
+      'is paused; resume the rollout with: cloudlessctl rollout resume slow',
     );
     for (const flags of [[], ['--watch=false'], ['-o', 'json']]) {
       expect((await rollout('status', 'slow', ...flags)).code).toBe(8);
@@ -143,7 +143,7 @@ describe('a canary', () => {
     const following = cluster.startCtl('rollout', 'status', 'slow');
     await following.line((line) => line.includes('InProgress'));
     expect(await done(rollout('undo', 'slow', '--request-id', 'u1'))).toBe(
-      'workload default/slow: undo to version 1: it is rolled out as version 3\n',
+      'workload default/slow: undo to version 1: rolling out as version 3\n',
     );
     expect(await following.exited).toBe(0);
     expect(following.lines.at(-1)).toContain('version 3 is rolled out: 3 of 3 ready');
@@ -155,11 +155,11 @@ describe('the history', () => {
     await created('past');
     await done(update('past', '--env', 'V=2', '--wait'));
     expect(await done(rollout('undo', 'past', '--wait'))).toMatch(
-      /: undo to version 1: it is rolled out as version 3\n/,
+      /: undo to version 1: rolling out as version 3\n/,
     );
     const before = replicaIds(await cluster.settled('past'));
     expect(await done(rollout('restart', 'past', '--wait'))).toContain(
-      'restart: every replica is replaced, as version 4\n',
+      'restart: replacing every replica, as version 4\n',
     );
     const after = replicaIds(await cluster.settled('past'));
     expect(after.filter((id) => before.includes(id))).toEqual([]);
@@ -243,7 +243,7 @@ describe('blue/green', () => {
     );
     expect((await cluster.client.getWorkload({ name: 'bluegreen' })).status?.activeVersion).toBe(1);
     expect(await done(rollout('promote', 'bluegreen', '--wait'))).toContain(
-      'version 2 is promoted: traffic goes to it now\n',
+      'version 2 is promoted: traffic switches to this version now\n',
     );
     expect((await cluster.settled('bluegreen')).status?.activeVersion).toBe(2);
   });
