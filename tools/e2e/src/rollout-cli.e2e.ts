@@ -13,17 +13,17 @@ afterAll(() => cluster.stop());
 
 const ctl = (...args: readonly string[]): Promise<Finished> => cluster.ctl(...args);
 const rollout = (...args: readonly string[]): Promise<Finished> => cluster.ctl('rollout', ...args);
-/** What a command that must succeed has written, on both streams. */
+/** Returns the output of both streams of a command that must succeed. */
 async function done(command: Promise<Finished>): Promise<string> {
   const { code, stdout, stderr } = await command;
   expect({ code, output: stdout + stderr }).toMatchObject({ code: 0 });
   return stdout + stderr;
 }
-/** Long enough that what crashes at once never counts. */
+/** A min_ready duration within which a crashing replica never becomes available. */
 const SMALL = ['--min-ready', '500ms', '--cpu', '10m', '--memory', '16Mi'];
 const SLEEP = ['--', 'sleep', '1000'];
 const CRASH = ['--', 'sh', '-c', 'echo cannot open config.json; exit 3'];
-/** Creates a workload of three replicas, which are ready then. */
+/** Creates a workload and waits until its three replicas are ready. */
 const created = (name: string, ...flags: string[]): Promise<string> =>
   done(ctl('workload', 'create', name, '--replicas', '3', ...SMALL, ...flags, '--wait', ...SLEEP));
 const update = (name: string, ...rest: string[]): Promise<Finished> =>
@@ -31,11 +31,11 @@ const update = (name: string, ...rest: string[]): Promise<Finished> =>
 const replicaIds = ({ status }: Workload): readonly string[] =>
   (status?.replicas ?? []).filter(({ ready }) => ready).map(({ id }) => id);
 
-describe('what cannot be', () => {
+describe('rejected rollout commands', () => {
   const verbs = ['status', 'plan', 'pause', 'resume', 'promote', 'undo', 'history', 'restart'];
 
   it.each(verbs)(
-    '%s of a workload that is not there ends with 3, of a bad name with 2',
+    'cloudlessctl rollout %s exits with 3 for a missing workload and with 2 for an invalid name',
     async (verb) => {
       const missing = await rollout(verb, 'nothere');
       expect(missing).toMatchObject({ code: 3, stdout: '' });
@@ -46,7 +46,7 @@ describe('what cannot be', () => {
     },
   );
 
-  it('refuses with 4 what makes no sense now, and says what would', async () => {
+  it('cloudlessctl rollout exits with 4 and a reason when the rollout is in another state', async () => {
     await created('calm');
     for (const [verb, says] of [
       ['pause', 'version 1 is rolled out; nothing to pause'],
@@ -74,8 +74,8 @@ describe('what cannot be', () => {
   });
 });
 
-describe('a canary', () => {
-  it('waits for a promotion, tells of it, and goes on after it', async () => {
+describe('canary rollout', () => {
+  it('waits for a promotion, prints the promote command, and continues after the promotion', async () => {
     await created('canary', '--step', '1,manual');
     const waits = await update('canary', '--env', 'V=2', '--wait');
     expect(waits).toMatchObject({
@@ -114,7 +114,7 @@ describe('a canary', () => {
     );
   });
 
-  it('is paused, followed, out of time, resumed and undone', async () => {
+  it('can be paused, followed with a time limit, resumed and undone', async () => {
     await created('slow', '--step', '1,wait=1h');
     await done(update('slow', '--env', 'V=2'));
     await cluster.until(
@@ -150,8 +150,8 @@ describe('a canary', () => {
   });
 });
 
-describe('the history', () => {
-  it('tells of changes, undos and restarts, and every version can be brought back', async () => {
+describe('rollout history', () => {
+  it('lists changes, undos and restarts, and every version can be restored', async () => {
     await created('past');
     await done(update('past', '--env', 'V=2', '--wait'));
     expect(await done(rollout('undo', 'past', '--wait'))).toMatch(
@@ -180,7 +180,7 @@ describe('the history', () => {
     expect((await cluster.settled('past')).spec).toMatchObject({ env: { V: '2' }, replicas: 3 });
   });
 
-  it('shows a version as a manifest that can be applied', async () => {
+  it('prints a version as a manifest that can be applied', async () => {
     await created('shown', '--env', 'V=1');
     await done(update('shown', '--env', 'V=2', '--wait'));
     const text = await done(rollout('history', 'shown', '--version', '1'));
@@ -197,8 +197,8 @@ describe('the history', () => {
   });
 });
 
-describe('a version that crashes', () => {
-  it('fails --wait and status with 8, the cause and its last lines; the old one stays', async () => {
+describe('rollout of a crashing version', () => {
+  it('fails --wait and status with exit code 8, the cause and the last log lines, and the old version stays', async () => {
     await created('crashes', '--max-failed-new', '1');
     const failed = await update('crashes', '--wait', ...CRASH);
     expect(failed.code).toBe(8);
@@ -221,7 +221,7 @@ describe('a version that crashes', () => {
     );
   });
 
-  it('is rolled back where that is wanted, and later changes are not blamed for it', async () => {
+  it('is rolled back with on_failure ROLLBACK, and does not fail later changes', async () => {
     await created('returns', '--max-failed-new', '1', '--on-failure', 'rollback');
     const failed = await update('returns', '--wait', ...CRASH);
     expect(failed.code).toBe(8);
@@ -235,7 +235,7 @@ describe('a version that crashes', () => {
   });
 });
 
-describe('blue/green', () => {
+describe('blue/green rollout', () => {
   it('switches when it is promoted', async () => {
     await created('bluegreen', '--strategy', 'blue-green', '--promotion', 'manual');
     expect(await done(update('bluegreen', '--env', 'V=2', '--wait'))).toContain(
@@ -249,7 +249,7 @@ describe('blue/green', () => {
   });
 });
 
-/** The commands of the section on rollouts, in order, with the exit code each has. */
+/** Returns the commands of the rollout section of docs/operating.md with their exit codes. */
 function documentedCommands(): { readonly command: string; readonly code: number }[] {
   const text = readFileSync(join(repository, 'docs/operating.md'), 'utf8');
   const lines = [...text.matchAll(/```sh rollouts\n([^]*?)```/g)].flatMap(([, block = '']) =>
@@ -261,16 +261,16 @@ function documentedCommands(): { readonly command: string; readonly code: number
   });
 }
 
-describe('the section on rollouts', () => {
+describe('rollout commands in docs/operating.md', () => {
   beforeAll(async () => {
     await done(ctl('apply', '-f', join(repository, 'examples/hello.yaml'), '--wait'));
   });
 
-  it('has commands', () => {
+  it('exist', () => {
     expect(documentedCommands().length).toBeGreaterThan(15);
   });
 
-  it.each(documentedCommands())('$command', async ({ command, code }) => {
+  it.each(documentedCommands())('run as documented: $command', async ({ command, code }) => {
     const here = command.replace(
       'cloudlessctl',
       `'${process.execPath}' '${bundleOf('cloudlessctl')}'`,
@@ -279,7 +279,7 @@ describe('the section on rollouts', () => {
     expect(finished).toMatchObject({ code });
   });
 
-  it('has come back to the former version by a switch, with both sets there', async () => {
+  it('end with the previous version active and the replicas of both versions present', async () => {
     const { status } = await cluster.until(
       'hello',
       (workload) => workload.status?.activeVersion === 9,
