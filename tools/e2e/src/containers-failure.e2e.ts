@@ -21,7 +21,8 @@ describeContainers('containers that fail', () => {
   afterAll(() => stopOnContainers(cluster));
 
   const create = async (name: string, spec: object): Promise<void> => {
-    const requests = { cpuMillis: 10 }; // small requests, so that many replicas fit on a small machine
+    // small requests, so that many replicas fit on a small machine
+    const requests = { cpuMillis: 10 };
     await cluster.client.createWorkload({
       name,
       spec: { ...QUICK, resources: { requests }, ...spec },

@@ -89,7 +89,8 @@ describeContainers('a container runtime that fails, and what containers leave be
     await create('first', spec);
     await remove('first');
     expect(await leftAfter(machine)).toEqual([]);
-    const files = filesOf(cluster); // directories that agents create once are no trace of a workload
+    // directories that agents create once are no trace of a workload
+    const files = filesOf(cluster);
     const workload = await create('brief', spec);
     for (const { ip } of await containersOf(cluster, workload))
       expect(await fetchText(`http://${ip}/`)).toContain('nginx');

@@ -1,16 +1,17 @@
 import type { ContainerStatus, Workload } from '@cloudless/api';
 import { RealCluster } from './cluster.js';
 
-/** Environment variables and files of tools/containers for real containers. */
-const tools = new URL('../../containers/', import.meta.url);
-const { findContainers } = (await import(new URL('find.mjs', tools).href)) as {
+// The set-up of real containers in tools/containers.
+const { findContainers } = (await import(
+  new URL('../../containers/find.mjs', import.meta.url).href
+)) as {
   readonly findContainers: () => {
     readonly required: boolean;
     readonly socket?: string;
     readonly whyNot?: string;
   };
 };
-const { callCri } = (await import(new URL('cri.mjs', tools).href)) as {
+const { callCri } = (await import(new URL('../../containers/cri.mjs', import.meta.url).href)) as {
   readonly callCri: <Answer>(socket: string, method: string, message: object) => Promise<Answer>;
 };
 export { callCri };

@@ -126,7 +126,8 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     expect(restartsOf(await client.getWorkload({ name: 'web' }))).toBe(0);
     expect(logged('disk full: writes are refused')).toHaveLength(1);
     expect(logged('"level":"error"')).toEqual([]);
-    expect(logged('Write error').length).toBeLessThan(5); // Messages of LMDB, independent of the number of refused writes.
+    // Messages of LMDB, independent of the number of refused writes.
+    expect(logged('Write error').length).toBeLessThan(5);
 
     await rm(join(image.directory, 'filler'));
     await client.createWorkload({ name: 'after', spec: { command: ['true'], replicas: 0 } });

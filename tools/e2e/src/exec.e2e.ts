@@ -174,7 +174,8 @@ describe('command of a caller that disconnects', () => {
       ...(tty === undefined ? {} : { tty }),
     });
     load(call);
-    await call.until((text) => text.includes('up')); // a terminal may echo typed text before the command runs
+    // a terminal may echo typed text before the command runs
+    await call.until((text) => text.includes('up'));
     expect(processesMentioning(String(number)).length).toBeGreaterThan(0);
     const began = performance.now();
     call.cut();
