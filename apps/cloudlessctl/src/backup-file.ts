@@ -5,17 +5,18 @@ import { dirname, resolve } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 
-// Backups are larger than memory should hold, and what counts is what the disk has: so these are
-// the machine's files, and not those of CliIo.
+// A backup may be larger than memory and must be flushed to the disk. So this file uses node:fs
+// directly instead of the file access of CliIo.
 
 const READ_BYTES = 256 * 1024;
 
 /**
- * Writes a backup under another name, flushes it, reads it again and compares it; only then it gets
- * its name. So a file of this name is a whole backup, also when the machine fails meanwhile.
- * @param chunks - Begun only once it is sure that a file may be made there.
- * @throws kind `exists` when there is such a file already and `force` is not set; `precondition`
- *   when what came is not whole.
+ * Writes a backup to a temporary file, flushes the file, verifies its content and renames it to
+ * `path`. A file named `path` is therefore always complete, even after a crash.
+ * @param chunks - Called only when `path` may be written, so that a refused backup costs the
+ *   coordinator nothing.
+ * @throws kind `exists` when `path` exists and `force` is false; `precondition` when the received
+ *   backup is damaged or incomplete; `exhausted` when the disk is full.
  */
 export async function writeBackup(
   path: string,
@@ -25,7 +26,7 @@ export async function writeBackup(
   if (!force && (await exists(path))) {
     throw new CloudlessError(
       'exists',
-      `${path} is there already; name another file, or replace it with --force`,
+      `${path} already exists; choose another file, or overwrite it with --force`,
     );
   }
   const draft = `${path}.${randomBytes(4).toString('hex')}.partial`;
@@ -40,13 +41,16 @@ export async function writeBackup(
   }
 }
 
-/** The bytes of a file, in pieces. @throws kind `notFound` or `denied`, naming it. */
+/**
+ * Reads a file in chunks of 256 KiB. @throws kind `notFound` or `denied`; the message names the
+ * file.
+ */
 export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
   const file = await open(path, 'r').catch((reason: unknown) => {
     const { code } = reason as { readonly code?: unknown };
     if (code === 'ENOENT')
-      throw new CloudlessError('notFound', `there is no file ${path}`, { cause: reason });
-    throw new CloudlessError('denied', `${path} cannot be read: ${errorMessageOf(reason)}`, {
+      throw new CloudlessError('notFound', `file ${path} does not exist`, { cause: reason });
+    throw new CloudlessError('denied', `cannot read ${path}: ${errorMessageOf(reason)}`, {
       cause: reason,
     });
   });
@@ -61,12 +65,12 @@ export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
   }
 }
 
-/** A backup holds all that the cluster knows: only its owner may read it. */
+/** Creates the file with mode 0600, because a backup contains the state of the whole cluster. */
 async function writeFlushed(path: string, chunks: () => AsyncIterable<Uint8Array>): Promise<void> {
   const cannot = (reason: unknown): never => {
     const { code } = reason as { readonly code?: unknown };
     const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'denied';
-    throw new CloudlessError(kind, `${path} cannot be written: ${errorMessageOf(reason)}`, {
+    throw new CloudlessError(kind, `cannot write ${path}: ${errorMessageOf(reason)}`, {
       cause: reason,
     });
   };

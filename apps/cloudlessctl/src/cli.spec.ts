@@ -13,9 +13,9 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { VERSION } from './version.js';
 import { NOW_MS, aNode, aWorkload, runCli } from './testing/run-cli.js';
 
-const quietly = { status: { totalReplicas: 0 } };
+const withoutReplicas = { status: { totalReplicas: 0 } };
 
-describe('the command line', () => {
+describe('cloudlessctl', () => {
   it.each([
     {
       argv: ['workloads'],
@@ -40,24 +40,24 @@ describe('the command line', () => {
     },
     {
       argv: ['scale', 'web', '--', '-1'],
-      message: 'cloudlessctl: the number of replicas is missing; put only a command after --',
+      message: 'cloudlessctl: the number of replicas is missing: only a command may follow --',
     },
     {
       argv: ['get', 'workloads', 'a', 'b', '-w'],
-      message: 'cloudlessctl: --watch takes one workload or all of them, not 2',
+      message: 'cloudlessctl: --watch takes at most one workload, got 2',
     },
     {
       argv: ['get', 'nodes', 'a', 'b', '-w'],
-      message: 'cloudlessctl: --watch takes one node or all of them, not 2',
+      message: 'cloudlessctl: --watch takes at most one node, got 2',
     },
     {
       argv: ['get', 'events', '-l', 'a=b'],
-      message: 'cloudlessctl: --selector is for workloads and nodes, not for events',
+      message: 'cloudlessctl: --selector applies to workloads and nodes, not to events',
     },
     {
       argv: ['get', 'nodes', '-A'],
       message:
-        'cloudlessctl: --all-namespaces is for workloads, events and containers, not for nodes',
+        'cloudlessctl: --all-namespaces applies to workloads, events and containers, not to nodes',
     },
     {
       argv: ['get', 'pods'],
@@ -71,7 +71,7 @@ describe('the command line', () => {
     {
       argv: ['describe', 'Web!'],
       message:
-        'cloudlessctl: "Web!" is not the name of a workload: expected [namespace/]name, each up to 63 lower-case letters, digits and inner hyphens',
+        'cloudlessctl: "Web!" is not a valid workload name: expected [namespace/]name, each up to 63 lower-case letters, digits and inner hyphens',
     },
     {
       argv: ['get', 'workloads', '-o', 'jsn'],
@@ -90,17 +90,17 @@ describe('the command line', () => {
     },
     {
       argv: ['workload', 'create', 'web'],
-      message: 'cloudlessctl: what to run is missing: give --image, or a command after --',
+      message: 'cloudlessctl: nothing to run: give --image, or a command after --',
     },
     {
       argv: ['workload', 'create', 'web', 'nginx'],
       message:
-        'cloudlessctl: unexpected "nginx": a command stands after --, as in: cloudlessctl workload create web -- sleep 60',
+        'cloudlessctl: unexpected "nginx": put the command after --, for example: cloudlessctl workload create web -- sleep 60',
     },
     {
       argv: ['workload', 'create', 'web', '--image', 'x', '--port', 'x'],
       message:
-        'cloudlessctl: --port: expected 8080, http=8080, dns=53/udp or, with a port of the node before it, 80:8080, got "x"',
+        'cloudlessctl: --port: expected 8080, http=8080, dns=53/udp or, with a host port, 80:8080, got "x"',
     },
     {
       argv: ['workload', 'create', 'web', '--image', 'x', '--restart', 'nver'],
@@ -114,12 +114,12 @@ describe('the command line', () => {
     {
       argv: ['exec', 'web', 'ls'],
       message:
-        'cloudlessctl: unexpected "ls": a command stands after --, as in: cloudlessctl exec web -- ls -l',
+        'cloudlessctl: unexpected "ls": put the command after --, for example: cloudlessctl exec web -- ls -l',
     },
     {
       argv: ['node', 'taint', 'web1', 'a=b:NOPE'],
       message:
-        'cloudlessctl: a=b:NOPE: the effect is one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+        'cloudlessctl: a=b:NOPE: unknown effect, expected one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
     },
     {
       argv: ['apply'],
@@ -129,21 +129,24 @@ describe('the command line', () => {
       argv: ['apply', '-f', 'none.yaml'],
       message: 'cloudlessctl: none.yaml: no such file or directory',
     },
-  ])('refuses $argv with exit code 2', async ({ argv, message }) => {
-    const { exitCode, stdout, stderr, servers } = await runCli(argv);
-    expect({ exitCode, stdout, servers }).toEqual({ exitCode: 2, stdout: '', servers: [] });
-    expect(stderr.slice(0, message.length)).toBe(message);
-    expect(stderr[message.length]).toBe('\n');
-  });
+  ])(
+    'rejects the command line $argv with exit code 2 before it connects',
+    async ({ argv, message }) => {
+      const { exitCode, stdout, stderr, servers } = await runCli(argv);
+      expect({ exitCode, stdout, servers }).toEqual({ exitCode: 2, stdout: '', servers: [] });
+      expect(stderr.slice(0, message.length)).toBe(message);
+      expect(stderr[message.length]).toBe('\n');
+    },
+  );
 
-  it('knows its own version', async () => {
+  it('has the version of its package.json', async () => {
     const { version } = JSON.parse(
       await readFile(new URL('../package.json', import.meta.url), 'utf8'),
     ) as { version: string };
     expect(version).toBe(VERSION);
   });
 
-  it('shows help and version', async () => {
+  it('prints its version as text and as JSON', async () => {
     expect(await runCli(['--version'])).toMatchObject({
       exitCode: 0,
       stdout: 'cloudlessctl 0.1.0\n',
@@ -154,7 +157,7 @@ describe('the command line', () => {
     });
   });
 
-  it('shows the version of the coordinator, and its own also when nobody answers', async () => {
+  it('prints the version of the coordinator, and only its own version when the coordinator does not answer', async () => {
     const getServerInfo = () => ({
       version: '0.9.0',
       clusterId: 'c1',
@@ -213,7 +216,7 @@ describe('the command line', () => {
     [Code.Unavailable, 5],
     [Code.DataLoss, 1],
     [Code.Unauthenticated, 1],
-  ])('ends on code %i with %i', async (code, exitCode) => {
+  ])('maps error code %i of the coordinator to exit code %i', async (code, exitCode) => {
     const coordinator = {
       getWorkload: () => {
         throw new ConnectError('it went wrong', code);
@@ -224,7 +227,7 @@ describe('the command line', () => {
     expect(result.stderr).toContain('it went wrong');
   });
 
-  it('tells the code of a refusal by its published name', async () => {
+  it('prints the gRPC name of the error code of the coordinator', async () => {
     const coordinator = {
       getWorkload: () => {
         throw new ConnectError('workload default/web does not exist', Code.NotFound);
@@ -235,7 +238,7 @@ describe('the command line', () => {
     );
   });
 
-  it('ends quietly when nobody reads the output any more', async () => {
+  it('exits with 0 and without a message when the reader closes the output pipe', async () => {
     expect(await runCli(['version'], { brokenAfter: 0 })).toMatchObject({
       exitCode: 0,
       stderr: '',
@@ -243,7 +246,7 @@ describe('the command line', () => {
     expect(await runCli(['--help'], { brokenAfter: 0 })).toMatchObject({ exitCode: 0, stderr: '' });
   });
 
-  it('ends with 130 on Ctrl-C', async () => {
+  it('exits with 130 on Ctrl-C', async () => {
     const stop = new AbortController();
     const coordinator = {
       listEvents: () => ({ events: [create(EventSchema, { id: '1', reason: 'NodeLost' })] }),
@@ -265,8 +268,8 @@ describe('the command line', () => {
   });
 });
 
-describe('workload', () => {
-  it('creates what the flags say', async () => {
+describe('cloudlessctl workload', () => {
+  it('creates a workload with the values of the flags', async () => {
     const requests: CreateWorkloadRequest[] = [];
     const coordinator = {
       createWorkload: (request: CreateWorkloadRequest) => {
@@ -338,7 +341,7 @@ describe('workload', () => {
     ]);
   });
 
-  it('updates exactly the fields named, by their mask', async () => {
+  it('updates exactly the fields of the given flags by an update mask', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {
       updateWorkload: (request: UpdateWorkloadRequest) => {
@@ -366,7 +369,7 @@ describe('workload', () => {
     expect(requests[0]?.expectedGeneration).toBeUndefined();
   });
 
-  it('adds to maps as they are at that moment, again when somebody was faster', async () => {
+  it('reads the workload again and retries when a concurrent update conflicts with a change of a map', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     let generation = 3n;
     const coordinator = {
@@ -391,7 +394,7 @@ describe('workload', () => {
   it.each([
     ['workload', 'scale', 'web', '5'],
     ['scale', 'web', '5'],
-  ])('scales by %s %s', async (...argv) => {
+  ])('sets the number of replicas with %s %s', async (...argv) => {
     const counts: (number | undefined)[] = [];
     const coordinator = {
       scaleWorkload: ({ replicas }: ScaleWorkloadRequest) => {
@@ -406,7 +409,7 @@ describe('workload', () => {
     expect(counts).toEqual([5]);
   });
 
-  it('lists all pages as a table', async () => {
+  it('lists the workloads of all pages as a table', async () => {
     const coordinator = {
       listWorkloads: ({ pageToken }: { pageToken: string }) =>
         pageToken === ''
@@ -440,11 +443,11 @@ describe('workload', () => {
     }
   });
 
-  it('says on stderr that there are none, and prints an empty list for programs', async () => {
+  it('reports an empty list on stderr for tables, and prints an empty JSON list', async () => {
     const coordinator = { listWorkloads: () => ({}) };
     expect(await runCli(['get', 'workloads'], { coordinator })).toMatchObject({
       stdout: '',
-      stderr: 'no workloads in the namespace default\n',
+      stderr: 'no workloads in namespace default\n',
     });
     expect(await runCli(['get', 'workloads', '-A'], { coordinator })).toMatchObject({
       stdout: '',
@@ -455,7 +458,7 @@ describe('workload', () => {
     ).toEqual({ workloads: [] });
   });
 
-  it('prints JSON with zero values, and YAML that says the same', async () => {
+  it('prints JSON with zero values, and YAML with the same content', async () => {
     const coordinator = { getWorkload: () => aWorkload() };
     const json = JSON.parse(
       (await runCli(['get', 'workload', 'web', '-o', 'json'], { coordinator })).stdout,
@@ -472,7 +475,7 @@ describe('workload', () => {
     ).toEqual(json);
   });
 
-  it('describes a workload with its replicas and events', async () => {
+  it('describes a workload with spec, status, replicas, versions and events', async () => {
     const coordinator = {
       getWorkload: () => aWorkload(),
       listEvents: () => ({
@@ -521,7 +524,7 @@ Events:
     );
   });
 
-  it('explains the verdict on each node', async () => {
+  it('explains for each node whether and how well a replica fits', async () => {
     const coordinator = {
       explainWorkload: () => ({
         summary: '1 replica has no node.',
@@ -547,7 +550,7 @@ n2     b      no     -       -          -             -      -             -    
     );
   });
 
-  it('deletes by every form', async () => {
+  it('deletes workloads with every accepted form of the command', async () => {
     const deleted: string[] = [];
     const coordinator = {
       deleteWorkload: ({
@@ -561,7 +564,7 @@ n2     b      no     -       -          -             -      -             -    
       }) => {
         deleted.push(`${namespace}/${name} ${requestId}`);
         if (name === 'none') throw new ConnectError('no such workload', Code.NotFound);
-        return aWorkload({ namespace, name, ...quietly });
+        return aWorkload({ namespace, name, ...withoutReplicas });
       },
     };
     expect((await runCli(['delete', 'web'], { coordinator })).exitCode).toBe(0);
@@ -589,7 +592,7 @@ n2     b      no     -       -          -             -      -             -    
     ]);
   });
 
-  it('paints on a terminal only, and not when told not to', async () => {
+  it('prints colours on a terminal only, unless --no-color or NO_COLOR is set', async () => {
     const coordinator = { listWorkloads: () => ({ workloads: [aWorkload()] }) };
     const paints = async (
       argv: string[],
@@ -605,8 +608,8 @@ n2     b      no     -       -          -             -      -             -    
   });
 });
 
-describe('node', () => {
-  it('lists and shows nodes', async () => {
+describe('cloudlessctl node', () => {
+  it('lists nodes and describes a node', async () => {
     const coordinator = {
       listNodes: () => ({ nodes: [aNode({ cordoned: true })] }),
       getNode: () => aNode(),
@@ -630,7 +633,7 @@ describe('node', () => {
     ['cordon', 'cordoned'],
     ['uncordon', 'uncordoned'],
     ['drain', 'draining'],
-  ])('%s', async (verb, done) => {
+  ])('cloudlessctl node %s reports the node as %s', async (verb, done) => {
     const coordinator = {
       cordonNode: () => aNode(),
       uncordonNode: () => aNode(),
@@ -642,7 +645,7 @@ describe('node', () => {
     });
   });
 
-  it('labels, taints and removes', async () => {
+  it('sends changes of labels and taints, and removes a node with --force', async () => {
     const updates: UpdateNodeRequest[] = [];
     const forced: boolean[] = [];
     const coordinator = {
@@ -675,8 +678,8 @@ describe('node', () => {
   });
 });
 
-describe('exec', () => {
-  it('passes on both streams, the exit code, the input and options after --', async () => {
+describe('cloudlessctl exec', () => {
+  it('passes on standard input, both output streams, the exit code and all words after --', async () => {
     const requests: ExecCommandRequest[] = [];
     const coordinator = {
       execCommand: (request: ExecCommandRequest) => {
@@ -708,7 +711,7 @@ describe('exec', () => {
     ['00000000000000aa-7', { replicaId: '00000000000000aa-7' }],
     ['default/0123456789ab', { namespace: 'default', name: '0123456789ab' }],
     ['deadbeefcafe', { namespace: 'default', name: 'deadbeefcafe' }],
-  ])('finds what %s means', async (target, fields) => {
+  ])('recognises the kind of the target %s', async (target, fields) => {
     let seen: ExecCommandRequest | undefined;
     const coordinator = {
       execCommand: (request: ExecCommandRequest) => {
@@ -720,7 +723,7 @@ describe('exec', () => {
     expect(seen).toMatchObject(fields);
   });
 
-  it('does not wait for an input that may never end, and refuses a long one', async () => {
+  it('reads only piped standard input, and rejects more than 1 MiB', async () => {
     const sizes: number[] = [];
     const coordinator = {
       execCommand: ({ stdin }: ExecCommandRequest) => {
@@ -744,7 +747,7 @@ describe('exec', () => {
     });
     expect(long).toMatchObject({
       exitCode: 2,
-      stderr: 'cloudlessctl: the input is longer than 1 MiB: give -i to forward it as it comes\n',
+      stderr: 'cloudlessctl: standard input is longer than 1 MiB; use -i to stream it\n',
     });
   });
 });

@@ -20,12 +20,12 @@ import { VERSION } from './version.js';
 
 const EXIT_CODES_HELP = `
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unavailable, 6 timeout, 7 no capacity, 8 rollout failed.
-exec ends with the code of the command it ran.`;
+exec exits with the exit code of its command.`;
 
 /**
- * Runs one command line.
- * @param argv - The words after the program's name.
- * @returns The exit code; whatever is to be said has been written.
+ * Runs one command line and prints its results and errors.
+ * @param argv - The words after the program name.
+ * @returns The exit code, see {@link ExitCode}.
  */
 export async function run(argv: readonly string[], io: CliIo): Promise<number> {
   const written: Promise<void>[] = [];
@@ -46,11 +46,11 @@ export async function run(argv: readonly string[], io: CliIo): Promise<number> {
 function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
   const { io } = tree;
   const program = new Command('cloudlessctl')
-    .description('Runs workloads on a Cloudless cluster.')
+    .description('Controls a Cloudless cluster.')
     .version(`cloudlessctl ${VERSION}`, '--version', 'show the version')
     .exitOverride()
     .enablePositionalOptions()
-    .showHelpAfterError('(--help shows what is possible)')
+    .showHelpAfterError('Run the command with --help for usage.')
     .configureOutput({
       writeOut: (text) => void written.push(io.stdout.write(text)),
       writeErr: (text) => void written.push(io.stderr.write(text)),
@@ -62,22 +62,24 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
     })
     .addHelpText('after', EXIT_CODES_HELP);
   addGlobalOptions(program);
-  const workload = tree.group(program, 'workload', 'create, change and look at workloads');
+  const workload = tree.group(program, 'workload', 'create, show, change and delete workloads');
   addWorkloadCommands(tree, workload);
   addRolloutCommands(
     tree,
-    tree.group(
-      program,
-      'rollout',
-      'follow, stop, promote and undo the change from one version to another',
-    ),
+    tree.group(program, 'rollout', 'show, pause, resume, promote and undo rollouts'),
   );
-  const node = tree.group(program, 'node', 'look at nodes and take them out of use');
+  const node = tree.group(program, 'node', 'show, cordon, drain, label and remove nodes');
   addNodeCommands(tree, node);
   addNodeTop(tree, node, 'top');
   addWorkloadTop(tree, workload, 'top');
-  addTopCommands(tree, tree.group(program, 'top', 'what nodes, workloads and replicas use'));
-  addContextCommands(tree, tree.group(program, 'context', 'choose between clusters'));
+  addTopCommands(
+    tree,
+    tree.group(program, 'top', 'show resource usage of nodes, workloads and replicas'),
+  );
+  addContextCommands(
+    tree,
+    tree.group(program, 'context', 'show and change the contexts of the configuration file'),
+  );
   addAdminCommands(
     tree,
     tree.group(program, 'admin', "back up and restore the coordinator's state"),
@@ -95,7 +97,7 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
   return program;
 }
 
-/** Says what went wrong, and gives its exit code. */
+/** Prints the error message of a failed command. @returns The exit code. */
 async function finish(reason: unknown, io: CliIo): Promise<number> {
   if (reason instanceof BrokenPipeError) return ExitCode.ok;
   if (reason instanceof CommanderError) return reason.exitCode === 0 ? ExitCode.ok : ExitCode.usage;

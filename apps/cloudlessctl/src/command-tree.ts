@@ -8,7 +8,7 @@ import type { CliIo } from './io.js';
 import { styleOf } from './output/style.js';
 import { Session } from './session.js';
 
-/** What a command was called with. */
+/** The arguments of one call of a command. */
 export interface Invocation {
   readonly session: Session;
   /** The operands before `--`. */
@@ -19,17 +19,19 @@ export interface Invocation {
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** Runs a command. @returns its exit code, where that is not 0. */
+/** Runs a command. @returns Its exit code; no value means 0. */
 export type CommandAction = (invocation: Invocation) => Promise<number | void>;
 
 /**
- * Adds commands to the tree and runs the chosen one. The same command may stand in several places.
+ * Registers commands and runs the command that the arguments select. A command may be registered
+ * below several parents.
  */
 export class CommandTree {
-  /** Of the command that ran. */
+  /** Exit code of the command that ran. */
   exitCode = 0;
   /**
-   * Commands that talk to no coordinator, and so work also when the current context does not exist.
+   * Commands that do not call a coordinator. They also work when the current context does not
+   * exist.
    */
   private readonly offline = new Set<Command>();
 
@@ -39,20 +41,20 @@ export class CommandTree {
   ) {}
 
   /**
-   * Adds a command that does something.
-   * @param usage - Name and operands, as in `scale <name> <replicas>`.
+   * Adds a command with an action.
+   * @param usage - Name and operands, for example `scale <name> <replicas>`.
    */
   leaf(parent: Command, usage: string, description: string, action: CommandAction): Command {
     const command = parent
       .command(usage)
       .description(description)
-      .showHelpAfterError('(--help shows what is possible)');
+      .showHelpAfterError('Run the command with --help for usage.');
     addGlobalOptions(command);
     this.act(command, action);
     return command;
   }
 
-  /** Makes a command do something. */
+  /** Sets the action of a command. */
   act(command: Command, action: CommandAction): void {
     command.action(async () => {
       const separator = this.argv.indexOf('--');
@@ -72,14 +74,14 @@ export class CommandTree {
     });
   }
 
-  /** Adds a command that talks to no coordinator. */
+  /** Adds a command that does not call a coordinator. */
   offlineLeaf(parent: Command, usage: string, description: string, action: CommandAction): Command {
     const command = this.leaf(parent, usage, description, action);
     this.offline.add(command);
     return command;
   }
 
-  /** Adds a command that only holds others. */
+  /** Adds a command that only contains subcommands. */
   group(parent: Command, name: string, description: string): Command {
     const command = parent.command(name).description(description);
     addGlobalOptions(command);
@@ -87,28 +89,25 @@ export class CommandTree {
   }
 }
 
-/** Adds the options that every command takes; they may stand before or after it. */
+/** Adds the global options; they are accepted before and after a subcommand. */
 export function addGlobalOptions(command: Command): void {
   const heading = 'Global options:';
   const options = [
-    new Option('--server <url>', 'address of the coordinator'),
-    new Option('--context <name>', 'context of the configuration to use'),
-    new Option('-n, --namespace <namespace>', 'namespace of names that name none'),
-    new Option('-o, --output <format>', 'table, wide, json or yaml'),
-    new Option('--no-color', 'without colours'),
-    new Option(
-      '--timeout <duration>',
-      'how long to wait for an answer, or with --wait for the end',
-    ),
+    new Option('--server <url>', 'URL of the coordinator'),
+    new Option('--context <name>', 'context of the configuration file to use'),
+    new Option('-n, --namespace <namespace>', 'namespace for names without a namespace'),
+    new Option('-o, --output <format>', 'output format: table, wide, json or yaml'),
+    new Option('--no-color', 'disable colours'),
+    new Option('--timeout <duration>', 'time limit of one call, or with --wait of the whole wait'),
     new Option(
       '--request-id <id>',
-      'makes a repeated change harmless: the same id gives the first result',
+      'request id of a change: repeated calls with the same id take effect once',
     ),
   ];
   for (const option of options) command.addOption(option.helpGroup(heading));
 }
 
-/** Names of the options that every command takes. */
+/** Names of the global options. */
 export const GLOBAL_NAMES = [
   'server',
   'context',
@@ -119,7 +118,7 @@ export const GLOBAL_NAMES = [
   'requestId',
 ] as const;
 
-/** The options every command takes, as given to the command or, where not, to what it stands in. */
+/** The global options that were given to the command or, with lower precedence, to its parents. */
 function globalOptionsOf(command: Command): GlobalOptions {
   const found: Record<string, unknown> = {};
   for (let at: Command | null = command; at !== null; at = at.parent) {

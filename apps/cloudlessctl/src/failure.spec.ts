@@ -12,21 +12,29 @@ const withCause = (code: string): ConnectError =>
 
 describe('isTransient', () => {
   it.each([
-    { name: 'no coordinator leads', reason: new ConnectError('x', Code.Unavailable), is: true },
-    { name: 'nobody listens', reason: withCause('ECONNREFUSED'), is: true },
     {
-      name: 'the server died in mid-stream',
+      name: 'UNAVAILABLE of a coordinator without leadership',
+      reason: new ConnectError('x', Code.Unavailable),
+      is: true,
+    },
+    { name: 'a refused connection', reason: withCause('ECONNREFUSED'), is: true },
+    {
+      name: 'a stream that the server reset',
       reason: new ConnectError('http/2 stream closed with error code CANCEL (0x8)', Code.Canceled),
       is: true,
     },
     {
-      name: 'we ended the call',
+      name: 'a call that the client cancelled',
       reason: new ConnectError('This operation was aborted', Code.Canceled),
       is: false,
     },
-    { name: 'a refusal', reason: new ConnectError('x', Code.NotFound), is: false },
-    { name: 'a fault of ours', reason: new Error('x'), is: false },
-  ])('$name: $is', ({ reason, is }) => {
+    {
+      name: 'a refusal by the coordinator',
+      reason: new ConnectError('x', Code.NotFound),
+      is: false,
+    },
+    { name: 'an error that is no call error', reason: new Error('x'), is: false },
+  ])('returns $is for $name', ({ reason, is }) => {
     expect(isTransient(reason)).toBe(is);
   });
 });

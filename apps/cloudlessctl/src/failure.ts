@@ -1,31 +1,30 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 
-/** What the process ends with. Published: scripts depend on it. */
+/** Exit codes of cloudlessctl. They are part of the published interface; scripts depend on them. */
 export const ExitCode = {
   ok: 0,
   error: 1,
   /**
-   * The command line, a manifest or the configuration is wrong, or the coordinator refused a value
-   * in it.
+   * The command line, a manifest or the configuration is invalid, or the coordinator refused one of
+   * its values.
    */
   usage: 2,
   notFound: 3,
   /**
-   * The cluster is in another state than the request needs: it exists already, it changed
-   * meanwhile, or it is the wrong moment.
+   * The state of the cluster does not allow the request: the object exists already, has changed, or
+   * is in the wrong phase.
    */
   conflict: 4,
   unavailable: 5,
   timeout: 6,
   noCapacity: 7,
   rolloutFailed: 8,
-  /** Ctrl-C, as shells count it: 128 + SIGINT. */
+  /** Ctrl-C: 128 + SIGINT, as in shells. */
   interrupted: 130,
 } as const;
 
 /**
- * A failure of a command that has its own exit code. The message is for people and may have several
- * lines.
+ * An error with its own exit code. The message is printed to the user and may have several lines.
  */
 export class CliFailure extends Error {
   override readonly name = 'CliFailure';
@@ -38,12 +37,12 @@ export class CliFailure extends Error {
   }
 }
 
-/** The command line is wrong. */
+/** Creates a failure with exit code 2. */
 export function usageFailure(message: string): CliFailure {
   return new CliFailure(ExitCode.usage, message);
 }
 
-/** A new code does not compile until it has an exit code. */
+/** The type makes a new code a compile error until it has an exit code. */
 const exitCodes: Readonly<Record<Code, number>> = {
   [Code.Canceled]: ExitCode.error,
   [Code.Unknown]: ExitCode.error,
@@ -63,20 +62,20 @@ const exitCodes: Readonly<Record<Code, number>> = {
   [Code.Unauthenticated]: ExitCode.error,
 };
 
-/** The exit code of an error of the coordinator. */
+/** Returns the exit code for an error code of the coordinator. */
 export function exitCodeOf(code: Code): number {
   return exitCodes[code];
 }
 
-/** Where a command tried to connect, for messages. */
+/** The coordinator address of a command, for error messages. */
 export interface Target {
   readonly server: string;
-  /** The context in use, when the configuration has one. */
+  /** The context in use; absent when the configuration has none. */
   readonly context?: string;
   readonly configPath: string;
 }
 
-/** What to tell about a failed call, and the exit code. */
+/** Converts the error of a call to a message and an exit code. */
 export function describeCallFailure(reason: ConnectError, target: Target): CliFailure {
   const exitCode = exitCodeOf(reason.code);
   const network = networkReason(reason);
@@ -91,7 +90,7 @@ export function describeCallFailure(reason: ConnectError, target: Target): CliFa
   if (reason.code === Code.DeadlineExceeded) {
     return new CliFailure(
       exitCode,
-      `${target.server} did not answer in time: ${reason.rawMessage}. Allow more with --timeout`,
+      `the coordinator at ${target.server} did not answer in time: ${reason.rawMessage}. Allow more time with --timeout`,
       {
         cause: reason,
       },
@@ -102,12 +101,12 @@ export function describeCallFailure(reason: ConnectError, target: Target): CliFa
   });
 }
 
-/** `NOT_FOUND` for `Code.NotFound`. */
+/** Returns the name of a code as gRPC spells it: `NOT_FOUND` for `Code.NotFound`. */
 function codeName(code: Code): string {
   return Code[code].replaceAll(/(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase();
 }
 
-/** Why the connection itself failed, or `undefined` when a coordinator answered. */
+/** Returns why the connection failed; undefined when a coordinator answered. */
 function networkReason(reason: ConnectError): string | undefined {
   let cause: unknown = reason.cause;
   for (let link = 0; link < MAX_CAUSES && typeof cause === 'object' && cause !== null; link += 1) {
@@ -121,27 +120,27 @@ function networkReason(reason: ConnectError): string | undefined {
 const networkReasons: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ENOTFOUND: 'no such host',
-  EAI_AGAIN: 'the host name cannot be looked up now',
+  EAI_AGAIN: 'the host name cannot be resolved at the moment',
   ETIMEDOUT: 'connection timed out',
   EHOSTUNREACH: 'no route to the host',
   ENETUNREACH: 'network unreachable',
-  ECONNRESET: 'the connection was closed',
-  EPIPE: 'the connection was closed',
-  ERR_HTTP2_ERROR: 'it does not speak HTTP/2',
-  ERR_HTTP2_SESSION_ERROR: 'the connection was closed',
-  ERR_HTTP2_STREAM_CANCEL: 'the connection was closed',
-  ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS; use http:// instead of https://',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is not trusted',
-  SELF_SIGNED_CERT_IN_CHAIN: 'its certificate is not trusted',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'its certificate is not trusted',
+  ECONNRESET: 'connection closed',
+  EPIPE: 'connection closed',
+  ERR_HTTP2_ERROR: 'the server does not speak HTTP/2',
+  ERR_HTTP2_SESSION_ERROR: 'connection closed',
+  ERR_HTTP2_STREAM_CANCEL: 'connection closed',
+  ERR_SSL_WRONG_VERSION_NUMBER: 'the server does not speak TLS; use http:// instead of https://',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate of the server is not trusted',
+  SELF_SIGNED_CERT_IN_CHAIN: 'the certificate of the server is not trusted',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate of the server is not trusted',
 };
 
-/** A cause chain may be a cycle. */
+/** Bound for the length of a cause chain, which may be a cycle. */
 const MAX_CAUSES = 8;
 
 /**
- * Whether the same call may succeed when sent again soon: the connection broke or no coordinator
- * leads.
+ * Returns true when the same call may succeed soon: the connection broke, or no coordinator is the
+ * leader.
  */
 export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;
@@ -151,8 +150,8 @@ export function isTransient(reason: unknown): boolean {
 }
 
 /**
- * Whether the server died while it answered: Node then resets the stream with CANCEL. An end of our
- * own is told apart by our signal. It proves that the call had begun.
+ * Returns true when the server died during the call: Node then reports CANCEL for the stream. The
+ * error proves that the call had started. A cancellation by the caller has another message.
  */
 export function wasCutOff(reason: unknown): boolean {
   return (

@@ -22,8 +22,8 @@ import {
 type Script<Item> = readonly (readonly (Item | ConnectError)[])[];
 
 /**
- * A watch whose n-th call sends the n-th list, then breaks; the last one stays open. Keeps what it
- * was asked for.
+ * Creates a watch whose n-th call sends the n-th list and then breaks; the last call stays open.
+ * Records the requests.
  */
 function scripted<Item, Request>(calls: Script<Item>) {
   const asked: Request[] = [];
@@ -42,7 +42,7 @@ function scripted<Item, Request>(calls: Script<Item>) {
   return { asked, watch };
 }
 
-/** Runs until the text is shown, letting time pass for what waits, then presses Ctrl-C. */
+/** Runs a command until it prints the text, advancing the clock, then presses Ctrl-C. */
 async function runUntil(
   argv: readonly string[],
   text: string,
@@ -70,8 +70,8 @@ type EventItem = MessageInitShape<typeof WatchEventsResponseSchema>;
 const rows = (stdout: string): readonly string[] =>
   stdout.split('\n').map((line) => line.replaceAll(/ {2,}/g, ' | '));
 
-describe('get workloads --watch', () => {
-  it('prints what there is and each change, and resumes where the connection broke', async () => {
+describe('cloudlessctl get workloads --watch', () => {
+  it('lists the workloads, prints each change, and resumes after a broken connection', async () => {
     const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
       [
         { kind: Kind.PUT, workload: aWorkload({ status: { readyReplicas: 1 } }), revision: 7n },
@@ -96,12 +96,10 @@ describe('get workloads --watch', () => {
       'default last Running 2/2',
       '',
     ]);
-    expect(stderr.split('\n')).toContain(
-      'the connection was lost ([unavailable] no leader), connecting again',
-    );
+    expect(stderr.split('\n')).toContain('connection lost ([unavailable] no leader), reconnecting');
   });
 
-  it('begins anew when the coordinator cannot resume it', async () => {
+  it('restarts from the current state when the history is compacted', async () => {
     const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
       [{ kind: Kind.SYNCED, revision: 9n }],
       [new ConnectError('what changed after revision 9 is no longer kept', Code.OutOfRange)],
@@ -112,11 +110,11 @@ describe('get workloads --watch', () => {
     });
     expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 0n]);
     expect(stderr).toContain(
-      'the watch cannot be resumed and begins anew: what changed after revision 9 is no longer kept\n',
+      'the watch cannot be resumed and restarts from the current state: what changed after revision 9 is no longer kept\n',
     );
   });
 
-  it('resumes when it was cut off for reading too slowly, but not what was refused at once', async () => {
+  it('resumes after it was ended for slow reading, but fails when the first call is refused', async () => {
     const slow = new ConnectError('nothing was read', Code.ResourceExhausted);
     const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
       [{ kind: Kind.SYNCED, revision: 9n }, slow],
@@ -134,7 +132,7 @@ describe('get workloads --watch', () => {
     });
   });
 
-  it('prints items as lines for programs', async () => {
+  it('prints each item as a line of JSON with -o json', async () => {
     const { watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
       [
         { kind: Kind.PUT, workload: aWorkload(), revision: 7n },
@@ -156,8 +154,8 @@ describe('get workloads --watch', () => {
   });
 });
 
-describe('get nodes --watch', () => {
-  it('prints what there is and each change', async () => {
+describe('cloudlessctl get nodes --watch', () => {
+  it('lists the nodes and prints each change', async () => {
     const watchNodes = async function* () {
       yield { kind: NodeKind.PUT, node: aNode(), revision: 1n };
       yield { kind: NodeKind.SYNCED, revision: 2n };
@@ -177,10 +175,10 @@ describe('get nodes --watch', () => {
   });
 });
 
-describe('events --watch', () => {
+describe('cloudlessctl events --watch', () => {
   const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
 
-  it('goes on after the revision of the list, resumes, and repeats nothing', async () => {
+  it('watches from the revision of the list, resumes after a break, and repeats no event', async () => {
     const { asked, watch } = scripted<EventItem, WatchEventsRequest>([
       [
         { event: event('2'), revision: 5n },
@@ -212,7 +210,7 @@ describe('events --watch', () => {
     ]);
   });
 
-  it('says that events were missed when they are no longer kept, and goes on with new ones', async () => {
+  it('reports missed events when they are no longer stored, and continues with new events', async () => {
     const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
     const { asked, watch } = scripted<EventItem, WatchEventsRequest>([
       [new ConnectError('no longer kept', Code.OutOfRange)],
@@ -232,8 +230,8 @@ describe('events --watch', () => {
   });
 });
 
-describe('--wait', () => {
-  it('resumes, and when it begins anew does not take the old state for the present one', async () => {
+describe('cloudlessctl delete --wait', () => {
+  it('resumes the watch, and after a restart of the watch does not use the old state', async () => {
     const deleting = aWorkload({ status: { totalReplicas: 1 } });
     const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
       [

@@ -5,25 +5,27 @@ import { formatSpan } from './output/human.js';
 import type { Session } from './session.js';
 import { Deadline, reconnecting } from './streams.js';
 
-/** A watch that is resumed where it broke off. */
+/** A watch that can be resumed after a revision. */
 export interface ResumedWatch<Item> {
-  /** Opens the watch; 0: from the present state. */
+  /** Opens the watch after a revision; 0 starts with the current state. */
   open(afterRevision: bigint, options: CallOptions): AsyncIterable<Item>;
-  /** Where to begin; default: with the present state. */
+  /** Revision to start after. Default: 0, the current state. */
   readonly from?: bigint;
   /**
-   * The coordinator has answered this command before: when it cannot be reached now, it will be
-   * again. Default false.
+   * True when the coordinator has answered this command before, so that a failed first attempt is
+   * retried. Default: false.
    */
   readonly hasAnswered?: boolean;
-  /** Told when the coordinator cannot resume, before the watch begins anew. */
+  /**
+   * Called when the coordinator cannot resume, before the watch restarts with the current state.
+   */
   onAnew?(): void;
 }
 
 /**
- * The items of a watch that is resumed whenever it breaks, so that no change is missed and none is
- * sent again for nothing. When the coordinator does not know any more what has changed since, it
- * begins anew.
+ * Yields the items of a watch and resumes the watch whenever the connection breaks, so that no
+ * change is missed or repeated. When the history after the last revision is compacted, the watch
+ * restarts with the current state.
  */
 export async function* resumedWatch<Item extends { readonly revision: bigint }>(
   session: Session,
@@ -42,14 +44,16 @@ export async function* resumedWatch<Item extends { readonly revision: bigint }>(
       } catch (reason) {
         if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || after === 0n)
           throw reason;
-        await session.note(`the watch cannot be resumed and begins anew: ${reason.rawMessage}`);
+        await session.note(
+          `the watch cannot be resumed and restarts from the current state: ${reason.rawMessage}`,
+        );
         after = 0n;
         watch.onAnew?.();
       }
     }
   };
   const onLost = (reason: string): Promise<void> =>
-    session.note(`the connection was lost (${reason}), connecting again`);
+    session.note(`connection lost (${reason}), reconnecting`);
   const { hasAnswered = false } = watch;
   yield* reconnecting(open, {
     clock: session.io.clock,
@@ -61,12 +65,18 @@ export async function* resumedWatch<Item extends { readonly revision: bigint }>(
   });
 }
 
-/** A reader that was too slow, as `less` makes one, is told to resume. */
+/**
+ * The coordinator ends the watch of a client that reads too slowly, for example through `less`. The
+ * watch can be resumed.
+ */
 function isCutForSlowness(reason: unknown): boolean {
   return reason instanceof ConnectError && reason.code === Code.ResourceExhausted;
 }
 
-/** Follows a watch until Ctrl-C, or until `--timeout` is over, which ends with exit code 6. */
+/**
+ * Passes each item of a watch to `take` until Ctrl-C.
+ * @throws {@link CliFailure} with exit code 6 when `--timeout` expires.
+ */
 export async function followWatch<Item extends { readonly revision: bigint }>(
   session: Session,
   watch: ResumedWatch<Item>,
@@ -79,7 +89,10 @@ export async function followWatch<Item extends { readonly revision: bigint }>(
     for await (const item of resumedWatch(session, watch, deadline.signal)) await take(item);
   } catch (reason) {
     if (deadline.passed)
-      throw new CliFailure(ExitCode.timeout, `watched for ${formatSpan(timeoutMs ?? 0)}`);
+      throw new CliFailure(
+        ExitCode.timeout,
+        `stopped watching: --timeout expired after ${formatSpan(timeoutMs ?? 0)}`,
+      );
     throw reason;
   } finally {
     deadline.cancel();

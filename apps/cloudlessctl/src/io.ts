@@ -1,79 +1,87 @@
 import type { Transport } from '@connectrpc/connect';
 import type { Clock } from '@cloudless/base';
 
-/** Where text goes. */
+/** Standard output or standard error. */
 export interface OutputStream {
   readonly isTTY: boolean;
   /** Width in characters; 80 when unknown. */
   readonly columns: number;
   /**
-   * Resolves once more may be written.
-   * @throws {@link BrokenPipeError} when the reader is gone.
+   * Writes data. Resolves when more data can be written.
+   * @throws {@link BrokenPipeError} when the reader has closed the pipe.
    */
   write(data: string | Uint8Array): Promise<void>;
 }
 
-/** What is piped into the command. */
+/** Standard input. */
 export interface InputStream {
   /**
-   * `pipe`: a pipe or a file, which ends. `terminal`: a person. `other`: a socket or a device,
-   * which may never end and is read only when asked for.
+   * `pipe`: a pipe or a file, which has an end. `terminal`: an interactive terminal. `other`: a
+   * socket or a device, which may never end and is read only on request.
    */
   readonly kind: 'pipe' | 'terminal' | 'other';
-  /** All of it; stops with `undefined` as soon as it is longer than `maxBytes`. */
+  /** Reads to the end. @returns Undefined when the input is longer than `maxBytes`. */
   readAll(maxBytes: number): Promise<Uint8Array | undefined>;
-  /** What comes, until its end; read once. */
+  /** Chunks as they arrive, until the end of the input; can be read once. */
   chunks(): AsyncIterable<Uint8Array>;
 }
 
-/** The terminal a person sits at. */
+/** The local terminal. */
 export interface Terminal {
-  /** Now, in characters. */
+  /** Current size in characters. */
   readonly size: { readonly columns: number; readonly rows: number };
-  /** @returns Ends the subscription. */
+  /**
+   * Calls `listener` after each change of the size. @returns A function that removes the listener.
+   */
   onResize(listener: () => void): () => void;
-  /** Every key comes as it is pressed, Ctrl-C too. @returns Makes it as it was. */
+  /**
+   * Switches the terminal to raw mode: each key, also Ctrl-C, is passed on at once. @returns A
+   * function that restores the previous mode.
+   */
   makeRaw(): () => void;
 }
 
-/** A TCP connection that somebody on this machine has opened to us. */
+/** A TCP connection from a local client. */
 export interface LocalConnection {
-  /** What comes, until the other side ends; throws when the connection breaks. Read it once. */
+  /**
+   * Received data, until the client ends its side; throws when the connection breaks. Can be read
+   * once.
+   */
   readonly data: AsyncIterable<Uint8Array>;
-  /** Resolves when more may be written. @throws when the connection broke. */
+  /** Sends data. Resolves when more can be sent. @throws when the connection is broken. */
   write(data: Uint8Array): Promise<void>;
-  /** Sends nothing more. */
+  /** Ends the sending side. */
   end(): void;
-  /** Closes it so that the other side sees a fault. */
+  /** Closes the connection with a TCP reset. */
   reset(): void;
-  /** Aborted when it is closed. */
+  /** Aborted when the connection is closed. */
   readonly closed: AbortSignal;
 }
 
-/** Where connections are taken. */
+/** A listening local port. */
 export interface LocalListener {
   readonly port: number;
   close(): void;
 }
 
-/** The files the command line reads and writes. */
+/** File access of commands. */
 export interface Files {
   /** @throws an error with `code: 'ENOENT'` when there is no such file. */
   read(path: string): Promise<Uint8Array>;
-  /** Names in a directory, or `undefined` when `path` is not one. */
+  /** Returns the names in a directory; undefined when `path` is not a directory. */
   list(path: string): Promise<readonly string[] | undefined>;
-  /** Replaces the whole file at once; makes its directory. */
+  /** Replaces the file atomically and creates its directory when needed. */
   write(path: string, text: string): Promise<void>;
 }
 
-/** An open way to a coordinator. */
+/** A connection to a coordinator. */
 export interface Connection {
   readonly transport: Transport;
-  /** Ends every call and frees what keeps the process alive. */
+  /** Cancels all calls and closes the connection. */
   close(): void;
 }
 
-/** Everything a command touches outside itself. */
+/** The environment of a command: all access to the world outside of the process. */
 export interface CliIo {
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
@@ -84,22 +92,23 @@ export interface CliIo {
   /** Aborted on Ctrl-C. */
   readonly signal: AbortSignal;
   /**
-   * Connects to `http://host:port` or `https://host:port`; nothing is sent before the first call.
+   * Creates a connection to `http://host:port` or `https://host:port`. Nothing is sent before the
+   * first call.
    */
   connect(server: string): Connection;
-  /** Where input and output are one terminal. */
+  /** Present when standard input and output are a terminal. */
   readonly terminal?: Terminal | undefined;
   /**
-   * Takes TCP connections on 127.0.0.1; 0 picks a port. @throws an error with `code: 'EADDRINUSE'`
-   * when it is taken.
+   * Accepts TCP connections on 127.0.0.1; port 0 chooses a free port. @throws an error with `code:
+   * 'EADDRINUSE'` when the port is in use.
    */
   listen(port: number, onConnection: (connection: LocalConnection) => void): Promise<LocalListener>;
 }
 
-/** The reader of our output has gone away, as `head` does. Not an error for the user. */
+/** The reader of the output has closed the pipe, as `head` does. Not an error for the user. */
 export class BrokenPipeError extends Error {
   override readonly name = 'BrokenPipeError';
   constructor() {
-    super('nobody reads the output any more');
+    super('the reader of the output has closed it');
   }
 }

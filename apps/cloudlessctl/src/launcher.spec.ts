@@ -44,29 +44,32 @@ function run(
   return { status, stderr, told: stdout === '' ? undefined : JSON.parse(stdout) };
 }
 
-describe('the launcher', () => {
+describe('launcher bin/cloudlessctl.mjs', () => {
   it.each([
     {
-      name: 'a file of variables that is missing',
+      name: 'a missing --env-file',
       args: ['workload', 'create', 'web', '--env-file', 'missing.env'],
     },
-    { name: 'a file of variables after an equals sign', args: ['--env-file=missing.env'] },
+    { name: '--env-file with an equals sign', args: ['--env-file=missing.env'] },
     {
-      name: 'options of Node',
+      name: 'options with the names of Node options',
       args: ['--version', '--inspect', '-e', '--', '--test', '--env-file=missing.env'],
     },
-    { name: 'spaces, quotes and nothing', args: ['a b', '"$HOME"', "it's", '', '*'] },
-  ])('passes on $name untouched', ({ args }) => {
+    {
+      name: 'arguments with spaces and quotes, and empty arguments',
+      args: ['a b', '"$HOME"', "it's", '', '*'],
+    },
+  ])('passes $name unchanged to cloudlessctl', ({ args }) => {
     expect(run(args)).toEqual({ status: 0, stderr: '', told: [args, 'unset'] });
   });
 
-  it('takes no variables for itself from a file that is meant for a workload', () => {
+  it('does not read --env-file into its own environment', () => {
     writeFileSync(join(home, 'web.env'), 'FROM_FILE=1\nCODE=9\n');
     const args = ['workload', 'create', 'web', '--env-file', 'web.env'];
     expect(run(args)).toEqual({ status: 0, stderr: '', told: [args, 'unset'] });
   });
 
-  it('ends with the code of the command', () => {
+  it('exits with the exit code of cloudlessctl', () => {
     expect(run([], 7).status).toBe(7);
   });
 });

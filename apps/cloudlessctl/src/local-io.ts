@@ -4,7 +4,7 @@ import type { CliIo, LocalConnection, Terminal } from './io.js';
 
 const DEFAULT_SIZE = { columns: 80, rows: 24 };
 
-/** The terminal of a person, where input and output are one. */
+/** Returns the terminal when standard input and output are one; otherwise undefined. */
 export function terminalOf(
   input: NodeJS.ReadStream,
   output: NodeJS.WriteStream,
@@ -28,7 +28,7 @@ export function terminalOf(
   };
 }
 
-/** Takes TCP connections of this machine only. */
+/** Accepts TCP connections from this machine only. */
 export const listen: CliIo['listen'] = (port, onConnection) =>
   new Promise((resolve, reject) => {
     const open = new Set<Socket>();
@@ -53,7 +53,7 @@ export const listen: CliIo['listen'] = (port, onConnection) =>
 
 function connectionOf(socket: Socket): LocalConnection {
   const closing = new AbortController();
-  socket.on('error', () => undefined); // told to who reads or writes
+  socket.on('error', () => undefined); // reported by the pending read or write
   socket.once('close', () => closing.abort());
   return {
     data: socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>,

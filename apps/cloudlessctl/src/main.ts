@@ -11,21 +11,20 @@ import { listen, terminalOf } from './local-io.js';
 import type { CliIo, Connection, Files, InputStream, OutputStream } from './io.js';
 
 /**
- * A stream that follows has nothing to say for long; pings tell a silent coordinator from a lost
- * one.
+ * A stream may be silent for long. Pings distinguish a silent coordinator from a broken connection.
  */
 const PING_INTERVAL_MS = 15_000;
 const PING_TIMEOUT_MS = 10_000;
 const DEFAULT_COLUMNS = 80;
 
 function outputTo(stream: NodeJS.WriteStream): OutputStream {
-  // The error of a closed pipe is told to whoever writes; without a listener it would end the
+  // A write reports the error of a closed pipe. Without a listener the error event would end the
   // process with a stack trace.
   stream.on('error', () => undefined);
   return {
     isTTY: stream.isTTY === true,
     get columns() {
-      // A terminal that was never told its size has 0.
+      // A terminal without a size reports 0 columns.
       return stream.columns || DEFAULT_COLUMNS;
     },
     write: (data) =>
@@ -67,7 +66,7 @@ function kindOfInput(stream: NodeJS.ReadStream): InputStream['kind'] {
     const info = fstatSync(0);
     return info.isFIFO() || info.isFile() ? 'pipe' : 'other';
   } catch {
-    // Closed before we started.
+    // Standard input was closed before the start.
     return 'other';
   }
 }
@@ -99,7 +98,7 @@ const EXIT_BY_SIGNAL = { SIGINT: 130, SIGTERM: 143 } as const;
 let received: keyof typeof EXIT_BY_SIGNAL | undefined;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
-    // A second one does not wait for anything.
+    // A second signal exits at once.
     if (received !== undefined) process.exit(EXIT_BY_SIGNAL[signal]);
     received = signal;
     stopping.abort();
@@ -119,10 +118,10 @@ const io: CliIo = {
   listen,
 };
 
-// Timers of the clock do not keep the process alive, and between two attempts to connect nothing
-// else does.
+// Clock timers do not keep the process alive, and between two connection attempts nothing else
+// does.
 const keepAlive = setInterval(() => undefined, 2 ** 30);
 const exitCode = await run(process.argv.slice(2), io);
 clearInterval(keepAlive);
-// Nothing is left to write, and a pipe that nobody closes must not keep the process.
+// All output is written. An open standard input must not keep the process alive.
 process.exit(received === undefined ? exitCode : EXIT_BY_SIGNAL[received]);

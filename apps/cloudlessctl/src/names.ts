@@ -1,33 +1,35 @@
 import { usageFailure } from './failure.js';
 import { DNS_LABEL_RULE, isDnsLabel } from './manifest/parse-manifest.js';
 
-/** Which workload is meant. */
+/** Namespace and name of a workload. */
 export interface WorkloadName {
   readonly namespace: string;
   readonly name: string;
 }
 
-/** Which output or process is meant: exactly one of the three ways to name it. */
+/** Target of `logs`, `exec` and `port-forward`: a workload, a replica or a container. */
 export type ReplicaTarget =
   | { readonly kind: 'workload'; readonly workload: WorkloadName }
   | { readonly kind: 'replica'; readonly replicaId: string }
   | { readonly kind: 'container'; readonly containerId: string };
 
-/** Reads `[namespace/]name`. */
+/** Parses `[namespace/]name`. @throws {@link CliFailure} with exit code 2. */
 export function parseWorkloadName(text: string, defaultNamespace: string): WorkloadName {
   const parts = text.split('/');
   const [namespace = '', name = ''] = parts.length === 1 ? [defaultNamespace, text] : parts;
   if (parts.length > 2 || !isDnsLabel(namespace) || !isDnsLabel(name)) {
     throw usageFailure(
-      `${JSON.stringify(text)} is not the name of a workload: expected [namespace/]name, each ${DNS_LABEL_RULE}`,
+      `${JSON.stringify(text)} is not a valid workload name: expected [namespace/]name, each ${DNS_LABEL_RULE}`,
     );
   }
   return { namespace, name };
 }
 
 /**
- * Reads a container (12 to 64 hex digits, at least one of them a digit), a replica
- * (`<uid>-<number>`) or `[namespace/]name`. With a slash it is always a workload.
+ * Parses a container id (12 to 64 hex digits, at least one of them 0 to 9), a replica id
+ * (`<uid>-<number>`) or `[namespace/]name`. Text with a slash is always a workload name.
+ * @example
+ * parseReplicaTarget('0123456789ab', 'default') // { kind: 'container', ... }
  */
 export function parseReplicaTarget(text: string, defaultNamespace: string): ReplicaTarget {
   if (/^[0-9a-f]{16}-\d+$/.test(text)) return { kind: 'replica', replicaId: text };
@@ -35,7 +37,7 @@ export function parseReplicaTarget(text: string, defaultNamespace: string): Repl
   return { kind: 'workload', workload: parseWorkloadName(text, defaultNamespace) };
 }
 
-/** The fields of a request that say which replica is meant. */
+/** Returns the request fields that select the target. */
 export function toTargetFields(target: ReplicaTarget): {
   readonly containerId?: string;
   readonly replicaId?: string;
@@ -52,12 +54,12 @@ export function toTargetFields(target: ReplicaTarget): {
   }
 }
 
-/** The number of a replica in its workload: `7` of `<uid>-7`. */
+/** Returns the number of a replica in its workload: `7` of `<uid>-7`. */
 export function replicaNumber(replicaId: string): string {
   return replicaId.slice(replicaId.lastIndexOf('-') + 1);
 }
 
-/** `workload default/web`. */
+/** Formats the name of a workload for messages: `workload default/web`. */
 export function labelOf({ namespace, name }: WorkloadName): string {
   return `workload ${namespace}/${name}`;
 }

@@ -1,13 +1,13 @@
 /**
- * What one side puts in and the other takes out, in order; whoever puts in can wait until it was
- * taken.
+ * An asynchronous queue between one writer and one reader. The writer can wait until an item was
+ * read.
  */
 export class Outbox<Item> {
   private readonly items: { readonly item: Item; readonly taken: () => void }[] = [];
   private over = false;
   private wake: (() => void) | undefined;
 
-  /** Resolves once it was taken, or never will be. */
+  /** Appends an item. Resolves when the item was read or the queue was closed. */
   put(item: Item): Promise<void> {
     if (this.over) return Promise.resolve();
     return new Promise((resolve) => {
@@ -16,19 +16,19 @@ export class Outbox<Item> {
     });
   }
 
-  /** Nothing more is put in; what is there is still given out. */
+  /** Ends the queue: remaining items can still be read. */
   end(): void {
     this.over = true;
     this.wake?.();
   }
 
-  /** Nobody takes anything any more. */
+  /** Closes the queue and drops the remaining items. */
   close(): void {
     this.end();
     for (const { taken } of this.items.splice(0)) taken();
   }
 
-  /** Everything until the end; read once. */
+  /** Yields all items until the queue ends; can be read once. */
   async *read(): AsyncGenerator<Item> {
     for (;;) {
       const next = this.items.shift();

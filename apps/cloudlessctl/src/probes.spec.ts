@@ -8,7 +8,7 @@ import {
 } from '@cloudless/api';
 import { aWorkload, runCli } from './testing/run-cli.js';
 
-describe('the flags of probes', () => {
+describe('probe flags', () => {
   it.each([
     {
       given: 'http:8080/healthz?a=b',
@@ -25,7 +25,7 @@ describe('the flags of probes', () => {
       given: 'exec:test -f /tmp/ok',
       check: { case: 'exec', value: { command: ['test', '-f', '/tmp/ok'] } },
     },
-  ])('read $given', async ({ given, check }) => {
+  ])('parses $given', async ({ given, check }) => {
     const requests: CreateWorkloadRequest[] = [];
     const coordinator = {
       createWorkload: (request: CreateWorkloadRequest) => {
@@ -53,7 +53,7 @@ describe('the flags of probes', () => {
   });
 
   it.each(['8080', 'http:', 'http:a b', 'tcp:8080/x', 'exec:', 'exec: ', 'udp:53'])(
-    'refuse %s',
+    'rejects %s',
     async (given) => {
       const { exitCode, stderr } = await runCli(
         ['workload', 'create', 'web', '--image', 'x', '--liveness-probe', given],
@@ -66,7 +66,7 @@ describe('the flags of probes', () => {
     },
   );
 
-  it('name the whole probe in an update', async () => {
+  it('sets the whole probe in an update mask', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {
       updateWorkload: (request: UpdateWorkloadRequest) => {
@@ -79,7 +79,7 @@ describe('the flags of probes', () => {
   });
 });
 
-describe('describe, of probes', () => {
+describe('cloudlessctl describe with probes', () => {
   async function described(
     change: (workload: ReturnType<typeof aWorkload>) => void,
   ): Promise<string> {
@@ -89,7 +89,7 @@ describe('describe, of probes', () => {
     return (await runCli(['describe', 'web'], { coordinator })).stdout;
   }
 
-  it('shows what is checked, how often, and what decides', async () => {
+  it('shows check, period, timeout and thresholds of each probe', async () => {
     const probe = (init: MessageInitShape<typeof ProbeSchema>) => create(ProbeSchema, init);
     const times = {
       period: durationFromMs(10_000),
@@ -123,13 +123,13 @@ describe('describe, of probes', () => {
 
   it.each([
     {
-      name: 'what the readiness probe says now',
+      name: 'the current failure of the readiness probe',
       replica: { ready: false, reason: 'readiness probe: HTTP 503 from /healthz, 3 of 3 failed' },
       shows:
         'no      node1   a      0          60m   -           readiness probe: HTTP 503 from /healthz, 3 of 3 failed\n',
     },
     {
-      name: 'why the last container was ended, also once another runs',
+      name: 'why the previous container was ended, after its restart',
       replica: {
         restarts: 1,
         lastExitCode: 143,
@@ -139,12 +139,12 @@ describe('describe, of probes', () => {
         '(last ended: liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM))\n',
     },
     {
-      name: 'an exit code alone',
+      name: 'an exit code without another reason',
       replica: { lastExitCode: 3, lastEndReason: 'exit code 3' },
       shows: '(last exit code 3)\n',
     },
     {
-      name: 'an exit code of an older agent',
+      name: 'an exit code from an agent that reports no reason',
       replica: { lastExitCode: 3 },
       shows: '(last exit code 3)\n',
     },

@@ -1,4 +1,4 @@
-/** A text that was read as a number with a unit, or what is wrong with it. */
+/** A parsed value, or the problem of the text. */
 export type Parsed<Value> = { readonly value: Value } | { readonly problem: string };
 
 const NANOS_PER: Readonly<Record<string, bigint>> = {
@@ -11,13 +11,15 @@ const NANOS_PER: Readonly<Record<string, bigint>> = {
   d: 86_400_000_000_000n,
 };
 
-/** Largest google.protobuf.Duration: about 10 000 years. */
+/** Maximum of google.protobuf.Duration, about 10 000 years. */
 const MAX_DURATION_NANOS = 315_576_000_000n * 1_000_000_000n;
 
 /**
- * Reads `500ms`, `2s`, `1.5s`, `10m`, `1h30m`; units d, h, m, s, ms, us, ns, each at most once,
- * larger ones first.
+ * Parses a duration such as `500ms`, `2s`, `1.5s`, `10m` or `1h30m`. Units: d, h, m, s, ms, us, ns,
+ * each at most once, larger units first.
  * @returns Nanoseconds.
+ * @example
+ * parseDuration('1h30m') // { value: 5_400_000_000_000n }
  */
 export function parseDuration(text: string): Parsed<bigint> {
   const problem = {
@@ -64,13 +66,15 @@ const MULTIPLES: Readonly<Record<string, bigint>> = {
 };
 
 /**
- * Reads `64Mi`, `1Gi`, `500M`, `1.5G` or a whole number: suffixes k M G T P count in thousands, Ki
- * Mi Gi Ti Pi in 1024s.
- * @param example - What to name in the problem.
+ * Parses a quantity such as `64Mi`, `500M`, `1.5G` or a whole number. The suffixes k, M, G, T, P
+ * are powers of 1000; Ki, Mi, Gi, Ti, Pi are powers of 1024.
+ * @param example - Examples for the error message.
+ * @example
+ * parseQuantity('64Mi') // { value: 67_108_864n }
  */
 export function parseQuantity(
   text: string,
-  example = 'an amount such as 67108864, "64Mi" or "500M"',
+  example = 'a quantity such as 67108864, "64Mi" or "500M"',
 ): Parsed<bigint> {
   const problem = { problem: `expected ${example}, got ${quoted(text)}` };
   const match =
@@ -83,14 +87,14 @@ export function parseQuantity(
 }
 
 /**
- * Reads an amount of processor: `500m` is 500 thousandths of a core, `0.5` and `2` are cores.
+ * Parses a CPU quantity: `500m` is 500 thousandths of a core, `0.5` and `2` are cores.
  * @returns Thousandths of a core.
  */
 export function parseCpu(text: string): Parsed<bigint> {
   const match = text.length > MAX_LENGTH ? null : /^(\d+)(?:\.(\d+))?(m?)$/.exec(text);
   if (match === null)
     return {
-      problem: `expected an amount of processor such as "500m" or "0.5", got ${quoted(text)}`,
+      problem: `expected a CPU quantity such as "500m" or "0.5", got ${quoted(text)}`,
     };
   const [, whole = '', fraction = '', milli] = match;
   const value = scaled(whole, fraction, milli === 'm' ? 1n : 1000n);
@@ -99,17 +103,17 @@ export function parseCpu(text: string): Parsed<bigint> {
     : { value };
 }
 
-/** The text as it is shown in messages, cut when it is long. */
+/** Quotes a text for messages and truncates long texts. */
 export function quoted(text: string): string {
   return JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
 }
 
 const MAX_SHOWN = 60;
 
-/** No number with a unit is longer; a longer text is not even looked at. */
+/** Longer texts are refused without parsing. */
 const MAX_LENGTH = 64;
 
-/** `whole.fraction * unit`, or `undefined` when that is not a whole number. */
+/** Returns `whole.fraction * unit`; undefined when the product is not a whole number. */
 function scaled(whole: string, fraction: string, unit: bigint): bigint | undefined {
   const denominator = 10n ** BigInt(fraction.length);
   const product = BigInt(whole + fraction) * unit;

@@ -1,14 +1,14 @@
 import type { WorkloadName } from './names.js';
 import type { Session } from './session.js';
 
-/** How a paused rollout goes on. */
+/** Returns the command that resumes a paused rollout. */
 export function resumeHint(session: Session, name: WorkloadName): string {
-  return `it goes on with: cloudlessctl rollout resume ${shortName(session, name)}`;
+  return `resume the rollout with: cloudlessctl rollout resume ${shortName(session, name)}`;
 }
 
-/** How a rollout that waits for it is promoted. */
+/** Returns the command that promotes a rollout. */
 export function promoteHint(session: Session, name: WorkloadName): string {
-  return `it goes on with: cloudlessctl rollout promote ${shortName(session, name)}`;
+  return `promote the rollout with: cloudlessctl rollout promote ${shortName(session, name)}`;
 }
 
 function shortName(session: Session, { namespace, name }: WorkloadName): string {

@@ -14,13 +14,13 @@ import type { CliIo, Connection } from './io.js';
 import { printYaml } from './manifest/print-yaml.js';
 import type { Style } from './output/style.js';
 
-/** The public API as a client sees it. */
+/** Client of the public API. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
 
-/** A call that is not answered within this time has failed, unless `--timeout` says otherwise. */
+/** Time limit of a call without `--timeout`. */
 const CALL_TIMEOUT_MS = 30_000;
 
-/** One run of a command: where it talks to, and how it prints. */
+/** The clients, settings and output of one run of cloudlessctl. */
 export class Session {
   private connection: Connection | undefined;
   private openedAdmin: AdminClient | undefined;
@@ -33,17 +33,17 @@ export class Session {
     readonly style: Style,
   ) {}
 
-  /** The coordinator; connects on the first use. */
+  /** Client of the coordinator; connects on first use. */
   get client(): CoordinatorClient {
     return (this.opened ??= createClient(CoordinatorService, this.transport));
   }
 
-  /** What operators may ask of it. */
+  /** Client of the admin service of the coordinator. */
   get admin(): AdminClient {
     return (this.openedAdmin ??= createClient(AdminService, this.transport));
   }
 
-  /** What the coordinator asks of agents for its callers. */
+  /** Client of the agent service, which the coordinator forwards to the agents. */
   get agents(): AgentClient {
     return (this.openedAgents ??= createClient(AgentService, this.transport));
   }
@@ -52,53 +52,57 @@ export class Session {
     return (this.connection ??= this.io.connect(this.settings.server)).transport;
   }
 
-  /** Options of a call that is answered once. */
+  /** Call options of a unary call. */
   callOptions(timeoutMs = this.settings.timeoutMs ?? CALL_TIMEOUT_MS): CallOptions {
     return { ...this.streamOptions(), timeoutMs };
   }
 
-  /** Options of a call that goes on, until `signal` at the latest. */
+  /** Call options of a streaming call without a time limit; `signal` cancels the call. */
   streamOptions(signal: AbortSignal = this.io.signal): CallOptions {
     const { requestId } = this.settings;
     return { signal, ...(requestId === '' ? {} : { headers: { 'x-request-id': requestId } }) };
   }
 
   /**
-   * The id for one request of a command that sends several: the coordinator keeps each id with its
-   * body, so that they must differ.
-   * @param part - Tells the requests apart; without one the command sends one request only.
+   * Returns the request id for one request. A command that sends several requests must use
+   * different ids, because the coordinator stores each id with its request.
+   * @param part - Distinguishes the requests of the command; omitted when the command sends one
+   *   request.
    */
   requestId(part?: string): string {
     const { requestId } = this.settings;
     return requestId === '' || part === undefined ? requestId : `${requestId}/${part}`;
   }
 
-  /** Whether results are for programs. */
+  /** True when results are printed as JSON or YAML. */
   get structured(): boolean {
     return this.settings.output === 'json' || this.settings.output === 'yaml';
   }
 
-  /** Milliseconds since the epoch, for ages. */
+  /** Current wall-clock time in milliseconds since the epoch, for ages. */
   get nowMs(): number {
     return this.io.clock.wallTime();
   }
 
-  /** Writes results. */
+  /** Writes to standard output. */
   print(data: string | Uint8Array): Promise<void> {
     return this.io.stdout.write(data);
   }
 
-  /** Writes a line that is not part of the result. */
+  /** Writes a line to standard error. */
   note(line: string): Promise<void> {
     return this.io.stderr.write(`${line}\n`);
   }
 
-  /** Tells about what was done: part of the result for people, beside it for programs. */
+  /**
+   * Prints a status line: to standard output for tables, to standard error with JSON or YAML
+   * output.
+   */
   tell(line: string): Promise<void> {
     return this.structured ? this.note(line) : this.print(`${line}\n`);
   }
 
-  /** Prints a value for programs. */
+  /** Prints a value as JSON or YAML. */
   printValue(value: JsonValue): Promise<void> {
     return this.print(
       this.settings.output === 'yaml'
@@ -107,12 +111,12 @@ export class Session {
     );
   }
 
-  /** Prints one of many values for programs: a line of JSON, or a YAML document. */
+  /** Prints one value of a stream: a line of JSON, or a YAML document. */
   printItem(value: JsonValue): Promise<void> {
     return this.print(this.itemText(value));
   }
 
-  /** Like {@link printItem} for several values, with one write. */
+  /** Prints several values of a stream with one write. */
   printItems(values: readonly JsonValue[]): Promise<void> {
     return this.print(values.map((value) => this.itemText(value)).join(''));
   }
@@ -128,7 +132,7 @@ export class Session {
   }
 }
 
-/** A message as JSON with zero values, as the coordinator itself prints it. */
+/** Converts a message to protobuf JSON with zero values, as the coordinator does. */
 export function messageJson<Desc extends DescMessage>(
   schema: Desc,
   message: MessageShape<Desc>,

@@ -13,7 +13,7 @@ export { parsePairs, parseWholeNumber } from './flags/flag-values.js';
 
 const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...CONTAINER_FLAGS, ...ROLLOUT_FLAGS];
 
-/** Adds the flags that make up a spec. */
+/** Adds the flags of a workload spec to a command. */
 export function addSpecFlags(command: Command): void {
   for (const { flag, value, description, repeatable } of SPEC_FLAGS) {
     const option = new Option(
@@ -25,7 +25,7 @@ export function addSpecFlags(command: Command): void {
   }
   const envFile = new Option(
     '--env-file <file>',
-    'file with a NAME=VALUE on each line; --env overrides it (repeatable)',
+    'file of NAME=VALUE lines; --env takes precedence (repeatable)',
   );
   command.addOption(envFile.argParser(appended));
   for (const { flag, description } of CONTAINER_SWITCHES) {
@@ -38,14 +38,14 @@ function appended(given: string, before: readonly string[] | undefined): readonl
   return [...(before ?? []), given];
 }
 
-/** What flags say: the fields they set, and the paths of these. */
+/** The fields of a spec that were set by flags, with their update mask. */
 export interface SpecChange {
   readonly spec: WorkloadSpec;
-  /** For an update mask: exactly what was named on the command line. */
+  /** Paths for the update mask: exactly the fields named on the command line. */
   readonly paths: readonly string[];
 }
 
-/** Whether the flags add to fields, so that the present spec must be known. */
+/** Returns true when a given flag adds to a map, so that the current spec is needed. */
 export function needsPresentSpec(options: Readonly<Record<string, unknown>>): boolean {
   return SPEC_FLAGS.some(
     (flag) => flag.adds === true && options[optionName(flag.flag)] !== undefined,
@@ -53,9 +53,10 @@ export function needsPresentSpec(options: Readonly<Record<string, unknown>>): bo
 }
 
 /**
- * Makes the part of a spec that flags and the command after `--` describe. Call `withEnvFiles`
- * before.
- * @param present - The workload's spec, for flags that add to a map.
+ * Builds the part of a spec that the flags and the command after `--` set. Call {@link
+ * withEnvFiles} first.
+ * @param present - The current spec, for flags that add to a map.
+ * @throws {@link CliFailure} with exit code 2 for an invalid value.
  */
 export function specFromFlags(
   options: Readonly<Record<string, unknown>>,

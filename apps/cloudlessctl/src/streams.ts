@@ -2,37 +2,41 @@ import { sleep } from '@cloudless/base';
 import type { Clock } from '@cloudless/base';
 import { isTransient, wasCutOff } from './failure.js';
 
-/** How a broken stream is resumed. */
+/** Options of {@link reconnecting}. */
 export interface ReconnectOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** The stream has no end of its own: an end is a broken connection too. */
+  /**
+   * True when the stream never ends by itself, so that an end is treated as a broken connection.
+   */
   readonly endless: boolean;
   /**
-   * The coordinator has answered this command before, so that also the first attempt is repeated.
-   * Default false.
+   * True when the coordinator has answered this command before, so that a failed first attempt is
+   * retried. Default: false.
    */
   readonly hasAnswered?: boolean;
-  /** Whether an error other than a broken connection passes too, once the stream had worked. */
+  /**
+   * Returns true for an error that is retried like a broken connection once the stream has worked.
+   */
   isPassing?(reason: unknown): boolean;
-  /** Told once for each time the connection is lost. */
+  /** Called once for each loss of the connection. */
   onLost(reason: string): Promise<void>;
 }
 
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 5_000;
 /**
- * A coordinator that is replaced is back within seconds; after this long without one a person
- * should know.
+ * A restarted coordinator is back within seconds. After this time without a connection the user
+ * gets an error.
  */
 const GIVE_UP_MS = 60_000;
 
 /**
- * The items of a stream that is opened again whenever the connection breaks after it had worked
- * once.
- * @param open - Opens the stream where the last item left off.
- * @throws what `open` threw, when it is not the connection, at the first attempt, or after a minute
- *   without success.
+ * Yields the items of a stream and opens the stream again, with back-off, whenever the connection
+ * breaks. The first attempt is not retried unless `hasAnswered` is set.
+ * @param open - Opens the stream after the last item.
+ * @throws the error of `open` when it is not a connection error, at the first attempt, or after a
+ *   minute without a connection.
  */
 export async function* reconnecting<Item>(
   open: () => AsyncIterable<Item>,
@@ -69,20 +73,20 @@ export async function* reconnecting<Item>(
   }
 }
 
-/** A signal that is aborted with `parent`, or after `timeoutMs`. */
+/** An abort signal that fires with `parent`, or after `timeoutMs`. */
 export class Deadline {
   private readonly controller = new AbortController();
   readonly signal: AbortSignal;
   private readonly timer: { cancel(): void } | undefined;
 
-  /** @param timeoutMs - Without it only `parent` counts. */
+  /** @param timeoutMs - Undefined: no time limit. */
   constructor(clock: Clock, parent: AbortSignal, timeoutMs: number | undefined) {
     this.signal = AbortSignal.any([parent, this.controller.signal]);
     if (timeoutMs !== undefined)
       this.timer = clock.setTimer(timeoutMs, () => this.controller.abort());
   }
 
-  /** Whether the time is over. */
+  /** True when the time limit has expired. */
   get passed(): boolean {
     return this.controller.signal.aborted;
   }

@@ -1,6 +1,6 @@
 /**
- * The candidate closest to `word`, when it is close enough to be what was meant. Case does not
- * count as a difference.
+ * Returns the candidate most similar to `word`; undefined when none is similar enough. Case,
+ * hyphens and underscores do not count as differences.
  */
 export function suggestionFor(word: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;
@@ -16,13 +16,13 @@ export function suggestionFor(word: string, candidates: Iterable<string>): strin
   return best;
 }
 
-/** `; did you mean x?`, or nothing. */
+/** Returns `; did you mean x?`, or an empty text without a similar candidate. */
 export function didYouMean(word: string, candidates: Iterable<string>): string {
   const found = suggestionFor(word, candidates);
   return found === undefined ? '' : `; did you mean ${found}?`;
 }
 
-/** More than this share of the letters wrong is another word. */
+/** Maximum share of the letters that may differ. */
 const MAX_SHARE = 0.4;
 
 function simplify(word: string): string {
@@ -30,8 +30,8 @@ function simplify(word: string): string {
 }
 
 /**
- * Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`; `limit` or
- * more is cut to `limit`.
+ * Damerau-Levenshtein distance (insertions, deletions, replacements and swaps of neighbours),
+ * bounded by `limit`.
  */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;

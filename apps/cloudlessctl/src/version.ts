@@ -1,2 +1,2 @@
-/** The version of the command line, as in its package.json. */
+/** Version of cloudlessctl, as in its package.json. */
 export const VERSION = '0.1.0';

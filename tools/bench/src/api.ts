@@ -1,4 +1,4 @@
-// Reads of a coordinator that holds 5 000 nodes and 150 000 replicas, over gRPC on one connection.
+// Reads of a coordinator with 5 000 nodes and 150 000 replicas, over gRPC on one connection.
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
@@ -36,13 +36,13 @@ const REPLICAS_PER_WORKLOAD = 100;
 const CALLS = 500;
 const PAGES = 100;
 const SEED = 1;
-/** Transactions that wait for the disk at a time. */
+/** Maximum number of concurrent transactions. */
 const IN_FLIGHT = 256;
 
 const random = createSeededRandom(SEED);
 const nodeIdOf = (index: number): string => `node-${(index % NODES) + 1}`;
 
-/** Writes in transactions of at most 90 records, many at a time. */
+/** Writes records in transactions of at most 90 records, with many transactions in parallel. */
 class BulkWriter {
   private transaction: Transaction;
   private readonly inFlight = new Set<Promise<unknown>>();
@@ -156,7 +156,7 @@ async function fill(directory: string): Promise<void> {
   await store.close();
 }
 
-/** Milliseconds of each of so many calls, one after the other. */
+/** Runs calls one after the other. @returns Milliseconds of each call. */
 async function timed(
   count: number,
   call: (index: number) => Promise<unknown>,
@@ -171,7 +171,7 @@ async function timed(
 }
 
 const violations = new Violations();
-// No agents speak for these nodes: a long lease keeps them from being lost while we read.
+// These nodes have no agents; a long lease keeps them from being lost during the benchmark.
 process.env['CLOUDLESS_COORDINATOR_LEASE'] = '10m';
 const cluster = await RealCluster.start([], (directory) => fill(join(directory, 'coordinator')));
 try {
@@ -179,7 +179,7 @@ try {
   const { pid } = cluster.coordinatorProcess;
   const memoryMb = Math.round(memoryBytesOf(pid) / 1e6);
   const name = (): string => `workload-${Math.floor(random.next() * WORKLOADS)}`;
-  await timed(CALLS, () => client.getWorkload({ name: name() })); // warm
+  await timed(CALLS, () => client.getWorkload({ name: name() })); // warm up
   const get = await timed(CALLS, () => client.getWorkload({ name: name() }));
   const getNode = await timed(CALLS, (index) => client.getNode({ nodeId: nodeIdOf(index * 7) }));
   let pageToken = '';

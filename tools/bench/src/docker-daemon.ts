@@ -17,26 +17,25 @@ import { sleep } from '@cloudless/base';
 import { processesMentioning } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/system';
 
-/** A daemon starts its own containerd first. */
+/** Time limit for the start; the daemon starts its own containerd first, milliseconds. */
 const START_LIMIT_MS = 60_000;
 const STOP_LIMIT_MS = 60_000;
-/** A call that takes longer is stuck. */
+/** Time limit of a call, milliseconds. */
 const CALL_LIMIT_MS = 60_000;
 /**
- * In the network namespace of the daemon there is nothing else. @see RFC 5737, addresses for
- * documentation
+ * Address inside the network namespace of the daemon. @see RFC 5737, addresses for documentation
  */
 export const DAEMON_ADDRESS = '192.0.2.2';
-/** Docker keeps it there whatever it is told. */
+/** Docker always uses this path. */
 const KEY_FILE = '/etc/docker/key.json';
-/** Directories it makes whatever it is told; those that were not there go with it. */
+/** Directories that Docker always creates; those that did not exist before are removed. */
 const DIRECTORIES = ['/etc/docker', '/run/docker'];
 
 /**
- * A Docker daemon of our own, with data, socket and containerd of its own, in network and mount
- * namespaces of its own: bridges, rules of the firewall and mounts go with it, and nothing of the
- * machine's is touched. Needs root. Where there is no Docker, Debian's package is fetched and
- * unpacked into the daemon's directory, not installed.
+ * A separate Docker daemon with its own data, socket and containerd, in its own network and mount
+ * namespaces, so that bridges, firewall rules and mounts disappear with it and nothing of the
+ * machine is changed. Needs root. Without an installed Docker, the package of Debian is downloaded
+ * and unpacked into the directory of the daemon.
  */
 export class DockerDaemon {
   private readonly hadKey = existsSync(KEY_FILE);
@@ -46,7 +45,7 @@ export class DockerDaemon {
 
   private constructor(private readonly directory: string) {}
 
-  /** @throws With the end of the daemon's log, with everything let go of. */
+  /** Starts the daemon. @throws with the end of the daemon's log; everything is removed then. */
   static async start(): Promise<DockerDaemon> {
     const daemon = new DockerDaemon(mkdtempSync(join(tmpdir(), 'cloudless-docker-')));
     try {
@@ -58,9 +57,7 @@ export class DockerDaemon {
     }
   }
 
-  /**
-   * One call of the Engine API; `docker` makes the same ones. @throws With what the daemon says.
-   */
+  /** Calls the Engine API, as `docker` does. @throws with the message of the daemon. */
   async call<Result>(method: string, path: string, body?: unknown): Promise<Result> {
     const text = await this.send(
       method,
@@ -71,7 +68,7 @@ export class DockerDaemon {
     return (text === '' ? undefined : JSON.parse(text)) as Result;
   }
 
-  /** Loads an image from a registry without TLS. @returns Its id. */
+  /** Pulls an image from a registry without TLS. @returns The image id. */
   async load(source: string, name: string): Promise<string> {
     const archive = join(this.directory, 'image.tar');
     const flags = ['--insecure-policy', 'copy', '-q', '--src-tls-verify=false'];
@@ -87,7 +84,7 @@ export class DockerDaemon {
     return Id;
   }
 
-  /** Follows the starts and removals of containers until `signal` is aborted. */
+  /** Reports starts and removals of containers until `signal` is aborted. */
   events(
     onEvent: (event: { readonly Action: string }) => void,
     signal: AbortSignal,
@@ -113,7 +110,7 @@ export class DockerDaemon {
     });
   }
 
-  /** Ends it with all that it runs, and removes every trace. */
+  /** Stops the daemon with all its containers and removes every trace. */
   async stop(): Promise<void> {
     if (this.pid !== undefined) {
       const { pid } = this;
@@ -218,8 +215,8 @@ export class DockerDaemon {
 }
 
 /**
- * $1 directory, $2 cgroup, $3 address. A containerd of the machine's is hidden, or dockerd would
- * use it; docker-proxy and the first process of Docker's own are not used.
+ * Arguments: $1 directory, $2 cgroup, $3 address. A containerd of the machine is hidden, because
+ * dockerd would use it; docker-proxy and Docker's init process are not used.
  */
 const SCRIPT = `
 if [ -d /run/containerd ]; then mount -t tmpfs tmpfs /run/containerd; fi
@@ -233,7 +230,7 @@ exec dockerd --data-root "$1/data" --exec-root "$1/run" --pidfile "$1/dockerd.pi
   --cgroup-parent "/$2" --exec-opt native.cgroupdriver=cgroupfs --storage-driver overlay2 --userland-proxy=false --log-level warn
 `;
 
-/** @returns Directories of programs, each followed by a colon. */
+/** Unpacks the package. @returns Directories of programs, each followed by a colon. */
 function unpack(directory: string): string {
   const packages = join(directory, 'packages');
   mkdirSync(packages);
@@ -258,7 +255,7 @@ function killOne(pid: number): void {
   }
 }
 
-/** Empty groups are directories that only rmdir(2) removes. */
+/** Only rmdir(2) removes cgroup directories, and only empty ones. */
 function removeCgroups(directory: string): void {
   if (!existsSync(directory)) return;
   for (const entry of readdirSync(directory, { withFileTypes: true })) {

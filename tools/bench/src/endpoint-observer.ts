@@ -1,13 +1,13 @@
 import type { CoordinatorClient } from '@cloudless/api';
 import { Sightings } from './sightings.js';
 
-/** A recovery that takes longer has failed. */
+/** Time limit of a recovery, milliseconds. */
 const GIVE_UP_MS = 60_000;
 
-/** Where a replica is reached, as text; undefined: nowhere. */
+/** Address of a replica as text; undefined without an endpoint. */
 type Place = string | undefined;
 
-/** The endpoints of one workload as a client sees them that follows WatchEndpoints. */
+/** The endpoints of a workload as a client of WatchEndpoints sees them. */
 export class EndpointObserver {
   private places = new Map<string, string>();
   private readonly watching = new AbortController();
@@ -15,7 +15,7 @@ export class EndpointObserver {
 
   private constructor(private readonly name: string) {}
 
-  /** Follows a workload; it has endpoints then. */
+  /** Watches a workload and waits for its first endpoints. */
   static async follow(client: CoordinatorClient, name: string): Promise<EndpointObserver> {
     const observer = new EndpointObserver(name);
     void observer.watch(client);
@@ -23,7 +23,7 @@ export class EndpointObserver {
     return observer;
   }
 
-  /** Replicas with an endpoint now. */
+  /** Ids of the replicas with an endpoint. */
   get replicas(): readonly string[] {
     return [...this.places.keys()];
   }
@@ -32,25 +32,22 @@ export class EndpointObserver {
     return this.places.get(replicaId);
   }
 
-  /** Resolves once it holds, with the time at which the client saw it. */
+  /** Resolves when the condition holds, with the time at which the client saw the change. */
   until(holds: () => boolean): Promise<number> {
     return this.sightings.until(
       holds,
-      () => `the endpoints of ${this.name} did not come in time: ${this.replicas.join(' ')}`,
+      () => `the endpoints of ${this.name} did not appear in time: ${this.replicas.join(' ')}`,
     );
   }
 
-  /** Resolves once the replica has left the endpoints and is back, or is somewhere else. */
+  /** Resolves when the replica has left the endpoints and is back or has another address. */
   async back(replicaId: string): Promise<number> {
     const before = this.place(replicaId);
     await this.until(() => this.place(replicaId) !== before);
     return this.until(() => this.place(replicaId) !== undefined);
   }
 
-  /**
-   * Resolves once `count` replicas have come that were not there, with the time at which each was
-   * first seen.
-   */
+  /** Resolves when `count` new replicas have appeared, with the time of each first appearance. */
   async arrivals(count: number): Promise<readonly number[]> {
     const known = new Set(this.replicas);
     const times: number[] = [];

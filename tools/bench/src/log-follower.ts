@@ -2,17 +2,17 @@ import { linesOfEntry, type CoordinatorClient, type LogEntry } from '@cloudless/
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { systemClock } from '@cloudless/system';
 
-/** Follows one container's log, and accounts for each of its lines. */
+/** Follows the log of one container and checks each line number. */
 export class LogFollower {
-  /** Lines that came. */
+  /** Number of received lines. */
   lines = 0;
-  /** Missing lines that a marker reported. */
+  /** Missing lines that an entry reported. */
   missed = 0;
-  /** Lines that came twice, or are missing without a marker. */
+  /** Lines that were repeated, or missing without a report. */
   faults = 0;
   /**
-   * Milliseconds from the reading of a line on its node until its arrival here; of the last line of
-   * each message.
+   * Milliseconds between reading a line on its node and its arrival, for the last line of each
+   * message.
    */
   readonly lagsMs: number[] = [];
   private next = 1n;
@@ -21,7 +21,7 @@ export class LogFollower {
   private readonly ended: Promise<void>;
   private failure: unknown;
 
-  /** @param maxBatchBytes - 0: one line a message, as clients of before get them. */
+  /** @param maxBatchBytes - 0: one line per message, as older clients receive them. */
   constructor(client: CoordinatorClient, containerId: string, maxBatchBytes: number) {
     const stream = client.streamLogs(
       { containerId, follow: true, maxBatchBytes },
@@ -34,7 +34,7 @@ export class LogFollower {
   }
 
   /**
-   * Resolves when all lines up to this one have come or are known to be missing. @throws when the
+   * Resolves when all lines up to this one were received or reported as missing. @throws when the
    * stream ends before.
    */
   async until(line: number): Promise<void> {

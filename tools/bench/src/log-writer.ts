@@ -1,9 +1,9 @@
-/** Of a line, with its line feed. */
+/** Length of a line in bytes, with its line feed. */
 export const LINE_BYTES = 100;
 
 /**
- * A program that writes a first line, and as many more of {@link LINE_BYTES}, numbered, as its
- * input or an HTTP request says: at full speed for `/flood/<lines>`, evenly for `/pace/<lines a
+ * A program that writes a first line and then numbered lines of {@link LINE_BYTES}, on request
+ * through its input or by HTTP: at full speed for `/flood/<lines>`, evenly for `/pace/<lines a
  * second>/<lines>`.
  */
 export const WRITER_COMMAND = [

@@ -10,13 +10,14 @@ const CALL_LIMIT_MS = 60_000;
 const DAEMON_PID_FILES = ['/var/run/docker.pid', '/run/docker.pid'];
 
 /**
- * `docker logs -f` from the beginning of a log of so many lines, by the daemon that runs here.
- * @returns Why there are no figures, where none runs.
+ * Measures `docker logs -f` of a log with a number of lines, with the running daemon. @returns The
+ * reason without figures when no daemon runs.
  */
 export async function measureDocker(lines: number): Promise<Readonly<Record<string, unknown>>> {
   const { status } = spawnSync('docker', ['info'], { stdio: 'ignore', timeout: CALL_LIMIT_MS });
   if (status !== 0) return { skipped: 'docker is not there: no daemon answers `docker info`' };
-  if (!existsSync(BUSYBOX)) return { skipped: `docker is there, ${BUSYBOX} for its image is not` };
+  if (!existsSync(BUSYBOX))
+    return { skipped: `docker runs, but ${BUSYBOX} for its image is missing` };
   const archive = execFileSync('tar', ['-c', '-C', '/', BUSYBOX.slice(1)]);
   execFileSync('docker', ['import', '-', IMAGE], {
     input: archive,
@@ -28,7 +29,7 @@ export async function measureDocker(lines: number): Promise<Readonly<Record<stri
     encoding: 'utf8',
   }).trim();
   try {
-    await follow(container, lines); // once, so that all is written
+    await follow(container, lines); // once, so that the whole log is written
     const daemon = daemonPid();
     const before = daemon === undefined ? 0 : cpuSecondsOf(daemon);
     const began = systemClock.now();
@@ -54,7 +55,7 @@ function daemonPid(): number | undefined {
   return file === undefined ? undefined : Number(readFileSync(file, 'utf8'));
 }
 
-/** @returns CPU time of the client, seconds. */
+/** Follows the log. @returns CPU time of the client in seconds. */
 function follow(container: string, lines: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const child = spawn('docker', ['logs', '-f', container], {

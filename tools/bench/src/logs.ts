@@ -1,10 +1,9 @@
-// Logs of busy replicas through a real coordinator and agent: how many lines a second, for how much
-// CPU time, how late, and how many are missing. One follower reads a log that is written, one
-// follows a replica that writes at full speed, 100 follow replicas that write evenly; `docker logs
-// -f` does the same where a Docker daemon runs. A line that came twice, or is missing without a
-// marker, is a violation.
-// --lines N (default 100 000: as many as a node keeps of lines of 100 bytes), --flood N (default 1
-// 000 000), --followers N (default 100).
+// Logs of busy replicas through a real coordinator and agent: lines per second, CPU time, delay,
+// and missing lines. One follower reads an existing log, one follows a replica that writes at full
+// speed, 100 follow replicas that write evenly; `docker logs -f` does the same where a Docker
+// daemon runs. A repeated line, or a missing line without a report, is a violation.
+// --lines N (default 100 000: the number of lines of 100 bytes that a node stores), --flood N
+// (default 1 000 000), --followers N (default 100).
 import { parseArgs } from 'node:util';
 import type { CoordinatorClient } from '@cloudless/api';
 import { RealCluster } from '@cloudless/e2e';
@@ -25,12 +24,12 @@ const FOLLOWERS = Number(flags.followers ?? 100);
 const WRITERS = 10;
 const PACE_PER_SECOND = 100;
 const PACE_LINES = 500;
-/** A connection may have 64 streams open. */
+/** Followers per connection; a connection may have 64 streams. */
 const FOLLOWERS_PER_CONNECTION = 50;
 const BATCH_BYTES = 64 * 1024;
 const QUICK = { preStopDelay: { seconds: 0n }, rollout: { minReadyDuration: { seconds: 0n } } };
 
-/** A replica that writes what it is asked to. */
+/** A replica that writes lines on request. */
 interface Writer {
   readonly containerId: string;
   ask(path: string): Promise<void>;
@@ -56,7 +55,7 @@ async function startWriters(
   }));
 }
 
-/** What a measurement costs. */
+/** CPU time and duration of a measurement. */
 class Costs {
   private readonly before: readonly number[];
   private readonly beganMs = systemClock.now();
@@ -66,8 +65,8 @@ class Costs {
   }
 
   /**
-   * Until now, for so many lines. CPU of the client is that of this process, with all of its
-   * followers.
+   * Returns the costs since the start for a number of lines. The CPU time of the client includes
+   * all followers of this process.
    */
   of(lines: number): Readonly<Record<string, unknown>> {
     const seconds = (systemClock.now() - this.beganMs) / 1_000;
@@ -100,7 +99,7 @@ class Measurements {
     private readonly violations: Violations,
   ) {}
 
-  /** A log that is written already, from its beginning. */
+  /** Reads an existing log from its beginning. */
   async read(maxBatchBytes: number, name: string): Promise<Readonly<Record<string, unknown>>> {
     const [writer] = await startWriters(this.cluster, name, 1);
     if (writer === undefined) throw new Error('no replica runs');
@@ -115,7 +114,7 @@ class Measurements {
     return this.done(name, [follower], figures);
   }
 
-  /** A replica that writes as fast as its output is taken. */
+  /** Follows a replica that writes at full speed. */
   async flood(): Promise<Readonly<Record<string, unknown>>> {
     const [writer] = await startWriters(this.cluster, 'flood', 1);
     if (writer === undefined) throw new Error('no replica runs');
@@ -135,12 +134,12 @@ class Measurements {
     return this.done('flood', [follower], { ...figures, lagMs: summarise(follower.lagsMs) });
   }
 
-  /** Many followers of replicas that write evenly. */
+  /** Follows many replicas that write evenly. */
   async many(): Promise<Readonly<Record<string, unknown>>> {
     const writers = await startWriters(this.cluster, 'even', WRITERS);
     const clients: CoordinatorClient[] = [];
     for (let count = 0; count < FOLLOWERS; count += FOLLOWERS_PER_CONNECTION)
-      clients.push(this.cluster.client); // a connection of its own
+      clients.push(this.cluster.client); // a separate connection
     const followers = Array.from({ length: FOLLOWERS }, (_, index) => {
       const client = clients[index % clients.length];
       const writer = writers[index % writers.length];

@@ -1,5 +1,5 @@
-// Many agents in one process, each over one connection of its own. Steered by the process that
-// started it.
+// Many agents in one process, each over its own connection. Controlled by the process that started
+// it.
 import {
   Agent,
   type CoordinatorConnection,
@@ -12,9 +12,9 @@ import { systemClock, systemRandom } from '@cloudless/system';
 import { coordinatorTransport } from '@cloudless/rpc-client';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 
-/** One simulated machine. */
+/** A simulated machine with an agent. */
 class SimulatedAgent {
-  /** `muted`: its connections stand, and nothing is sent any more. */
+  /** `muted`: the connections are open, but nothing is sent. */
   state: 'well' | 'dead' | 'muted' = 'well';
   private connection: CoordinatorConnection | undefined;
   private agent: Agent | undefined;
@@ -44,13 +44,13 @@ class SimulatedAgent {
     });
   }
 
-  /** Its machine answers with resets from now on. */
+  /** Simulates a dead machine: connections are reset. */
   die(): void {
     this.state = 'dead';
     this.connection?.close();
   }
 
-  /** Its network swallows everything from now on. */
+  /** Simulates a network failure: all data is dropped. */
   mute(): void {
     this.state = 'muted';
   }
@@ -105,8 +105,8 @@ const NODE = {
 const agents: SimulatedAgent[] = [];
 
 /**
- * Started at a time: as all share one loop, more would keep those that run from pinging, which real
- * machines do not.
+ * Agents started in parallel. All agents share one event loop; more starts at once would delay the
+ * pings of running agents, unlike on real machines.
  */
 const BATCH = 25;
 

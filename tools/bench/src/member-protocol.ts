@@ -1,11 +1,11 @@
-/** What the benchmark tells the process of its agents. */
+/** Commands of the benchmark to the process of the agents. */
 export type AgentsCommand =
   | { readonly kind: 'start'; readonly coordinator: string; readonly count: number }
   /** Indexes of agents that fail now. */
   | { readonly kind: 'fail'; readonly agents: readonly number[]; readonly how: 'reset' | 'silence' }
   | { readonly kind: 'count' };
 
-/** What it answers, in the order of the commands. */
+/** Replies of that process, in the order of the commands. */
 export type AgentsReport =
   | { readonly kind: 'started' }
   /** Wall-clock milliseconds, which both processes share. */

@@ -1,6 +1,6 @@
-// A join storm of many simulated agents, each over one connection of its own, in one other process;
-// then the time until the coordinator sees that some of them are gone, by reset and by silence;
-// then its restart, with all of them coming back at once.
+// A join storm of many simulated agents in another process, each over its own connection; then the
+// time until the coordinator detects that some of them are gone, by reset and by silence; then a
+// restart of the coordinator with all agents reconnecting at once.
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -14,15 +14,15 @@ import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
 const AGENTS = Number(process.argv[2] ?? 5_000);
-/** Of all agents, at each kind of failure. */
+/** Share of the agents for each kind of failure. */
 const FAILING_SHARE = 0.01;
 const REST_MS = 20_000;
 const GIVE_UP_MS = 120_000;
 const SEED = 1;
 
-/** What the coordinator says of its nodes, as it says it. */
+/** The node phases that the coordinator reports. */
 class NodeObserver {
-  /** When each node came into its present phase, wall-clock milliseconds. */
+  /** Start of the current phase of each node, wall-clock milliseconds. */
   private readonly since = new Map<string, { readonly phase: Phase; readonly atMs: number }>();
   private readonly waiting = new Set<() => void>();
   losses = 0;
@@ -43,8 +43,8 @@ class NodeObserver {
   }
 
   /**
-   * Resolves once all these nodes are, or have gone beyond, what is asked for. @returns When each
-   * came there.
+   * Resolves when all given nodes are in one of the phases or beyond. @returns The time of each
+   * node.
    */
   async reached(nodeIds: readonly string[], phases: readonly Phase[]): Promise<readonly number[]> {
     const gaveUp = systemClock.now() + GIVE_UP_MS;
@@ -53,7 +53,9 @@ class NodeObserver {
       const there = entries.filter((entry) => entry !== undefined && phases.includes(entry.phase));
       if (there.length === nodeIds.length) return there.map((entry) => entry?.atMs ?? 0);
       if (systemClock.now() > gaveUp)
-        throw new Error(`only ${there.length} of ${nodeIds.length} nodes came there in time`);
+        throw new Error(
+          `only ${there.length} of ${nodeIds.length} nodes reached the expected phase in time`,
+        );
       await new Promise<void>((resolve) => {
         const timer = setTimeout(wake, 1_000);
         const waiting = this.waiting;
@@ -79,7 +81,7 @@ async function ask<Kind extends AgentsReport['kind']>(
   return report;
 }
 
-/** Losses that nobody sees would not be counted. */
+/** A failed watch would hide losses, so it fails the benchmark. */
 function blind(signal: AbortSignal, reason: unknown): void {
   violations.check(signal.aborted, `the watch of nodes ended: ${String(reason)}`);
 }

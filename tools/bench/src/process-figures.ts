@@ -3,34 +3,34 @@ import { readdirSync, readFileSync } from 'node:fs';
 /** USER_HZ of Linux on every platform that Node supports. @see times(2), sysconf(3) _SC_CLK_TCK */
 const TICKS_PER_SECOND = 100;
 /**
- * Fields 14 and 15 of the file, counted behind the closing parenthesis of field 2. @see
+ * utime and stime are fields 14 and 15, counted after the closing parenthesis of field 2. @see
  * proc_pid_stat(5)
  */
 const USER_TIME_INDEX = 11;
 const SYSTEM_TIME_INDEX = 12;
 
-/** CPU time a process has used so far, seconds of one core. */
+/** Returns the CPU time of a process in seconds of one core. */
 export function cpuSecondsOf(pid: number): number {
   const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return (Number(fields[USER_TIME_INDEX]) + Number(fields[SYSTEM_TIME_INDEX])) / TICKS_PER_SECOND;
 }
 
-/** Resident memory of a process, bytes. @see proc_pid_status(5), VmRSS */
+/** Returns the resident memory of a process in bytes. @see proc_pid_status(5), VmRSS */
 export function memoryBytesOf(pid: number): number {
   const [, kilobytes = '0'] =
     /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kilobytes) * 1_024;
 }
 
-/** How many files, sockets and the like a process has open. */
+/** Returns the number of open file descriptors of a process. */
 export function openFilesOf(pid: number): number {
   return readdirSync(`/proc/${pid}/fd`).length;
 }
 
 /**
- * Process ids of all descendants of a process. @see proc_pid_task_children is not everywhere, so
- * the parents are read.
+ * Returns the process ids of all descendants of a process. Reads the parent ids, because
+ * /proc/pid/task/tid/children is not available everywhere.
  */
 export function descendantsOf(pid: number): readonly number[] {
   const children = new Map<number, number[]>();

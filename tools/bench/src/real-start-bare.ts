@@ -23,7 +23,7 @@ import {
 
 const LABEL = 'io.cloudless.bench';
 /**
- * Between two questions whether a killed container has ended: short beside a start, long beside a
+ * Interval of the checks whether a killed container has ended: short beside a start, long beside a
  * call.
  */
 const DEATH_POLL_MS = 10;
@@ -35,8 +35,8 @@ interface Container {
 }
 
 /**
- * The calls that a container cannot do without, and nothing else: sandbox, create, start; stop,
- * stop the sandbox, remove it. What the machine allows.
+ * The minimum of CRI calls for a container: RunPodSandbox, CreateContainer, StartContainer;
+ * StopContainer, StopPodSandbox, RemovePodSandbox. The lower bound of the machine.
  */
 export class BareCalls implements Side {
   readonly name = 'bare';
@@ -138,9 +138,9 @@ export class BareCalls implements Side {
   }
 
   /**
-   * Kills a container and creates another as soon as the runtime reports the end of the first,
-   * which is the earliest moment at which any orchestrator can know of the end and its exit code.
-   * @returns Milliseconds from the kill until the new container runs.
+   * Kills a container and creates another one as soon as the runtime reports the end, the earliest
+   * time at which an orchestrator can know the end and the exit code. @returns Milliseconds from
+   * the kill until the new container runs.
    */
   private async recover(
     { containerId }: Container,
@@ -153,7 +153,7 @@ export class BareCalls implements Side {
     const { pid = 0 } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: number };
     if (pid <= 0)
       throw new Error(
-        `container ${containerId} does not run, or its runtime does not tell its process`,
+        `container ${containerId} is not running, or the runtime does not report its process id`,
       );
     return timed(async () => {
       process.kill(pid, 'SIGKILL');

@@ -24,13 +24,13 @@ import { Sightings } from './sightings.js';
 
 const NAME = 'bench';
 const AGENT = 'agent-1';
-/** As in PERFORMANCE: room for 200 and more on one node. */
+/** Maximum number of replicas on the node. */
 export const MAX_REPLICAS = 250;
 const GIVE_UP_MS = 600_000;
-/** How often the runtime is asked whether something is left. */
+/** Interval of the checks for remaining pods, milliseconds. */
 const POLL_MS = 10;
 
-/** One coordinator and one agent, as a client of WatchWorkloads sees them. */
+/** A coordinator and an agent as a client of WatchWorkloads sees them. */
 export class Cloudless implements Side {
   readonly name = 'cloudless';
 
@@ -83,7 +83,7 @@ export class Cloudless implements Side {
     this.runtime.close();
   }
 
-  /** Until the workload is gone, and every pod of the cluster. */
+  /** Resolves when the workload and all pods of the cluster are gone. */
   private async removeAll(observer: Observer): Promise<number> {
     const began = systemClock.now();
     await this.cluster.client.deleteWorkload({ name: NAME });
@@ -123,7 +123,7 @@ async function createAll(
     command: COMMAND,
     replicas: count,
     network: { hostNetwork: network === 'host' },
-    // So small that all fit on one machine.
+    // small requests, so that all replicas fit on one machine
     resources: { requests: { cpuMillis: 1, memoryBytes: 1_048_576n } },
     terminationGracePeriod: { seconds: BigInt(GRACE_MS / 1_000) },
     rollout: { maxUnavailable: UPDATE_PARALLELISM, maxSurge: 0, minReadyDuration: { seconds: 0n } },
@@ -168,7 +168,7 @@ async function recover(
   return back - began;
 }
 
-/** Follows the workload. */
+/** Watches the workload. */
 class Observer {
   workload: Workload | undefined;
   private readonly watching = new AbortController();
@@ -178,7 +178,7 @@ class Observer {
     void this.follow(client);
   }
 
-  /** @returns When the client saw what `holds`. */
+  /** Resolves when a condition holds. @returns The time at which the client saw the change. */
   until(holds: (workload: Workload | undefined) => boolean): Promise<number> {
     return this.sightings.until(
       () => holds(this.workload),

@@ -13,11 +13,11 @@ import {
 } from './real-start-terms.js';
 
 const NANOS_PER_MS = 1_000_000;
-/** How often the tasks are asked for, once as many containers have started as are to run. */
+/** Interval of task queries once the expected number of containers has started, milliseconds. */
 const POLL_MS = 10;
 const GIVE_UP_MS = 600_000;
 
-/** Of `GET /tasks`, what is read. */
+/** The used fields of `GET /tasks`. */
 interface Task {
   readonly ID: string;
   readonly Slot: number;
@@ -27,16 +27,15 @@ interface Task {
 }
 
 /**
- * `swarm`: no restart delay, no monitoring, and the parallelism of the others; on Docker's bridge,
- * as without `--network`. `swarmOverlay`: the same on an overlay network. `swarmDefaults`: as
- * `docker service create` has it: restart delay and monitoring of 5 s each, one task updated at a
- * time.
+ * `swarm`: no restart delay, no monitoring, and the parallelism of the other sides, on the Docker
+ * bridge. `swarmOverlay`: the same on an overlay network. `swarmDefaults`: the defaults of `docker
+ * service create`: 5 s restart delay, 5 s monitoring, one task updated at a time.
  */
 export type SwarmKind = 'swarm' | 'swarmOverlay' | 'swarmDefaults';
 
 /**
- * Docker Swarm on one node, by the calls that `docker service create --detach` and its sisters
- * make.
+ * Docker Swarm on one node, with the API calls that `docker service create --detach` and similar
+ * commands make.
  */
 export class Swarm {
   private constructor(
@@ -44,7 +43,7 @@ export class Swarm {
     readonly imageIds: readonly [string, string],
   ) {}
 
-  /** @param registry - Where the images are, host:port. */
+  /** Starts a swarm. @param registry - host:port of the registry with the images. */
   static async start(registry: string): Promise<Swarm> {
     const daemon = await DockerDaemon.start();
     try {
@@ -92,10 +91,10 @@ export class Swarm {
 }
 
 const OVERLAY = 'bench';
-/** Room for 200 tasks and their successors. */
+/** Address range with enough addresses for 200 tasks and their successors. */
 const OVERLAY_SUBNET = '10.239.0.0/16';
 
-/** The life of one service. */
+/** The life cycle of one service. */
 class ServiceRun {
   private readonly watching = new AbortController();
   private starts = 0;
@@ -182,7 +181,10 @@ class ServiceRun {
     );
   }
 
-  /** @returns When as many tasks as are wanted run that image, and `without` is none of them. */
+  /**
+   * Resolves when the desired number of tasks runs the image and `without` is not among them.
+   * @returns The time.
+   */
   private allRun(starts: number, image: 0 | 1, without?: string): Promise<number> {
     const wantedImage = this.swarm.imageIds[image];
     return this.until(
@@ -207,20 +209,20 @@ class ServiceRun {
   }
 
   /**
-   * @param mayHold - Costs the daemon nothing, and is asked until it says yes; only then `holds`
-   * is.
+   * Polls until a condition holds.
+   * @param mayHold - A local check; only when it holds, `holds` asks the daemon.
    */
   private async until(mayHold: () => boolean, holds: () => Promise<boolean>): Promise<number> {
     const gaveUp = systemClock.now() + GIVE_UP_MS;
     while (!mayHold() || !(await holds())) {
       if (systemClock.now() > gaveUp)
-        throw new Error(`Docker Swarm was not done within ${GIVE_UP_MS / 1_000} s`);
+        throw new Error(`Docker Swarm did not finish within ${GIVE_UP_MS / 1_000} s`);
       await sleep(systemClock, POLL_MS);
     }
     return systemClock.now();
   }
 
-  /** An image by its id is neither pulled nor looked for in a registry. */
+  /** An image id is neither pulled nor looked up in a registry. */
   private spec(image: 0 | 1): unknown {
     const quick = this.kind !== 'swarmDefaults';
     const network =
@@ -237,7 +239,7 @@ class ServiceRun {
         ...(network === undefined ? {} : { Networks: [{ Target: network }] }),
       },
       Mode: { Replicated: { Replicas: this.count } },
-      // 1 ns stands for the flag's 0 s: zero is left out on the way, and means the default.
+      // 1 ns in place of 0 s, because zero is omitted in JSON and means the default.
       ...(quick
         ? { UpdateConfig: { Parallelism: UPDATE_PARALLELISM, Monitor: 1, Order: 'stop-first' } }
         : {}),

@@ -1,8 +1,8 @@
-// Real containers on one machine, from the request until they run: by the bare calls of the
-// container runtime, by Cloudless as a client of WatchWorkloads sees it, and by Docker Swarm, one
-// after the other in the same run. As root, with what tools/containers/setup.mjs installs. Flags:
-// --quick (20 replicas, without Swarm), --sizes 20,50,200, --networks pod,host, --rounds 3, --sides
-// bare,cloudless,swarm.
+// Start times of real containers on one machine, from the request until they run: by bare calls of
+// the container runtime, by Cloudless as a client of WatchWorkloads sees it, and by Docker Swarm,
+// one after the other in the same run. Needs root and the set-up of tools/containers/setup.mjs.
+// Flags: --quick (20 replicas, without Swarm), --sizes 20,50,200, --networks pod,host, --rounds 3,
+// --sides bare,cloudless,swarm.
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -21,12 +21,9 @@ import {
 import { printReport, summarise, type Summary } from './report.js';
 import { Violations } from './violations.js';
 
-/**
- * Run once before all else and not counted: what is measured are programs that have run before, as
- * they have in a cluster.
- */
+/** Warm-up size, not counted: the measured programs have run before, as they have in a cluster. */
 const WARM_UP = 8;
-/** Larger ones are measured once: they take long, and vary less. */
+/** Larger sizes are measured once; they take long and vary less. */
 const REPEATED_UP_TO = 50;
 
 type Step = 'create' | 'update' | 'recover' | 'remove';
@@ -50,10 +47,10 @@ const wanted = (flags.sides ?? (flags.quick ? 'bare,cloudless' : 'bare,cloudless
   ',',
 );
 
-/** What is to be closed at the end, the newest first. */
+/** Resources to close at the end, newest first. */
 const open: { close(): Promise<void> }[] = [];
 
-/** What is measured at one size on one network. */
+/** Returns the sides to measure at one size on one network. */
 function sidesFor(
   sides: readonly Side[],
   swarm: Swarm | undefined,
@@ -115,7 +112,7 @@ function cpuOf(samples: readonly Figures[]): Pick<Row, 'createCpu'> {
   };
 }
 
-/** Medians: how much longer Cloudless takes than the bare calls, and Swarm than Cloudless. */
+/** Ratios of medians: Cloudless to bare calls, Swarm to Cloudless. */
 function ratiosOf(rows: ReadonlyMap<string, Row>): Readonly<Record<string, unknown>> {
   const [bare, cloudless] = [rows.get('bare'), rows.get('cloudless')];
   const ratios: Record<string, unknown> = {};
@@ -152,17 +149,14 @@ function tell(text: string): void {
 const violations = new Violations();
 let closing: Promise<void> | undefined;
 
-/**
- * Whoever calls waits until all is closed; what cannot be is told, and the others are closed all
- * the same.
- */
+/** Closes all resources. An error is printed and does not keep the others from being closed. */
 function closeAll(): Promise<void> {
   return (closing ??= (async () => {
     for (const each of [...open].reverse())
       await each
         .close()
         .catch((reason: unknown) =>
-          violations.check(false, `something is left behind: ${String(reason)}`),
+          violations.check(false, `resources are left behind: ${String(reason)}`),
         );
   })());
 }
@@ -186,22 +180,23 @@ const TERMS = {
 
 function checkFlags(): void {
   const wrong = sizes.find((size) => !(size >= 1 && size <= MAX_REPLICAS));
-  if (wrong !== undefined) throw new Error(`--sizes: from 1 to ${MAX_REPLICAS}`);
+  if (wrong !== undefined) throw new Error(`--sizes: expected numbers from 1 to ${MAX_REPLICAS}`);
   if (networks.some((network) => network !== 'pod' && network !== 'host'))
-    throw new Error('--networks: pod, host, or both');
-  if (!(rounds >= 1)) throw new Error('--rounds: 1 or more');
+    throw new Error('--networks: expected pod, host, or pod,host');
+  if (!(rounds >= 1)) throw new Error('--rounds: expected 1 or more');
 }
 
-/** What the set-up of real containers has. */
+/** Returns the container runtime of the set-up. @throws without root or without a runtime. */
 function findContainers(): { readonly socket: string; readonly registry: string } {
   const setup = 'tools/containers/setup.mjs';
-  if (process.getuid?.() !== 0) throw new Error('real containers need root');
+  if (process.getuid?.() !== 0) throw new Error('real-start needs root for real containers');
   const { status, stdout } = spawnSync(
     process.execPath,
     [join(repository, setup), 'status', '--json'],
     { encoding: 'utf8' },
   );
-  if (status !== 0) throw new Error(`no container runtime runs for this: node ${setup} install`);
+  if (status !== 0)
+    throw new Error(`no container runtime is running; start one with: node ${setup} install`);
   return JSON.parse(stdout) as ReturnType<typeof findContainers>;
 }
 
@@ -229,7 +224,7 @@ async function main(): Promise<void> {
   printReport('real-start', { ...TERMS, ...docker, results });
 }
 
-// Timers alone do not keep a process alive.
+// Timers alone do not keep the process alive.
 setInterval(() => undefined, 2 ** 30);
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(

@@ -1,7 +1,6 @@
-// From a failure until its replica is ready again, as a client of WatchEndpoints sees it, on real
-// processes. Two failures: kill -9 of a replica's process, each replica killed once; and a node
-// that falls silent: its agent is stopped (SIGSTOP), so that its connections stand and nothing
-// answers on them.
+// Time from a failure until the replica is ready again, as a client of WatchEndpoints sees it, with
+// real processes. Two failures: kill -9 of the process of each replica; and a silent node, whose
+// agent is stopped (SIGSTOP) so that its connections stay open and nothing answers.
 import { NodeStatus_Phase as Phase, type CoordinatorClient } from '@cloudless/api';
 import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/system';
@@ -10,8 +9,8 @@ import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
 /**
- * Fewer than half silent is no mass loss, and with so many rounds none is lost often enough to be
- * quarantined.
+ * Fewer than half of the nodes are silent, so the replacement brake does not engage, and no node is
+ * lost often enough to be quarantined.
  */
 const AGENTS = Array.from({ length: 5 }, (_, index) => `agent-${index + 1}`);
 const KILL_ROUNDS = 5;
@@ -26,8 +25,8 @@ const spec = {
 };
 
 /**
- * Kills the process of each replica of a fresh workload, one after the other. @returns Milliseconds
- * until each was back.
+ * Kills the process of each replica of a new workload, one after the other. @returns Milliseconds
+ * until each replica was ready again.
  */
 async function killEach(cluster: RealCluster, name: string): Promise<readonly number[]> {
   const { client, agentClient } = cluster;
@@ -87,7 +86,7 @@ async function silenceNodes(cluster: RealCluster, name: string): Promise<readonl
   return samples;
 }
 
-/** Waits until a node that was lost is back and has ended what was replaced. */
+/** Waits until a lost node is back and has stopped its replaced replicas. */
 async function returned(client: CoordinatorClient, nodeId: string): Promise<void> {
   const watch = new AbortController();
   try {
@@ -105,7 +104,7 @@ async function returned(client: CoordinatorClient, nodeId: string): Promise<void
   throw new Error(`the watch of nodes ended before ${nodeId} was back`);
 }
 
-/** Nodes that were lost, and each how often, by the events. */
+/** Returns the lost nodes with the number of losses, read from the events. */
 async function lossesOf(client: CoordinatorClient): Promise<number> {
   const { events } = await client.listEvents({ newestFirst: true, pageSize: 1_000 });
   return events.filter(({ reason }) => reason === 'NodeLost').length;

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { cpus } from 'node:os';
 import { systemClock } from '@cloudless/system';
 
-/** Median, extremes and the 95th percentile of some samples. */
+/** Median, extremes and 95th percentile of samples. */
 export interface Summary {
   readonly count: number;
   readonly min: number;
@@ -20,7 +20,7 @@ export function summarise(samples: readonly number[]): Summary {
   return { count: sorted.length, min: at(0), median: at(0.5), p95: at(0.95), max: at(1) };
 }
 
-/** Prints a result as one JSON object, with what is needed to compare it with another. */
+/** Prints a result as one JSON object with the data needed for comparisons. */
 export function printReport(name: string, results: Readonly<Record<string, unknown>>): void {
   const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
   const machine = { cpus: cpus().length, node: process.version, calibrationMs: calibrate() };
@@ -29,7 +29,7 @@ export function printReport(name: string, results: Readonly<Record<string, unkno
   );
 }
 
-/** The time of a fixed amount of work: tells a slow machine from a slow program. */
+/** Measures a fixed amount of work, to tell a slow machine from a slow program. */
 function calibrate(): number {
   const began = systemClock.now();
   let sum = 0;

@@ -1,5 +1,5 @@
-// Decisions about a workload of 10 000 replicas at several stages of a rollout: the next steps, and
-// the whole rollout laid out ahead.
+// Rollout decisions for a workload of 10 000 replicas at several stages: the next steps, and the
+// whole predicted rollout.
 import { createSeededRandom, toReplicaId } from '@cloudless/base';
 import {
   layOut,
@@ -13,9 +13,9 @@ import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
 const REPLICAS = 10_000;
-/** Of them on draining nodes, where some are. */
+/** Number of replicas on draining nodes, in some stages. */
 const DRAINING = 1_000;
-/** Under way at a time in the middle of a rollout. */
+/** Number of replicas in transition in the middle of a rollout. */
 const BATCH = 100;
 const CALLS = 300;
 const WARM_UP_CALLS = 50;
@@ -47,7 +47,7 @@ const some = (count: number, replica: Made): readonly RolloutReplica[] =>
     };
   });
 
-/** In no order, as a store gives them. */
+/** Returns the replicas in random order, as a store returns them. */
 function shuffled(replicas: readonly RolloutReplica[]): readonly RolloutReplica[] {
   const random = createSeededRandom(SEED);
   return replicas
@@ -95,7 +95,7 @@ const stages: Readonly<Record<string, RolloutObserved>> = {
   done: observed(some(REPLICAS, { version: NEW })),
 };
 
-/** Milliseconds of each of so many calls. */
+/** Runs a call repeatedly. @returns Milliseconds of each call. */
 function timed(call: () => unknown): readonly number[] {
   for (let count = 0; count < WARM_UP_CALLS; count += 1) call();
   return Array.from({ length: CALLS }, () => {
@@ -105,7 +105,7 @@ function timed(call: () => unknown): readonly number[] {
   });
 }
 
-/** What is decided, in short: shows that the stage is the one meant. */
+/** Summarises a decision, to prove that the stage is the intended one. */
 function outcomeOf(stage: RolloutObserved): string {
   const decision = nextSteps(stage);
   if (decision.kind === 'steps') return `${decision.steps.length} steps`;

@@ -1,36 +1,33 @@
 import { systemClock } from '@cloudless/system';
 
-/** How often it is looked whether somebody waits for too long, milliseconds. */
+/** Interval of the checks for expired waits, milliseconds. */
 const LOOK_MS = 1_000;
 
-/**
- * What a client sees of something it follows: when it last saw it change, and whether it can see it
- * still.
- */
+/** Changes of a watched object as a client observes them. */
 export class Sightings {
-  /** When it was last seen to change. */
+  /** Time of the last observed change. */
   atMs = 0;
   private readonly waiting = new Set<() => void>();
   private failure: unknown;
 
-  /** @param giveUpMs - What takes longer has failed. */
+  /** @param giveUpMs - Time limit of a wait, milliseconds. */
   constructor(private readonly giveUpMs: number) {}
 
-  /** It has changed. */
+  /** Records a change. */
   seen(): void {
     this.atMs = systemClock.now();
     this.wakeAll();
   }
 
-  /** It is seen no more: all who wait fail. */
+  /** Ends the observation; all waits fail. */
   fail(reason: unknown): void {
     this.failure = reason;
     this.wakeAll();
   }
 
   /**
-   * Resolves once it holds, with the time of the sighting that showed it.
-   * @param missing - What is to be said when it does not in time.
+   * Resolves when a condition holds, with the time of the change that made it hold.
+   * @param missing - Creates the error message for an expired wait.
    */
   async until(holds: () => boolean, missing: () => string): Promise<number> {
     const gaveUp = systemClock.now() + this.giveUpMs;
@@ -46,7 +43,7 @@ export class Sightings {
     for (const wake of [...this.waiting]) wake();
   }
 
-  /** The next change, or a second. */
+  /** Resolves at the next change, or after a second. */
   private change(): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {

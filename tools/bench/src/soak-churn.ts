@@ -4,15 +4,15 @@ import { type RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
 
 const WORKLOADS = 6;
 const NAMES = Array.from({ length: WORKLOADS }, (_, index) => `churn-${index + 1}`);
-/** Streams that are followed for a while and left. */
+/** Number of streams that are followed for a while and then cancelled. */
 const MAX_LINES = 50;
 
-/** Users and faults, one after the other, as long as it is told to. */
+/** Simulated users and faults, repeated until the end of the run. */
 export class Churn {
   private readonly done = new Map<string, number>();
   private failed = 0;
   private lastFailure = '';
-  /** Calls that the coordinator or an agent could not answer for a fault of its own. */
+  /** Calls that failed because of an internal error of the coordinator or an agent. */
   readonly faults: string[] = [];
 
   constructor(
@@ -33,7 +33,7 @@ export class Churn {
     return `${[...this.done.values()].reduce((sum, count) => sum + count, 0)} actions, ${this.failed} refused`;
   }
 
-  /** Runs several users side by side. */
+  /** Runs several users in parallel. */
   async run(goesOn: () => boolean): Promise<void> {
     await Promise.all([
       this.user(goesOn),
@@ -80,13 +80,13 @@ export class Churn {
     }
   }
 
-  /** Kills processes of replicas, and now and then an agent, which comes back. */
+  /** Kills processes of replicas, and sometimes an agent, which is restarted. */
   private async vandal(goesOn: () => boolean): Promise<void> {
     while (goesOn()) {
-      // Seldom: a replica that is killed again and again waits ever longer for its restart.
+      // Rarely, because a replica that is killed repeatedly waits ever longer for its restart.
       if (this.random.next() < 0.15) await this.act(['process killed', () => this.killProcess()]);
       await this.cluster.settled('steady');
-      // agent-1 is measured, so it stays.
+      // agent-1 is measured and is never killed.
       const victim = this.pick(this.agents.slice(1));
       if (this.random.next() < 0.1)
         await this.act(['agent killed', () => this.restartAgent(victim)]);
@@ -118,7 +118,7 @@ export class Churn {
     await this.cluster.client.uncordonNode({ nodeId });
   }
 
-  /** Follows for some lines, then goes away in the middle. */
+  /** Follows a log for some lines, then cancels the stream. */
   private async followLogs(name: string): Promise<void> {
     const leaving = new AbortController();
     let lines = 0;
@@ -175,7 +175,7 @@ export class Churn {
   }
 }
 
-/** Only a server says `internal error`; what goes wrong in this process has another text. */
+/** Only a server uses the text `internal error`; errors of this process have other texts. */
 function isFault(reason: unknown): boolean {
   const { kind, message } = fromConnectError(reason);
   return kind === 'internal' && message === 'internal error';

@@ -1,6 +1,6 @@
-// A cluster under churn for some minutes: do memory, open files and handles of its processes stay
-// flat? --minutes N (default 20), --warm-up N (default a quarter of it, at most 5): the figures are
-// judged after the warm-up.
+// Runs a cluster under churn for some minutes and checks that memory, open files and handles of its
+// processes stay flat. --minutes N (default 20), --warm-up N (default a quarter of it, at most 5):
+// the figures are evaluated after the warm-up.
 import { parseArgs } from 'node:util';
 import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
@@ -19,8 +19,8 @@ const seed = Number(values.seed ?? 1);
 const SAMPLE_MS = 5_000;
 const END_WITHIN_MS = 60_000;
 /**
- * Growth that is noise: the heap of Node comes and goes by tens of MB, and connections of clients
- * are open or not.
+ * Growth that counts as noise: the heap of Node varies by tens of MB, and client connections come
+ * and go.
  */
 const ALLOWED = {
   memoryMb: { share: 0.25, margin: 30 },
@@ -36,7 +36,7 @@ interface Sample {
   readonly handles: number;
 }
 
-/** Handles of Node's event loop, as the process itself counts them. */
+/** Returns the number of handles of the Node event loop, as the process itself reports it. */
 async function handlesAt(opsUrl: string): Promise<number> {
   const text = await (await fetch(`${opsUrl}/metrics`)).text();
   return Number(/^nodejs_active_resources_total (\d+)$/m.exec(text)?.[1] ?? NaN);
@@ -51,7 +51,7 @@ async function sampleOf(pid: number, opsUrl: string | undefined): Promise<Sample
   };
 }
 
-/** Least squares: how much a figure grows in an hour. */
+/** Returns the growth of a figure per hour by least squares. */
 function growthPerHour(samples: readonly Sample[], figure: (sample: Sample) => number): number {
   const points = samples
     .map((sample) => [sample.atMs / 3_600_000, figure(sample)] as const)
@@ -118,7 +118,7 @@ try {
       `${Math.round((systemClock.now() - began) / 1_000)} s: ${JSON.stringify(last)} ${churn.progress}\n`,
     );
   }
-  // One of them may wait for a replica that is restarted ever more slowly.
+  // One of the replicas may wait for its restart back-off.
   await Promise.race([working, sleep(systemClock, END_WITHIN_MS)]);
   const judged = [...samples].map(
     ([name, list]) =>
@@ -127,7 +127,7 @@ try {
   for (const [name, figures] of judged) {
     for (const what of ['memoryMb', 'openFiles', 'handles'] as const) {
       const halves = figures[what];
-      if (what === 'handles' && name !== 'coordinator') continue; // read of the coordinator only
+      if (what === 'handles' && name !== 'coordinator') continue; // read from the coordinator only
       const [first, second] = [halves?.medianOfFirstHalf, halves?.medianOfSecondHalf];
       violations.flat(`${what} of ${name}`, { first, second }, ALLOWED[what]);
     }

@@ -1,4 +1,4 @@
-// Commits of the embedded store, each acknowledged after it is on disk: conditional transactions by
+// Commits of the embedded store, acknowledged after they are on disk: conditional transactions by
 // 1, 64 and 1 000 writers, and plain puts in batches of 100.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,14 +14,14 @@ const RUNS = 5;
 const RUN_MS = 2_000;
 const VALUE = new Uint8Array(200).fill(7);
 const PUTS_PER_BATCH = 100;
-/** Batches that wait at a time: as many as make a full group. */
+/** Number of concurrent batches, enough for full group commits. */
 const BATCH_WRITERS = 64;
 
 const violations = new Violations();
 
 /**
- * Each writer rewrites a key of its own, on condition that nobody else has. @returns Transactions
- * per second.
+ * Each writer updates its own key under the condition that nobody else has changed it. @returns
+ * Transactions per second.
  */
 async function conditional(store: StateStore, writers: number): Promise<number> {
   const until = systemClock.now() + RUN_MS;
@@ -44,7 +44,7 @@ async function conditional(store: StateStore, writers: number): Promise<number> 
   return commits / ((systemClock.now() - began) / 1_000);
 }
 
-/** @returns Puts per second. */
+/** Writes batches of puts. @returns Puts per second. */
 async function batched(store: StateStore): Promise<number> {
   const until = systemClock.now() + RUN_MS;
   const began = systemClock.now();
@@ -71,7 +71,7 @@ const store = await openLmdbStateStore({
 });
 try {
   const measure = async (run: () => Promise<number>) => {
-    await run(); // warm
+    await run(); // warm up
     const rates: number[] = [];
     for (let count = 0; count < RUNS; count += 1) rates.push(await run());
     return summarise(rates);

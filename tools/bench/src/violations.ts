@@ -1,5 +1,6 @@
 /**
- * Medians of a figure in the first and the second half of a run; undefined when it was never read.
+ * Medians of a figure in the first and the second half of a run; undefined when the figure was
+ * never read.
  */
 export interface Halves {
   readonly first: number | undefined;
@@ -7,8 +8,8 @@ export interface Halves {
 }
 
 /**
- * Collects what must never happen in a benchmark. The benchmark goes on and prints its figures; at
- * its end it exits with {@link Violations.exitCode}.
+ * Collects violations of the expectations of a benchmark. The benchmark continues and prints its
+ * figures; at its end it exits with {@link Violations.exitCode}.
  */
 export class Violations {
   private readonly found: string[] = [];
@@ -18,12 +19,12 @@ export class Violations {
     return this.found;
   }
 
-  /** @param text - Says what is wrong when `holds` is false. */
+  /** @param text - Message when `holds` is false. */
   check(holds: boolean, text: string): void {
     if (!holds) this.found.push(text);
   }
 
-  /** Checks that a count is 0; a count that is not known (NaN) is a violation as well. */
+  /** Checks that a count is 0; an unknown count (NaN) is a violation as well. */
   none(count: number, what: string): void {
     this.check(count === 0, `${what}: ${count}, must be 0`);
   }

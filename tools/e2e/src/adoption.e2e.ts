@@ -11,15 +11,14 @@ import { RealCluster } from './cluster.js';
 import { processesMentioning } from './processes.js';
 
 /**
- * RELIABILITY 14 and 15: whoever is killed, in whatever order, what runs goes on and is taken up
- * again.
+ * Coordinator, agent and supervisor may be killed and restarted in any order: running processes
+ * continue and are adopted.
  */
 type Victim = 'agent' | 'supervisor' | 'coordinator';
 const AGENT = 'agent-1';
 const ZONE = 'zone-a';
 /**
- * Counts without end; at SIGUSR2 it writes more than one log file holds, and exits with 7 at
- * SIGHUP.
+ * Prints increasing numbers. SIGUSR2: writes more than one log file can hold; SIGHUP: exits with 7.
  */
 const COUNTER = [
   'node',
@@ -39,13 +38,13 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
-/** The agent's own service answers also without a coordinator. */
+/** The service on the port of the agent; it also answers without a coordinator. */
 async function ownService(): Promise<AgentClient> {
   const { address } = await cluster.agent(AGENT).logged('agent ready');
   return createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
 }
 
-/** Asks again as long as somebody on the way is not up yet. */
+/** Retries a call while a component is still starting. */
 async function eventually<Result>(ask: () => Promise<Result | undefined>): Promise<Result> {
   for (;;) {
     try {
@@ -57,7 +56,7 @@ async function eventually<Result>(ask: () => Promise<Result | undefined>): Promi
   }
 }
 
-/** The one container that runs, as its agent sees it. */
+/** The only running container, as its agent reports it. */
 function running(): Promise<ContainerStatus> {
   return eventually(async () => {
     const { containers } = await (await ownService()).listContainers({});
@@ -65,7 +64,7 @@ function running(): Promise<ContainerStatus> {
   });
 }
 
-/** The only replica, as the coordinator shows it once it has heard of its agent. */
+/** The only replica, once its agent has reported to the coordinator. */
 async function replica() {
   await cluster.nodeReady(AGENT);
   return (await cluster.settled('count')).status!.replicas[0]!;
@@ -77,7 +76,7 @@ function supervisors(): readonly number[] {
   );
 }
 
-/** The newest supervisor, once there is one beside those that were killed. */
+/** Process id of a new supervisor that is not in the list of killed ones. */
 function supervisor(): Promise<number> {
   return eventually(async () => {
     await (await ownService()).listContainers({});
@@ -98,16 +97,13 @@ async function kill(victim: Victim): Promise<void> {
   }
 }
 
-/** Nobody but its agent starts a supervisor. */
+/** The agent starts the supervisor, so there is nothing to do for a supervisor. */
 async function startAgain(victim: Victim): Promise<void> {
   if (victim === 'agent') await cluster.launchAgent(AGENT, ZONE);
   else if (victim === 'coordinator') await cluster.startCoordinator();
 }
 
-/**
- * The numbers in the log so far, after checking that no line is there twice and none is out of
- * order.
- */
+/** Returns the numbers in the log; expects that no line is repeated or out of order. */
 async function counted(containerId: string): Promise<readonly number[]> {
   const entries: { readonly line: string; readonly sequence: bigint }[] = [];
   for await (const entry of (await ownService()).streamLogs({ containerId }))
@@ -120,11 +116,11 @@ async function counted(containerId: string): Promise<readonly number[]> {
   return numbers;
 }
 
-/** Resolves when it has begun to count, and so listens to signals. */
+/** Resolves when the program has printed its first number and handles signals. */
 const counting = ({ containerId }: ContainerStatus) =>
   eventually(async () => ((await counted(containerId)).length > 0 ? true : undefined));
 
-/** How often numbers are missing in between. */
+/** Returns the number of gaps. */
 const gapsIn = (numbers: readonly number[]): number =>
   numbers.filter((number, index) => number > (numbers[index - 1] ?? 0) + 1).length;
 
@@ -144,7 +140,8 @@ const TOGETHER: readonly (readonly Victim[])[] = [
 ];
 
 /**
- * Kills as told, starts again in the same order, and expects that nothing but the dead has changed.
+ * Kills the victims, restarts them in the same order, and expects the same container, process and
+ * restart count.
  */
 async function survives(
   victims: readonly Victim[],
@@ -173,7 +170,7 @@ async function survives(
     nodeId: AGENT,
     shown: containerId,
   });
-  // The log goes on; only what a killed supervisor had in its hands may be missing.
+  // The log continues. Only lines that a killed supervisor had not yet written may be missing.
   const numbers = await eventually(async () => {
     const now = await counted(containerId);
     return now.length > seen + 20 ? now : undefined;
@@ -182,10 +179,10 @@ async function survives(
   if (killed.size === 0) expect(numbers.at(-1)).toBe(numbers.length);
 }
 
-describe('adoption', () => {
+describe('adoption of running processes', () => {
   beforeEach(() => killed.clear());
 
-  it('in every order of deaths and restarts', async () => {
+  it('keeps replicas running for every order in which coordinator, agent and supervisor are killed and restarted', async () => {
     for (const order of ORDERS) {
       await survives(order, async () => {
         for (const victim of order) await kill(victim);
@@ -193,11 +190,11 @@ describe('adoption', () => {
     }
   });
 
-  it('when two or three die at once', async () => {
+  it('keeps replicas running when two or three of coordinator, agent and supervisor are killed together', async () => {
     for (const victims of TOGETHER) await survives(victims, () => Promise.all(victims.map(kill)));
   });
 
-  it('without a line lost, when the supervisor lives', async () => {
+  it('loses no log line while the supervisor survives', async () => {
     await survives(['agent', 'coordinator'], () =>
       Promise.all([kill('agent'), kill('coordinator')]),
     );
@@ -206,7 +203,7 @@ describe('adoption', () => {
     );
   });
 
-  it('an exit code of the absence of agent and coordinator is not lost', async () => {
+  it('reports an exit code from the time without agent and coordinator', async () => {
     const before = await replica();
     const { pid } = await running();
     await Promise.all([kill('agent'), kill('coordinator')]);
@@ -223,7 +220,7 @@ describe('adoption', () => {
     ]);
   });
 
-  it('a new supervisor learns the exit code of a process that it adopted', async () => {
+  it('a new supervisor reports the exit code of an adopted process', async () => {
     const before = await replica();
     const { pid } = await running();
     await supervisor();
@@ -239,8 +236,8 @@ describe('adoption', () => {
   });
 });
 
-describe('an agent without a coordinator', () => {
-  it('restarts what crashes and rotates logs; the coordinator shows that when it is back, and moves nothing', async () => {
+describe('agent without a coordinator', () => {
+  it('restarts crashed replicas and rotates logs; a returning coordinator shows the restart and replaces nothing', async () => {
     const before = await replica();
     const first = await running();
     await kill('coordinator');
@@ -280,7 +277,7 @@ describe('an agent without a coordinator', () => {
   });
 });
 
-/** The files of a container's log below its agent's directory. */
+/** Lists the log files of a container in the directory of its agent. */
 function logFilesOf(containerId: string): readonly string[] {
   return readdirSync(`${cluster.directory}/${AGENT}`, { recursive: true, encoding: 'utf8' }).filter(
     (path) => path.includes(`${containerId}/log/`),

@@ -39,10 +39,10 @@ const callers: readonly Caller[] = [
   plainHttp,
 ];
 const rpc = (method: string): string => `${COORDINATOR}/${method}`;
-/** A call as a POST of JSON. */
+/** Sends a call as a POST of JSON. */
 const ask = (method: string, body: unknown): Promise<Answer> =>
   plainHttp.call(cluster.url, rpc(method), body);
-/** The one message of an answer. */
+/** Returns the only message of an answer. */
 const only = async (answer: Promise<Answer>): Promise<unknown> => {
   const { code, message, items } = await answer;
   expect({ code, message, count: items.length }).toEqual({ code: 'ok', message: '', count: 1 });
@@ -52,11 +52,11 @@ const sleeper = { command: ['sleep', '1000'], rollout: { minReadyDuration: '0s' 
 
 describe.each(
   callers.map((caller, index) => ({ caller, name: caller.name, namespace: `client-${index}` })),
-)('the published calls by $name', ({ caller, namespace }) => {
+)('public API through $name', ({ caller, namespace }) => {
   const call = (method: string, body: object): Promise<Answer> =>
     caller.call(cluster.url, rpc(method), { namespace, ...body });
 
-  it('create, get, update, scale, list and delete a workload that no node can run', async () => {
+  it('creates, gets, updates, scales, lists and deletes a workload that no node can run', async () => {
     const spec = { image: 'nginx:alpine', replicas: 2, labels: { app: 'test' } };
     const created = await only(call('CreateWorkload', { name: 'test', spec }));
     expect(created).toMatchObject({
@@ -109,7 +109,7 @@ describe.each(
   });
 });
 
-describe('the service of agents', () => {
+describe('AgentService', () => {
   let replica: ReplicaStatus;
   beforeAll(async () => {
     const spec = {
@@ -122,17 +122,17 @@ describe('the service of agents', () => {
   });
 
   const places = [
-    { place: "the coordinator's port", url: () => cluster.url },
-    { place: "the agent's own port", url: () => agentUrl },
+    { place: 'the port of the coordinator', url: () => cluster.url },
+    { place: 'the port of the agent', url: () => agentUrl },
   ];
   const linesOf = (items: readonly unknown[], stream: string): readonly string[] =>
     (items as readonly { readonly stream: string; readonly line: string }[])
       .filter((item) => item.stream === stream)
       .map(({ line }) => line);
 
-  describe.each(places)('on $place', ({ url }) => {
+  describe.each(places)('AgentService on $place', ({ url }) => {
     it.each(callers.map((caller) => ({ caller, name: caller.name })))(
-      'runs a command by $name',
+      'runs a command through $name',
       async ({ caller }) => {
         const command = ['sh', '-c', 'echo out; echo err >&2; exit 3'];
         expect(
@@ -153,7 +153,7 @@ describe('the service of agents', () => {
       },
     );
 
-    it('ends a command that is not there with 127 and one that cannot be executed with 126, as a shell does', async () => {
+    it('returns exit code 127 for a missing command and 126 for a command that cannot be executed, as a shell does', async () => {
       const exec = (command: readonly string[]): Promise<Answer> =>
         plainHttp.call(url(), `${AGENT}/ExecCommand`, {
           containerId: replica.containerId.slice(0, 12),
@@ -173,7 +173,7 @@ describe('the service of agents', () => {
     });
 
     it.each(overHttp2.map((caller) => ({ caller, name: caller.name })))(
-      'shows the log so far by $name',
+      'streams the existing log through $name',
       async ({ caller }) => {
         const { code, items } = await caller.call(url(), `${AGENT}/StreamLogs`, {
           container_id: replica.containerId,
@@ -198,7 +198,7 @@ describe('the service of agents', () => {
     );
 
     it.each(['connect', 'grpc', 'grpcweb'] as const)(
-      'follows the log by buf curl, %s',
+      'follows the log through buf curl with protocol %s',
       async (protocol) => {
         const path = `${protocol}-${new URL(url()).port}`;
         const stream = CurlStream.start(protocol, url(), `${AGENT}/StreamLogs`, {
@@ -227,7 +227,7 @@ describe('the service of agents', () => {
       },
     );
 
-    it('has health and reflection', async () => {
+    it('serves health and reflection', async () => {
       const own = url() === cluster.url ? [ADMIN, AGENT, COORDINATOR] : [AGENT];
       expect(await listServices(url())).toEqual([
         ...own,
@@ -252,7 +252,7 @@ describe('the service of agents', () => {
     });
   });
 
-  it('ends a followed log when its container has ended', async () => {
+  it('ends a followed log when its container ends', async () => {
     await cluster.client.createWorkload({
       name: 'short',
       spec: { ...QUICK, command: ['sh', '-c', 'echo up; exec sleep 1000'] },
@@ -271,8 +271,8 @@ describe('the service of agents', () => {
   });
 });
 
-describe('the port for probes and metrics', () => {
-  it.each(['/health', '/ready'])('%s says ok', async (path) => {
+describe('ops port', () => {
+  it.each(['/health', '/ready'])('%s answers ok', async (path) => {
     const response = await fetch(`${cluster.opsUrl}${path}`);
     expect({ status: response.status, body: await response.json() }).toEqual({
       status: 200,
@@ -290,13 +290,13 @@ describe('the port for probes and metrics', () => {
     expect(text).toMatch(/^# TYPE cloudless_rpc_duration_seconds histogram$/m);
   });
 
-  it('knows no other page', async () => {
+  it('answers 404 for other paths', async () => {
     expect((await fetch(`${cluster.opsUrl}/other`)).status).toBe(404);
   });
 });
 
-describe('zero and absent values', () => {
-  it('takes 0 replicas and shows them', async () => {
+describe('zero and absent values of a request', () => {
+  it('accepts 0 replicas and returns the 0', async () => {
     await only(ask('CreateWorkload', { name: 'none', spec: { ...sleeper, replicas: 0 } }));
     await cluster.settled('none');
     const { text } = await post(cluster.url, rpc('GetWorkload'), '{"name":"none"}');
@@ -314,7 +314,7 @@ describe('zero and absent values', () => {
       says: 'cannot decode message cloudless.api.WorkloadSpec from JSON: key "replicaz" is unknown',
     },
     { body: '{"replicas":-1}', says: 'spec.replicas: must be from 0 to 1000000' },
-  ])('refuses $body', async ({ body, says }) => {
+  ])('rejects $body', async ({ body, says }) => {
     const spec = { ...sleeper, ...(JSON.parse(body) as object) };
     expect(await ask('CreateWorkload', { name: 'refused', spec })).toEqual({
       code: 'invalid_argument',
@@ -325,10 +325,10 @@ describe('zero and absent values', () => {
   });
 });
 
-describe('a repeated request', () => {
+describe('request id', () => {
   const create = { name: 'once', spec: { ...sleeper, replicas: 0 }, requestId: 'create-once' };
 
-  it('with the same id gets the first result, and does nothing again', async () => {
+  it('returns the first result for a repeated request and changes nothing', async () => {
     const first = await only(ask('CreateWorkload', create));
     expect(await only(ask('CreateWorkload', create))).toEqual(first);
     const scale = { name: 'once', replicas: 1, requestId: 'scale-once' };
@@ -345,13 +345,17 @@ describe('a repeated request', () => {
   });
 
   it.each([
-    { what: 'another body', method: 'CreateWorkload', body: { ...create, name: 'twice' } },
     {
-      what: 'another call',
+      what: 'a request with another body',
+      method: 'CreateWorkload',
+      body: { ...create, name: 'twice' },
+    },
+    {
+      what: 'a request to another method',
       method: 'DeleteWorkload',
       body: { name: 'once', requestId: create.requestId },
     },
-  ])('with the id of $what is refused', async ({ method, body }) => {
+  ])('rejects the request id of $what', async ({ method, body }) => {
     expect(await ask(method, body)).toEqual({
       code: 'invalid_argument',
       message:
@@ -363,7 +367,7 @@ describe('a repeated request', () => {
   });
 });
 
-/** What no refused or empty change may touch. */
+/** The fields that a refused or empty change must not modify. */
 const identityOf = ({ spec, generation, deletionRequestedAt, status }: Workload) => ({
   spec,
   generation,
@@ -372,7 +376,7 @@ const identityOf = ({ spec, generation, deletionRequestedAt, status }: Workload)
   containers: status!.replicas.map(({ containerId }) => containerId),
 });
 
-describe('changes of a workload', () => {
+describe('UpdateWorkload and ScaleWorkload', () => {
   const read = (): Promise<Workload> => cluster.client.getWorkload({ name: 'changing' });
   beforeAll(async () => {
     const spec = {
@@ -395,7 +399,7 @@ describe('changes of a workload', () => {
     { method: 'UpdateWorkload', body: { spec: { env: { A: '2' } } } },
     { method: 'ScaleWorkload', body: { replicas: 3 } },
     { method: 'DeleteWorkload', body: {} },
-  ])('$method is ABORTED when another generation was expected', async ({ method, body }) => {
+  ])('$method fails with ABORTED for another expected generation', async ({ method, body }) => {
     const before = await read();
     expect(await ask(method, { name: 'changing', expectedGeneration: '7', ...body })).toEqual({
       code: 'aborted',
@@ -408,22 +412,22 @@ describe('changes of a workload', () => {
 
   it.each([
     {
-      what: 'an update with what is there',
+      what: 'an update with the current values',
       method: 'UpdateWorkload',
       body: { spec: { env: { A: '1' } } },
     },
     {
-      what: 'a mask with what is there',
+      what: 'a masked update with the current values',
       method: 'UpdateWorkload',
       body: { spec: { command: ['sleep', '1000'] }, updateMask: 'command' },
     },
     {
-      what: 'a mask that clears nothing',
+      what: 'a mask of a field that is not set',
       method: 'UpdateWorkload',
       body: { spec: {}, updateMask: 'workingDir' },
     },
     { what: 'a scale to the same number', method: 'ScaleWorkload', body: { replicas: 1 } },
-  ])('$what succeeds and rolls nothing', async ({ method, body }) => {
+  ])('$what succeeds and starts no rollout', async ({ method, body }) => {
     const before = await read();
     const categories = [Category.WORKLOAD, Category.ROLLOUT, Category.SCHEDULING];
     const { events } = await cluster.client.listEvents({ workload: 'changing', categories });
@@ -437,7 +441,7 @@ describe('changes of a workload', () => {
     );
   });
 
-  it('without a mask exactly the fields that are there change; a mask also clears', async () => {
+  it('changes the set fields without a mask, and clears fields that are named by a mask', async () => {
     await only(
       ask('UpdateWorkload', { name: 'changing', spec: { rollout: { maxUnavailable: 1 } } }),
     );
@@ -471,7 +475,7 @@ describe('changes of a workload', () => {
     },
     { updateMask: 'env.A', says: expect.stringMatching(/^update_mask: "env\./) as string },
     { updateMask: '*,env', says: 'update_mask: "*" cannot be combined with other paths' },
-  ])('refuses the mask $updateMask', async ({ updateMask, says }) => {
+  ])('rejects the mask $updateMask', async ({ updateMask, says }) => {
     const before = await read();
     expect(await ask('UpdateWorkload', { name: 'changing', spec: {}, updateMask })).toEqual({
       code: 'invalid_argument',
@@ -482,9 +486,9 @@ describe('changes of a workload', () => {
   });
 });
 
-describe('the watch of workloads', () => {
+describe('WatchWorkloads', () => {
   it.each(['connect', 'grpc', 'grpcweb'] as const)(
-    'shows what is there, SYNCED, then every change: buf curl, %s',
+    'sends the current workloads, SYNCED, then every change through buf curl with protocol %s',
     async (protocol) => {
       const namespace = `watch-${protocol}`;
       await cluster.client.createWorkload({

@@ -13,20 +13,20 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** A command that writes so many bytes of one value to a stream. */
+/** A command that writes a number of equal bytes to a stream. */
 const write = (stream: 'stdout' | 'stderr', bytes: number, value = 97): string =>
   `process.${stream}.write(Buffer.alloc(${bytes}, ${value}));`;
 
-/** What ExecCommand answers to a Node program. */
+/** Runs a Node program through ExecCommand. */
 function exec(program: string) {
   return cluster.client.execCommand({ name: 'web', command: ['node', '-e', program] });
 }
 
-describe('results of ExecCommand that are large', () => {
+describe('large results of ExecCommand', () => {
   it.each([
-    { name: 'just over what one message may hold as text', bytes: 640_001 },
+    { name: 'slightly more bytes than fit into a message as text', bytes: 640_001 },
     { name: 'exactly 1 MiB', bytes: MIB },
-  ])('arrive whole when they are $name', async ({ bytes }) => {
+  ])('are complete when they have $name', async ({ bytes }) => {
     const result = await exec(write('stdout', bytes));
     expect({
       length: result.stdout.length,
@@ -40,7 +40,7 @@ describe('results of ExecCommand that are large', () => {
     expect(/^a+$/.test(result.stdout)).toBe(true);
   });
 
-  it('end at 1 MiB of each stream and say that there was more', async () => {
+  it('are truncated at 1 MiB per stream and marked as truncated', async () => {
     const { stdout, stderr, truncated, exitCode } = await exec(
       `${write('stdout', 3 * MIB)} ${write('stderr', 2 * MIB, 98)} process.exitCode = 7;`,
     );
@@ -48,7 +48,7 @@ describe('results of ExecCommand that are large', () => {
     expect(/^b+$/.test(stderr)).toBe(true);
   });
 
-  it('hold the exact bytes when both streams are 1 MiB and no text', async () => {
+  it('contain the exact bytes when both streams are 1 MiB of binary data', async () => {
     const { stdoutRaw, stderrRaw, stdout } = await exec(
       `${write('stdout', MIB, 255)} ${write('stderr', MIB, 254)}`,
     );

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import type { CoordinatorClient } from '@cloudless/api';
 
-/** The frames of HTTP/2 (RFC 9113, section 6) that attacks are made of. */
+/** Types of HTTP/2 frames (RFC 9113, section 6). */
 export const FRAME = {
   data: 0,
   headers: 1,
@@ -14,10 +14,10 @@ export const FRAME = {
 } as const;
 const END_STREAM = 0x1;
 const END_HEADERS = 0x4;
-/** What a client says first: the preface, and settings without any. */
+/** The start of an HTTP/2 connection of a client: the preface and empty SETTINGS. */
 const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
 
-/** One frame, as it goes over the wire. */
+/** Encodes one frame. */
 export function frame(
   type: number,
   flags: number,
@@ -33,8 +33,8 @@ export function frame(
 }
 
 /**
- * The beginning of a connection. @param windowSize - Of each stream; 0 forbids the server to send
- * data.
+ * Encodes the start of a connection. @param windowSize - Initial window of each stream; 0 forbids
+ * the server to send data.
  */
 export function opening(windowSize?: number): Buffer {
   const setting = Buffer.alloc(windowSize === undefined ? 0 : 6);
@@ -45,13 +45,15 @@ export function opening(windowSize?: number): Buffer {
   return Buffer.concat([Buffer.from(PREFACE), frame(FRAME.settings, 0, 0, setting)]);
 }
 
-/** A field of a head without compression (RFC 7541, section 6.2.2); lengths up to 126. */
+/**
+ * Encodes a header field without compression (RFC 7541, section 6.2.2); lengths up to 126 bytes.
+ */
 function field(name: string, value: string): Buffer {
   const sized = (text: string): readonly number[] => [text.length, ...Buffer.from(text)];
   return Buffer.from([0, ...sized(name), ...sized(value)]);
 }
 
-/** The head of a call. */
+/** Encodes the header block of a call. */
 export function callHead(
   rpc: string,
   contentType: string,
@@ -63,14 +65,14 @@ export function callHead(
   return Buffer.concat([Buffer.from([0x83, 0x86]), path, ...rest]);
 }
 
-/** A message as streaming protocols frame it. */
+/** Encodes a message as streaming protocols frame it. */
 export function envelope(message: Uint8Array): Buffer {
   const head = Buffer.alloc(5);
   head.writeUInt32BE(message.length, 1);
   return Buffer.concat([head, message]);
 }
 
-/** A call's frames. @param body - Undefined leaves the request open. */
+/** Encodes the frames of a call. @param body - Undefined leaves the request open. */
 export function callFrames(stream: number, head: Buffer, body?: Uint8Array): Buffer {
   const headers = frame(FRAME.headers, END_HEADERS, stream, head);
   return body === undefined
@@ -78,12 +80,12 @@ export function callFrames(stream: number, head: Buffer, body?: Uint8Array): Buf
     : Buffer.concat([headers, frame(FRAME.data, END_STREAM, stream, body)]);
 }
 
-/** Numbers of a client's streams. */
+/** Returns stream ids of a client. */
 export function streams(count: number): readonly number[] {
   return Array.from({ length: count }, (_, index) => index * 2 + 1);
 }
 
-/** A connection that says what it likes. */
+/** A TCP connection that sends arbitrary bytes. */
 export class RawClient {
   received = 0;
   readonly closed: Promise<void>;
@@ -96,15 +98,16 @@ export class RawClient {
     this.closed = new Promise((resolve) => this.socket.once('close', () => resolve()));
   }
 
-  /** Resolves when the bytes have left, or never will. */
+  /** Resolves when the bytes were sent or the connection is closed. */
   async send(bytes: Uint8Array | string): Promise<void> {
     if (this.socket.destroyed) return;
-    // also when the socket closes before
+    // also when the socket is closed before
     await new Promise<void>((resolve) => this.socket.write(bytes, () => resolve()));
   }
 
   /**
-   * Sends a chunk `times` over, or until the server has had enough. @returns how often it was sent.
+   * Sends a chunk `times` times, or until the server closes the connection. @returns The number of
+   * sent chunks.
    */
   async flood(chunk: Uint8Array, times: number): Promise<number> {
     let sent = 0;
@@ -121,7 +124,7 @@ export class RawClient {
   }
 }
 
-/** What the others saw of an attack. */
+/** The effect of an attack on other clients and on the memory of the server. */
 export interface Aftermath {
   readonly calls: number;
   readonly failures: readonly string[];
@@ -131,8 +134,8 @@ export interface Aftermath {
 }
 
 /**
- * Runs an attack while a bystander calls GetWorkload again and again, on a connection of its own.
- * @param restMiB - Memory of the process before all attacks.
+ * Runs an attack while another client calls GetWorkload repeatedly over its own connection. @param
+ * restMiB - Memory of the process before all attacks.
  */
 export async function attacked(
   pid: number,
@@ -170,7 +173,7 @@ export async function attacked(
   };
 }
 
-/** Memory of a process that is in RAM. @see proc(5), /proc/pid/status */
+/** Returns the resident memory of a process. @see proc(5), /proc/pid/status */
 export function residentMiB(pid: number): number {
   const [, kib = '0'] = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kib) / 1024;

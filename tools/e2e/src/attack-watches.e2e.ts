@@ -12,12 +12,15 @@ import {
 } from './attack-tools.js';
 import { RealCluster } from './cluster.js';
 
-/** What one principal may have open, so that many connections are what the attack needs. */
+/** Limit of streams of one principal; the attack needs many connections to exceed it. */
 const STREAMS_PER_CONNECTION = 64;
 const CONNECTIONS = 79;
-/** What all of them may have open, as they come from one address. */
+/** Limit of streams of one address. */
 const STREAMS_PER_ADDRESS = 512;
-/** Coarse: what is open holds about 50 MiB, the rest is what Node's heap keeps after the burst. */
+/**
+ * A coarse bound in MiB: the open streams use about 50 MiB, the rest is heap that Node keeps after
+ * the burst.
+ */
 const GROWTH_MIB = 384;
 
 let cluster: RealCluster;
@@ -36,7 +39,7 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-/** The coordinator's metrics by name with labels. */
+/** Reads the metrics of the coordinator, by name with labels. */
 async function metrics(): Promise<ReadonlyMap<string, number>> {
   const text = await (await fetch(`${cluster.opsUrl}/metrics`)).text();
   return new Map(
@@ -50,15 +53,15 @@ async function metrics(): Promise<ReadonlyMap<string, number>> {
   );
 }
 
-/** Watches that are open, or were refused for whatever reason. */
+/** Number of watches that are open or were refused. */
 function answeredOf(now: ReadonlyMap<string, number>): number {
   return [...now]
     .filter(([name]) => /^cloudless_rpc_(streams$|streams_refused_total$|shed_total\{)/.test(name))
     .reduce((sum, [, count]) => sum + count, 0);
 }
 
-describe('5,056 watches of one machine that are never read', () => {
-  it('hold what one address may, and everyone else is served', async () => {
+describe('5,056 watches from one address that are never read', () => {
+  it('are limited to the share of one address, while other clients are served', async () => {
     const { pid } = cluster.coordinatorProcess;
     const restMiB = residentMiB(pid);
     const bystander = createCoordinatorClient(createGrpcTransport({ baseUrl: cluster.url }));

@@ -18,9 +18,9 @@ import { COORDINATOR, post } from './calls.js';
 import { RealCluster } from './cluster.js';
 
 /**
- * The attacks of one group together may not make their coordinator grow by more: 128 MiB of unread
- * answers, 64 of requests, 2 048 streams at some 100 KiB, and what Node's heap keeps after a burst.
- * Coarse, so what is held for clients is also asked for by itself.
+ * Bound for the memory growth of a coordinator over all attacks of a group: 128 MiB of unread
+ * answers, 64 MiB of requests, 2 048 streams of about 100 KiB, and heap that Node keeps after a
+ * burst. The bound is coarse, so the tests also check the metrics of held memory.
  */
 const GROWTH_MIB = 512;
 const MIB = 1024 * 1024;
@@ -30,8 +30,8 @@ let restMiB = 0;
 const clients: RawClient[] = [];
 
 /**
- * Gives the tests of a group a coordinator of their own, as memory that an earlier group made it
- * reserve is not given back.
+ * Starts a coordinator for the tests of one group, because Node does not return the memory of an
+ * earlier group.
  */
 function onItsOwnCoordinator(): void {
   beforeAll(async () => {
@@ -62,7 +62,9 @@ function manyRaw(count: number): readonly RawClient[] {
   return Array.from({ length: count }, raw);
 }
 
-/** Attacks, and demands that others were served and that memory stayed within bounds. */
+/**
+ * Runs an attack and expects that other clients are served and that memory stays within the bound.
+ */
 async function survives(attack: () => Promise<void>): Promise<void> {
   const bystander = createCoordinatorClient(createGrpcTransport({ baseUrl: cluster.url }));
   const seen = await attacked(cluster.coordinatorProcess.pid, restMiB, bystander, 'w1', attack);
@@ -76,10 +78,10 @@ const all = (work: readonly Promise<unknown>[]): Promise<void> =>
 const watchHead = callHead('WatchWorkloads', 'application/grpc');
 const nothing = envelope(new Uint8Array());
 
-describe('too many', () => {
+describe('resource limits of the coordinator', () => {
   onItsOwnCoordinator();
 
-  it('streams on one session', () =>
+  it('serve other clients while one connection opens too many streams', () =>
     survives(async () => {
       const client = raw();
       await client.send(opening());
@@ -88,7 +90,7 @@ describe('too many', () => {
       await client.closed; // too many refused streams
     }));
 
-  it('streams on many sessions', () =>
+  it('serve other clients while many connections open streams', () =>
     survives(async () => {
       const calls = Buffer.concat(
         streams(128).map((stream) => callFrames(stream, watchHead, nothing)),
@@ -101,22 +103,22 @@ describe('too many', () => {
       await untilMetric('cloudless_rpc_streams', (open) => open > 0 && open <= 2_048);
     }));
 
-  it('connections that say nothing', () =>
+  it('serve other clients while many connections send nothing', () =>
     survives(async () => {
       for (let round = 0; round < 20; round += 1)
         await all(manyRaw(500).map((client) => client.send('P')));
     }));
 });
 
-describe('too slow', () => {
+describe('slow clients', () => {
   onItsOwnCoordinator();
 
   const head = `POST /${COORDINATOR}/CreateWorkload HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n`;
 
   it.each([
-    { name: 'heads', bytes: head },
+    { name: 'headers', bytes: head },
     { name: 'bodies', bytes: `${head}Content-Length: 4000000\r\n\r\n${'['.repeat(1_000)}` },
-  ])('$name in HTTP/1.1', ({ bytes }) =>
+  ])('are disconnected when they send $name slowly over HTTP/1.1', ({ bytes }) =>
     survives(async () => {
       const slow = manyRaw(1_000);
       await all(slow.map((client) => client.send(bytes)));
@@ -124,7 +126,7 @@ describe('too slow', () => {
     }),
   );
 
-  it('bodies in HTTP/2', () =>
+  it('are disconnected when they send bodies slowly over HTTP/2', () =>
     survives(async () => {
       const createHead = callHead('CreateWorkload', 'application/grpc');
       const slow = manyRaw(40);
@@ -142,9 +144,9 @@ describe('too slow', () => {
     }));
 
   it.each([
-    { name: 'readers of lists, in HTTP/2 without a window', rpc: 'ListWorkloads' },
-    { name: 'readers of watches, in HTTP/2 without a window', rpc: 'WatchWorkloads' },
-  ])('$name', ({ rpc }) =>
+    { name: 'readers of lists over HTTP/2 with an empty window', rpc: 'ListWorkloads' },
+    { name: 'readers of watches over HTTP/2 with an empty window', rpc: 'WatchWorkloads' },
+  ])('are disconnected as $name', ({ rpc }) =>
     survives(async () => {
       const calls = Buffer.concat(
         streams(128).map((stream) =>
@@ -161,13 +163,13 @@ describe('too slow', () => {
   );
 });
 
-describe('floods', () => {
+describe('HTTP/2 floods', () => {
   onItsOwnCoordinator();
 
   const get = callHead('GetWorkload', 'application/grpc');
   const reset = Buffer.from([0, 0, 0, 8]);
 
-  it('of streams that are opened and reset (CVE-2023-44487)', () =>
+  it('of opened and reset streams do not disturb other clients (CVE-2023-44487)', () =>
     survives(async () => {
       for (let round = 0; round < 3; round += 1) {
         const client = raw();
@@ -181,7 +183,7 @@ describe('floods', () => {
       }
     }));
 
-  it('of CONTINUATION frames (CVE-2024-27983)', () =>
+  it('of CONTINUATION frames do not disturb other clients (CVE-2024-27983)', () =>
     survives(async () => {
       const client = raw();
       await client.send(Buffer.concat([opening(), frame(FRAME.headers, 0, 1, get)]));
@@ -200,7 +202,7 @@ describe('floods', () => {
     { name: 'PING', bytes: frame(FRAME.ping, 0, 0, Buffer.alloc(8)) },
     { name: 'empty DATA', bytes: frame(FRAME.data, 0, 1) },
     { name: 'WINDOW_UPDATE', bytes: frame(FRAME.windowUpdate, 0, 0, Buffer.from([0, 0, 0, 1])) },
-  ])('of $name frames', ({ bytes }) =>
+  ])('of $name frames do not disturb other clients', ({ bytes }) =>
     survives(async () => {
       const client = raw();
       await client.send(Buffer.concat([opening(), callFrames(1, get)]));
@@ -210,28 +212,28 @@ describe('floods', () => {
 
   it.each([
     {
-      name: 'frames that are invalid',
+      name: 'invalid frames',
       begin: opening(),
       bytes: frame(FRAME.windowUpdate, 0, 0, Buffer.from([1])),
     },
     {
-      name: 'frames of no known type',
+      name: 'frames of unknown types',
       begin: opening(),
       bytes: frame(0x77, 0, 0, Buffer.alloc(100)),
     },
     {
-      name: 'data for streams that are closed',
+      name: 'data for closed streams',
       begin: opening(),
       bytes: frame(FRAME.data, 0, 101, Buffer.alloc(100)),
     },
     { name: 'garbage after the preface', begin: opening(), bytes: randomBytes(4_096) },
     { name: 'garbage', begin: Buffer.alloc(0), bytes: randomBytes(4_096) },
     {
-      name: 'heads without end',
+      name: 'endless headers',
       begin: Buffer.from('POST / HTTP/1.1\r\n'),
       bytes: Buffer.from('a: b\r\n'.repeat(500)),
     },
-  ])('of $name', ({ begin, bytes }) =>
+  ])('of $name do not disturb other clients', ({ begin, bytes }) =>
     survives(() =>
       all(
         manyRaw(50).map(async (client) => {
@@ -243,7 +245,7 @@ describe('floods', () => {
   );
 });
 
-describe('messages that grow', () => {
+describe('messages that need much memory when decoded', () => {
   onItsOwnCoordinator();
 
   const zeros = Buffer.alloc(128 * MIB);
@@ -261,7 +263,7 @@ describe('messages that grow', () => {
       compress: () =>
         brotliCompressSync(zeros, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } }),
     },
-  ])('a bomb in $encoding', async ({ encoding, compress }) => {
+  ])('are refused as a compression bomb with $encoding', async ({ encoding, compress }) => {
     const bomb = compress();
     await survives(async () => {
       for (const { status } of await postMany(bomb, { 'content-encoding': encoding }))
@@ -277,7 +279,7 @@ describe('messages that grow', () => {
     ((bytes >> 14) & 127) | 128,
     bytes >> 21,
   ];
-  /** Field 3 of CreateWorkloadRequest is the spec. */
+  /** Encodes a CreateWorkloadRequest whose spec (field 3) consists of repeated units. */
   const specOf = (unit: readonly number[]): Buffer => {
     const body = Buffer.alloc(
       Math.floor((4 * MIB - 100) / unit.length) * unit.length,
@@ -291,9 +293,14 @@ describe('messages that grow', () => {
     return `{"name":"a","spec":{"env":{${text}"z-":""}}}`;
   };
   it.each([
-    { name: 'JSON lists, deep', body: () => mib4('{"spec":', '[', ''), type: 'json', status: 429 },
     {
-      name: 'JSON objects, deep',
+      name: 'deeply nested JSON lists',
+      body: () => mib4('{"spec":', '[', ''),
+      type: 'json',
+      status: 429,
+    },
+    {
+      name: 'deeply nested JSON objects',
       body: () => mib4('{"spec":', '{"a":', ''),
       type: 'json',
       status: 429,
@@ -306,7 +313,7 @@ describe('messages that grow', () => {
     },
     { name: 'JSON keys', body: () => Buffer.from(keys()), type: 'json', status: 429 },
     {
-      name: 'JSON text',
+      name: 'a JSON string',
       body: () => mib4('{"name":"', '\\u0041', '"}'),
       type: 'json',
       status: 429,
@@ -317,9 +324,9 @@ describe('messages that grow', () => {
       type: 'json',
       status: 400,
     },
-    { name: 'elements', body: () => specOf([0x32, 0]), type: 'proto', status: 429 },
+    { name: 'repeated field elements', body: () => specOf([0x32, 0]), type: 'proto', status: 429 },
     { name: 'map entries', body: () => specOf([0x22, 0]), type: 'proto', status: 429 },
-    { name: 'fields that are merged', body: () => specOf([0x6a, 0]), type: 'proto', status: 429 },
+    { name: 'merged message fields', body: () => specOf([0x6a, 0]), type: 'proto', status: 429 },
     {
       name: 'unknown fields',
       body: () => Buffer.alloc(4 * MIB - 100, Buffer.from([0x78, 1])),
@@ -327,19 +334,19 @@ describe('messages that grow', () => {
       status: 429,
     },
     {
-      name: 'groups, deep',
+      name: 'deeply nested groups',
       body: () => Buffer.alloc(4 * MIB - 100, 0x7b),
       type: 'proto',
       status: 400,
     },
     {
-      name: 'groups, wide',
+      name: 'many groups',
       body: () => Buffer.alloc(4 * MIB - 100, Buffer.from([0x7b, 0x7c])),
       type: 'proto',
       status: 429,
     },
     {
-      name: 'text',
+      name: 'a string field',
       body: () =>
         Buffer.concat([
           Buffer.from([0x12, ...size(4 * MIB - 100)]),
@@ -348,7 +355,7 @@ describe('messages that grow', () => {
       type: 'proto',
       status: 429,
     },
-  ])('4 MiB of $name', async ({ body, type, status }) => {
+  ])('are bounded for 4 MiB of $name', async ({ body, type, status }) => {
     const bytes = body();
     await survives(async () => {
       for (const answer of await postMany(bytes, { 'content-type': `application/${type}` }))
@@ -357,7 +364,7 @@ describe('messages that grow', () => {
   });
 });
 
-/** The value of one metric of the coordinator. */
+/** Reads one metric of the coordinator. */
 async function metric(name: string): Promise<number> {
   const text = await (await fetch(`${cluster.opsUrl}/metrics`)).text();
   return Number(
@@ -369,7 +376,7 @@ async function metric(name: string): Promise<number> {
   );
 }
 
-/** Waits until a metric of the coordinator is as `fits` says. */
+/** Waits until a metric of the coordinator satisfies a condition. */
 async function untilMetric(name: string, fits: (value: number) => boolean): Promise<void> {
   while (!fits(await metric(name))) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -16,7 +16,7 @@ afterAll(() => cluster.stop());
 
 const WRITERS = ['writer-1', 'writer-2', 'writer-3'];
 
-/** Changes one workload without end, and keeps what was acknowledged. */
+/** Updates one workload continuously and records the last acknowledged generation. */
 class Writer {
   readonly acknowledged: Workload[] = [];
   private stopped = false;
@@ -53,7 +53,7 @@ async function entriesOf(store: StateStore, revision?: bigint): Promise<readonly
   return entries.map((entry) => ({ ...entry, value: new Uint8Array(entry.value) }));
 }
 
-/** What a data directory holds, without a coordinator on it. */
+/** Reads the entries of a data directory without a coordinator. */
 async function contentOf(directory: string, revision?: bigint): Promise<readonly StoreEntry[]> {
   const store = await openLmdbStateStore({ directory, clock: systemClock });
   try {
@@ -63,8 +63,8 @@ async function contentOf(directory: string, revision?: bigint): Promise<readonly
   }
 }
 
-describe('a backup', () => {
-  it('taken while all is being written is the state at one revision, and a coordinator starts on it', async () => {
+describe('backup and restore', () => {
+  it('a backup during writes contains the state at one revision, and a coordinator starts from it', async () => {
     const { client, directory } = cluster;
     for (let index = 0; index < 100; index += 1)
       await client.createWorkload({
@@ -96,7 +96,8 @@ describe('a backup', () => {
     for (const [index, generation] of after.entries())
       expect(generation).toBeGreaterThan(before[index] ?? 0n);
 
-    // The store of the cluster still knows that revision: what was restored is exactly that.
+    // The store of the cluster still has that revision, so the restored state can be compared with
+    // it.
     await cluster.coordinatorProcess.kill('SIGKILL');
     const restored = join(directory, 'restored');
     const { code, stdout } = await cluster.ctl('admin', 'restore', file, '--data-dir', restored);
@@ -108,7 +109,7 @@ describe('a backup', () => {
     expect(await contentOf(restored)).toEqual(expected);
     expect(expected).toHaveLength(summary.entries);
 
-    // A coordinator on it shows the workloads as they were then.
+    // A coordinator on the restored directory shows the workloads of that revision.
     const args = ['--port', '0', '--ops-port', '0', '--data-dir', restored];
     const coordinator = Running.start(process.execPath, [bundleOf('coordinator'), ...args]);
     try {
@@ -132,7 +133,7 @@ describe('a backup', () => {
     await cluster.startCoordinator();
   });
 
-  it('that was altered or cut off is refused, and nothing is made of it', async () => {
+  it('an altered or truncated backup is refused, and no directory is created', async () => {
     const { directory } = cluster;
     const file = join(directory, 'damaged.backup');
     expect(await cluster.ctl('admin', 'backup', file)).toMatchObject({ code: 0 });
@@ -171,7 +172,7 @@ describe('a backup', () => {
     });
   });
 
-  it('is not restored over the state of a coordinator, running or not', async () => {
+  it('a backup is not restored into the data directory of a coordinator', async () => {
     const file = join(cluster.directory, 'good.backup');
     expect(await cluster.ctl('admin', 'backup', file)).toMatchObject({ code: 0 });
     const dataDir = join(cluster.directory, 'coordinator');
@@ -180,7 +181,7 @@ describe('a backup', () => {
     expect(stderr).toContain(`data directory ${dataDir} is not empty, it holds store.mdb`);
   });
 
-  it('without a coordinator leaves no file', async () => {
+  it('a backup without a coordinator leaves no file', async () => {
     const file = join(cluster.directory, 'unfinished.backup');
     await cluster.coordinatorProcess.kill('SIGKILL');
     const { code, stderr } = await cluster.ctl('admin', 'backup', file);

@@ -35,7 +35,7 @@ afterAll(() => cluster.stop());
 
 const rpc = (method: string): string => `${COORDINATOR}/${method}`;
 
-/** What a refused request must leave as it was. */
+/** Returns the state that a refused request must not change. */
 async function everything(): Promise<unknown> {
   const { workloads } = await cluster.client.listWorkloads({ includeReplicas: true });
   const { nodes } = await cluster.client.listNodes({});
@@ -49,7 +49,7 @@ async function everything(): Promise<unknown> {
       replicas: status!.replicas,
     })),
     nodes: nodes.map(({ id, labels, cordoned }) => ({ id, labels, cordoned })),
-    // That somebody tried is on record; nothing else is.
+    // The audit record of the attempt is the only change.
     events: events.filter(({ category }) => category !== Category.AUDIT).map(({ id }) => id),
   };
 }
@@ -74,7 +74,7 @@ const exec = (target: object, words: readonly string[] = ['true']) => ({
   body: { ...target, command: words },
 });
 
-describe('a request that is wrong', () => {
+describe('invalid request', () => {
   it.each([
     {
       what: 'an empty name',
@@ -89,7 +89,7 @@ describe('a request that is wrong', () => {
       says: 'name: must be at most 63 characters long',
     },
     {
-      what: 'a name that is no label',
+      what: 'a name that is not a DNS label',
       ...create('Web_1', { command }),
       code: 'invalid_argument',
       says: `name: ${DNS_LABEL}`,
@@ -166,20 +166,20 @@ describe('a request that is wrong', () => {
       says: 'spec.ports[1].name: "a" is used twice',
     },
     {
-      what: 'a rollout that has no possible move',
+      what: 'a rollout without a possible move',
       ...create('new', { command, replicas: 3, rollout: { maxSurge: 0, minAvailable: 3 } }),
       code: 'invalid_argument',
       says: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
     },
     {
-      what: 'the same in an update',
+      what: 'an update to a rollout without a possible move',
       method: rpc('UpdateWorkload'),
       body: { name: 'there', spec: { replicas: 3, rollout: { maxSurge: 0, minAvailable: 3 } } },
       code: 'invalid_argument',
       says: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
     },
     {
-      what: 'a selector that cannot be read',
+      what: 'an invalid label selector',
       method: rpc('ListWorkloads'),
       body: { labelSelector: 'app in' },
       code: 'invalid_argument',
@@ -228,7 +228,7 @@ describe('a request that is wrong', () => {
       says: `container "${'ab'.repeat(32)}" not found`,
     },
     {
-      what: 'too little of a container id',
+      what: 'a container id that is too short',
       ...exec({ containerId: 'abc' }),
       code: 'invalid_argument',
       says: 'container_id: must be 12 to 64 lower-case hex digits',
@@ -252,26 +252,26 @@ describe('a request that is wrong', () => {
       says: 'name: cannot be combined with container_id',
     },
     {
-      what: 'a command without words',
+      what: 'an empty command',
       ...exec({ name: 'there' }, []),
       code: 'invalid_argument',
       says: 'command: must not be empty',
     },
     {
-      what: 'the enrolment of a name that another machine has',
+      what: 'an enrolment with the node name of another machine',
       method: rpc('EnrollNode'),
       body: { nodeId: 'agent-1', instanceId: '0123456789abcdef' },
       code: 'already_exists',
       says: 'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
     },
     {
-      what: 'the removal of a node that is connected',
+      what: 'the removal of a connected node',
       method: rpc('RemoveNode'),
       body: { nodeId: 'agent-1', force: true },
       code: 'failed_precondition',
       says: 'node "agent-1" is connected; stop its agent first, or it would enrol again at once',
     },
-  ])('$what: $code', async ({ method, body, code, says }) => {
+  ])('is rejected with $code for $what', async ({ method, body, code, says }) => {
     expect(await leavesEverything(() => plainHttp.call(cluster.url, method, body))).toEqual({
       code,
       message: says,
@@ -295,24 +295,27 @@ describe('a request that is wrong', () => {
     { field: 'secrets', spec: { secrets: [{ name: 'key' }] } },
     { field: 'priority (above 100, preemption)', spec: { priority: 500 } },
     { field: 'resources.requests.gpus', spec: { resources: { requests: { gpus: 1 } } } },
-  ])('$field is not built: UNIMPLEMENTED, at create and at update', async ({ field, spec }) => {
-    const refusal = {
-      code: 'unimplemented',
-      message: `spec.${field}: not supported in this version; leave it out`,
-      items: [],
-    };
-    await leavesEverything(async () => {
-      expect(
-        await plainHttp.call(cluster.url, rpc('CreateWorkload'), {
-          name: 'new',
-          spec: { command, ...spec },
-        }),
-      ).toEqual(refusal);
-      expect(
-        await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec }),
-      ).toEqual(refusal);
-    });
-  });
+  ])(
+    'is rejected with UNIMPLEMENTED for the unsupported field $field, by create and by update',
+    async ({ field, spec }) => {
+      const refusal = {
+        code: 'unimplemented',
+        message: `spec.${field}: not supported in this version; leave it out`,
+        items: [],
+      };
+      await leavesEverything(async () => {
+        expect(
+          await plainHttp.call(cluster.url, rpc('CreateWorkload'), {
+            name: 'new',
+            spec: { command, ...spec },
+          }),
+        ).toEqual(refusal);
+        expect(
+          await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec }),
+        ).toEqual(refusal);
+      });
+    },
+  );
 
   it.each([
     { field: 'volumes', spec: { volumes: [{ name: 'data', mountPath: '/data', emptyDir: {} }] } },
@@ -321,7 +324,7 @@ describe('a request that is wrong', () => {
     { field: 'image_pull', spec: { imagePull: { policy: 'ALWAYS' } } },
     { field: 'ports[0].host_port', spec: { ports: [{ containerPort: 80, hostPort: 80 }] } },
   ])(
-    '$field is nothing for a process: INVALID_ARGUMENT, at create and at update',
+    'is rejected with INVALID_ARGUMENT for the container field $field of a process, by create and by update',
     async ({ field, spec }) => {
       const refusal = {
         code: 'invalid_argument',
@@ -342,7 +345,7 @@ describe('a request that is wrong', () => {
     },
   );
 
-  it('takes such a field when it has its default', async () => {
+  it('is accepted when a container field of a process has its default value', async () => {
     const spec = {
       command,
       replicas: 0,
@@ -359,7 +362,7 @@ describe('a request that is wrong', () => {
     });
   });
 
-  it('enrolment with a key or a token: UNIMPLEMENTED', async () => {
+  it('is rejected with UNIMPLEMENTED for an enrolment with a key or a token', async () => {
     const body = { nodeId: 'new', instanceId: '0123456789abcdef', csr: 'YWJj', token: 'cl1.a.b.c' };
     expect(
       await leavesEverything(() => plainHttp.call(cluster.url, rpc('EnrollNode'), body)),
@@ -371,7 +374,7 @@ describe('a request that is wrong', () => {
   });
 });
 
-describe('a message that is wrong', () => {
+describe('invalid message', () => {
   const binary = async (
     spec: Parameters<typeof cluster.client.createWorkload>[0]['spec'] & object,
   ): Promise<ConnectError> =>
@@ -391,15 +394,18 @@ describe('a message that is wrong', () => {
       values: 'REPLICATED, GLOBAL',
       spec: { command, mode: 99 as WorkloadSpec_Mode },
     },
-  ])('an unknown number of the enum $field, in binary', async ({ field, values, spec }) => {
-    const error = await leavesEverything(() => binary(spec));
-    expect({ code: error.code, message: error.rawMessage }).toEqual({
-      code: Code.InvalidArgument,
-      message: `${field}: must be one of ${values}`,
-    });
-  });
+  ])(
+    'is rejected for an unknown number of the enum $field in binary',
+    async ({ field, values, spec }) => {
+      const error = await leavesEverything(() => binary(spec));
+      expect({ code: error.code, message: error.rawMessage }).toEqual({
+        code: Code.InvalidArgument,
+        message: `${field}: must be one of ${values}`,
+      });
+    },
+  );
 
-  it('5 MiB: RESOURCE_EXHAUSTED, in binary and in JSON', async () => {
+  it('is rejected with RESOURCE_EXHAUSTED for 5 MiB, in binary and in JSON', async () => {
     const annotations = Object.fromEntries(
       Array.from({ length: 80 }, (_, index) => [`k${index}`, randomBytes(32_768).toString('hex')]),
     );
@@ -418,7 +424,7 @@ describe('a message that is wrong', () => {
     expect(await everything()).not.toMatchObject({ workloads: [{ name: 'new' }] });
   });
 
-  it('malformed protobuf: INVALID_ARGUMENT', async () => {
+  it('is rejected with INVALID_ARGUMENT for malformed protobuf', async () => {
     const truncated = Uint8Array.of(0x12, 0x7f, 0x61);
     expect(
       await post(cluster.url, rpc('CreateWorkload'), truncated, {
@@ -445,7 +451,7 @@ describe('a message that is wrong', () => {
       body: '{"name":7}',
       says: 'cannot decode field cloudless.api.CreateWorkloadRequest.name from JSON: ',
     },
-  ])('malformed JSON, $body: INVALID_ARGUMENT', async ({ body, says }) => {
+  ])('is rejected with INVALID_ARGUMENT for the malformed JSON $body', async ({ body, says }) => {
     const answer = await leavesEverything(() => post(cluster.url, rpc('CreateWorkload'), body));
     expect(answer).toMatchObject({
       status: 400,
@@ -453,7 +459,7 @@ describe('a message that is wrong', () => {
     });
   });
 
-  it('a path that is no call, a method that is not POST, a content type that is not served', async () => {
+  it('is rejected for an unknown path, a method other than POST and an unknown content type', async () => {
     expect(await post(cluster.url, rpc('NoSuchCall'), '{}')).toMatchObject({
       status: 404,
       json: { code: 'unimplemented' },
@@ -468,14 +474,14 @@ describe('a message that is wrong', () => {
   });
 });
 
-describe('a page of another site', () => {
+describe('web page of another site', () => {
   const places = [
     { place: 'the API', url: () => cluster.url, path: rpc('ListNodes') },
-    { place: "an agent's own service", url: () => agentUrl, path: `${AGENT}/ListContainers` },
+    { place: 'the port of an agent', url: () => agentUrl, path: `${AGENT}/ListContainers` },
   ];
 
   it.each(places)(
-    'cannot call $place by a name of its own (DNS rebinding)',
+    'cannot call $place through its own host name (DNS rebinding)',
     async ({ url, path }) => {
       const host = `evil.example:${new URL(url()).port}`;
       const message = `host "${host}" is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`;
@@ -488,7 +494,7 @@ describe('a page of another site', () => {
     },
   );
 
-  it.each(places)('cannot call $place from its origin', async ({ url, path }) => {
+  it.each(places)('cannot call $place from its own origin', async ({ url, path }) => {
     const message =
       'origin "https://evil.example" may not call this server; only pages served from this machine may';
     const answer = await post(url(), path, '{}', { origin: 'https://evil.example' });
@@ -499,7 +505,7 @@ describe('a page of another site', () => {
     expect((await post(url(), path, '{}', { origin: 'http://localhost:3000' })).status).toBe(200);
   });
 
-  it('cannot read probes and metrics', async () => {
+  it('cannot read the ops port', async () => {
     for (const headers of [{ host: 'evil.example' }, { origin: 'https://evil.example' }]) {
       expect((await post(cluster.opsUrl, 'metrics', '', headers)).status).toBe(403);
     }
@@ -525,9 +531,9 @@ describe('a page of another site', () => {
   }
 });
 
-describe('a program that cannot start', () => {
+describe('start of a program', () => {
   const path = (name: string): string => join(cluster.directory, name);
-  /** Runs a program with what it needs, save what the test gives. */
+  /** Starts a program with its required flags and the flags of the test. */
   const coordinator = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> =>
     runToEnd(
       process.execPath,
@@ -613,7 +619,7 @@ describe('a program that cannot start', () => {
         `${path('file')} is not a directory; choose a directory for the data, or move this file away`,
     },
     {
-      what: 'an address of the network',
+      what: 'an address other than loopback',
       args: () => ['--host', '0.0.0.0'],
       code: 1,
       says: () => `refusing to listen on 0.0.0.0 ${noLoopback}`,
@@ -631,13 +637,13 @@ describe('a program that cannot start', () => {
       says: () => `${path('settings.yaml')}: prot: is not a setting; the settings are host, port, `,
     },
     {
-      what: 'a file of settings that is not there',
+      what: 'a missing settings file',
       args: () => ['--config', path('none.yaml')],
       code: 2,
       says: () => `cannot read the settings at ${path('none.yaml')}: ENOENT`,
     },
     {
-      what: 'a port that is none',
+      what: 'an invalid port',
       args: () => ['--port', '99999'],
       code: 2,
       says: () => '--port: "99999" must be a whole number from 0 to 65535',
@@ -655,13 +661,13 @@ describe('a program that cannot start', () => {
       code: 2,
       says: () => '--weights: "0,0,0,0,0" must be five numbers from 0, not all 0',
     },
-  ])('coordinator, $what', async ({ args, code, says }) => {
+  ])('the coordinator exits with $code for $what', async ({ args, code, says }) => {
     const ended = await coordinator(args());
     expect(ended.stderr).toContain(says());
     expect(ended).toMatchObject({ code, stderr: expect.not.stringContaining('    at ') as string });
   });
 
-  it('coordinator, a bad value in the environment', async () => {
+  it('the coordinator exits for an invalid environment variable', async () => {
     expect(await coordinator([], { CLOUDLESS_COORDINATOR_LEASE: 'long' })).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(
@@ -698,7 +704,7 @@ describe('a program that cannot start', () => {
       says: () => `${path('file')} is not a directory`,
     },
     {
-      what: 'an address of the network',
+      what: 'an address other than loopback',
       args: () => ['--listen', '0.0.0.0:0'],
       code: 2,
       says: () => '--listen: "0.0.0.0" is not a loopback address; without TLS only',
@@ -722,32 +728,32 @@ describe('a program that cannot start', () => {
       says: () => `${path('settings.yaml')}: prot: is not a setting; the settings are name, `,
     },
     {
-      what: 'a name that is no label',
+      what: 'a name that is not a DNS label',
       args: () => ['--name', 'Bad_Name'],
       code: 2,
       says: () => '--name: "Bad_Name" must be a DNS label',
     },
     {
-      what: 'a port range that is none',
+      what: 'an invalid port range',
       args: () => ['--port-range', '9-1'],
       code: 2,
       says: () => '--port-range: "9-1" must be two ports in order, such as 20000-29999',
     },
-  ])('agent, $what', async ({ args, code, says }) => {
+  ])('the agent exits with $code for $what', async ({ args, code, says }) => {
     const ended = await leavesEverything(() => agent(args()));
     expect(ended.stderr).toContain(says());
     expect(ended).toMatchObject({ code, stderr: expect.not.stringContaining('    at ') as string });
   });
 
-  it('leaves no process behind', () => {
+  it('no failed start leaves a process behind', () => {
     const left = processesUsing(path('other'));
     killAll(left);
     expect(left).toEqual([]);
   });
 });
 
-describe('a coordinator that cannot be reached', () => {
-  it('cloudlessctl ends with 5, the address and what to check', async () => {
+describe('unreachable coordinator', () => {
+  it('cloudlessctl exits with 5, and names the address and what to check', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => server.once('listening', resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -761,7 +767,7 @@ describe('a coordinator that cannot be reached', () => {
     });
   });
 
-  it('an agent says so once, keeps trying, and joins when it is there', async () => {
+  it('an agent logs one warning, keeps trying, and joins when the coordinator starts', async () => {
     const dials = new Counter();
     const dead = createServer((socket) => {
       dials.add();
@@ -800,7 +806,7 @@ describe('a coordinator that cannot be reached', () => {
     }
   });
 
-  it('an agent whose name another machine has says so once, and gets no node', async () => {
+  it('an agent with the name of another machine logs one warning and gets no node', async () => {
     const agent = startAgent('agent-1', cluster.url, 'impostor', '--log-level', 'debug');
     try {
       const tries = (): number =>
@@ -843,7 +849,7 @@ describe('a coordinator that cannot be reached', () => {
   }
 });
 
-/** Counts, and tells who waits for a number. */
+/** A counter that tests can wait for. */
 class Counter {
   private count = 0;
   private waiting: { readonly wanted: number; readonly resolve: () => void }[] = [];

@@ -6,12 +6,9 @@ import {
 } from '@cloudless/api';
 import { QUICK, RealCluster } from './cluster.js';
 
-/** More than a node keeps of one replica: a slow reader cannot have all of them. */
+/** More lines than a node stores of one replica, so that a slow reader misses lines. */
 const LINES = 200_000;
-/**
- * Writes a first line, and once it is asked to, numbered lines of 100 bytes as fast as they are
- * taken.
- */
+/** Writes a first line and, after a request, numbered lines of 100 bytes at full speed. */
 const FLOOD = `const { writeSync } = require('node:fs');
   const rest = ' ' + 'x'.repeat(90) + '\\n';
   const flood = () => {
@@ -25,7 +22,7 @@ const FLOOD = `const { writeSync } = require('node:fs');
   writeSync(1, '00000001\\n');
   require('node:http').createServer((_request, response) => { response.end(); flood(); })
     .listen(process.env.PORT, '127.0.0.1');`;
-/** More than a node had tunnels for when each log took one. */
+/** More followers than a node has tunnels. */
 const FOLLOWERS = 40;
 
 let cluster: RealCluster;
@@ -40,7 +37,7 @@ interface Reading {
   readonly lastLine: number;
 }
 
-/** Follows a container and accounts for each of its lines. */
+/** Follows the log of a container and checks each line number. */
 async function account(
   client: CoordinatorClient,
   containerId: string,
@@ -78,8 +75,8 @@ async function account(
   return figures;
 }
 
-describe('a replica that writes at full speed', () => {
-  it('is followed without repeated lines, and without missing lines that no entry reports', async () => {
+describe('log of a replica that writes at full speed', () => {
+  it('has no repeated lines for a follower, and reports every missing line', async () => {
     const { client } = cluster;
     await client.createWorkload({
       name: 'flood',
@@ -95,7 +92,7 @@ describe('a replica that writes at full speed', () => {
     let waiting = 2;
     const opened = (): void => {
       waiting -= 1;
-      // Both followers have had the first line.
+      // Both followers have received the first line.
       if (waiting === 0) void fetch(`http://${endpoint!.ip}:${endpoint!.port}/`);
     };
     const readings: readonly Reading[] = [
@@ -113,8 +110,8 @@ describe('a replica that writes at full speed', () => {
   });
 });
 
-describe('many followers of one client', () => {
-  it('leave room for commands of the same client and of others', async () => {
+describe('100 log followers of one client', () => {
+  it('leave capacity for commands of the same client and of other clients', async () => {
     const { client } = cluster;
     await client.createWorkload({
       name: 'quiet',

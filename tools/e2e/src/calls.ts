@@ -7,24 +7,24 @@ export const COORDINATOR = 'cloudless.api.CoordinatorService';
 export const AGENT = 'cloudless.api.AgentService';
 export const ADMIN = 'cloudless.api.AdminService';
 
-/** What a call came to, however it was sent. */
+/** The result of a call, independent of the protocol. */
 export interface Answer {
-  /** `ok`, or the code as Connect spells it: `not_found`. */
+  /** `ok`, or the code as Connect spells it, for example `not_found`. */
   readonly code: string;
   readonly message: string;
-  /** The messages that came back, as JSON with zero values. */
+  /** The received messages as JSON with zero values. */
   readonly items: readonly unknown[];
 }
 
-/** One way to send a call, as a user has at hand. */
+/** A tool that can send a call. */
 export interface Caller {
   readonly name: string;
   call(url: string, method: string, body: unknown): Promise<Answer>;
 }
 
 /**
- * `buf` itself: the script that npm installs starts it as a child, which a signal to the script
- * would not end.
+ * The `buf` binary. The script that npm installs starts the binary as a child process that a signal
+ * to the script would not end.
  */
 const buf = createRequire(import.meta.url).resolve(
   `@bufbuild/buf-${process.platform}-${process.arch}/bin/buf`,
@@ -32,10 +32,7 @@ const buf = createRequire(import.meta.url).resolve(
 
 type Protocol = 'connect' | 'grpc' | 'grpcweb';
 
-/**
- * `buf curl` with the schema taken from the server's reflection, over HTTP/2 as reflection needs
- * it.
- */
+/** Creates a caller with `buf curl` over HTTP/2 that reads the schema by server reflection. */
 export function bufCurl(protocol: Protocol): Caller {
   return curlCaller(`buf curl, ${protocol} over HTTP/2`, [
     '--protocol',
@@ -45,8 +42,8 @@ export function bufCurl(protocol: Protocol): Caller {
 }
 
 /**
- * `buf curl` over HTTP/1.1. Reflection is not possible there, so the schema comes from a file made
- * by {@link buildSchema}.
+ * Creates a caller with `buf curl` over HTTP/1.1. Reflection needs HTTP/2, so the schema is read
+ * from a file of {@link buildSchema}.
  */
 export function bufCurlHttp1(protocol: Exclude<Protocol, 'grpc'>, schema: () => string): Caller {
   return {
@@ -56,7 +53,7 @@ export function bufCurlHttp1(protocol: Exclude<Protocol, 'grpc'>, schema: () => 
   };
 }
 
-/** Writes the published schema to a file. */
+/** Writes the public schema to a file. */
 export async function buildSchema(directory: string): Promise<string> {
   const file = join(directory, 'schema.binpb');
   const { code, stderr } = await runToEnd(buf, ['build', '-o', file]);
@@ -87,7 +84,7 @@ function curlArgs(
   return ['curl', ...flags, '--emit-defaults', '--data', JSON.stringify(body), `${url}/${method}`];
 }
 
-/** The names that reflection lists. */
+/** Lists the service names by reflection. */
 export async function listServices(url: string): Promise<readonly string[]> {
   const { code, stdout, stderr } = await runToEnd(buf, [
     'curl',
@@ -99,7 +96,7 @@ export async function listServices(url: string): Promise<readonly string[]> {
   return stdout.trim().split('\n');
 }
 
-/** A `buf curl` whose call goes on. */
+/** A `buf curl` with a streaming call. */
 export class CurlStream {
   private constructor(readonly process: Running) {}
 
@@ -108,22 +105,19 @@ export class CurlStream {
     return new CurlStream(Running.start(buf, curlArgs(flags, url, method, body)));
   }
 
-  /** All messages so far. */
+  /** The messages received so far. */
   get items(): readonly unknown[] {
     return documentsIn(this.process.lines);
   }
 
-  /** Waits until the messages so far are as `fits` says. @returns them. */
+  /** Waits until the received messages satisfy a condition. @returns The messages. */
   async until(fits: (items: readonly unknown[]) => boolean): Promise<readonly unknown[]> {
     await this.process.line(() => fits(this.items));
     return this.items;
   }
 }
 
-/**
- * JSON objects that are printed with indentation, one after the other; the last one may still be on
- * its way.
- */
+/** Parses consecutive indented JSON objects; the last object may be incomplete. */
 function documentsIn(lines: readonly string[]): readonly unknown[] {
   const documents: unknown[] = [];
   let open: string[] = [];
@@ -137,7 +131,7 @@ function documentsIn(lines: readonly string[]): readonly unknown[] {
   return documents;
 }
 
-/** Plain HTTP/1.1: a POST of JSON, which is the Connect protocol for calls with one answer. */
+/** Sends a unary call as a POST of JSON over HTTP/1.1, the Connect protocol for unary calls. */
 export const plainHttp: Caller = {
   name: 'POST of JSON',
   call: async (url, method, body) => {
@@ -148,15 +142,17 @@ export const plainHttp: Caller = {
   },
 };
 
-/** An answer of plain HTTP. */
+/** An HTTP response. */
 export interface HttpAnswer {
   readonly status: number;
   readonly text: string;
-  /** The body, where it is JSON. */
+  /** The parsed body when the body is JSON. */
   readonly json: unknown;
 }
 
-/** POSTs a body as it is. Unlike `fetch` it sends any header, also `Host`. */
+/**
+ * Sends a POST request with an unmodified body. Unlike `fetch` it can send any header, also `Host`.
+ */
 export function post(
   url: string,
   method: string,

@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => cluster.stop());
 
 const ctl = (...args: readonly string[]): Promise<Finished> => cluster.ctl(...args);
-/** The output of a command that must succeed. */
+/** Returns the output of a command that must succeed. */
 async function output(...args: readonly string[]): Promise<string> {
   const { code, stdout, stderr } = await ctl(...args);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -23,7 +23,7 @@ async function manifest(name: string, text: string): Promise<string> {
   await writeFile(file, text);
   return file;
 }
-/** For scripts that call cloudlessctl themselves. */
+/** Environment of scripts that call cloudlessctl. */
 const shellEnv = (): NodeJS.ProcessEnv => ({
   ...cluster.ctlEnv,
   NODE: process.execPath,
@@ -33,7 +33,7 @@ const names = async (): Promise<readonly string[]> =>
   (await cluster.client.listWorkloads({})).workloads.map(({ name }) => name);
 const read = (name: string): Promise<Workload> => cluster.client.getWorkload({ name });
 
-describe('a manifest that is wrong', () => {
+describe('invalid manifest', () => {
   const good = 'name: good\nspec: { command: [sleep, "1000"], replicas: 0 }\n';
 
   it.each([
@@ -44,7 +44,7 @@ describe('a manifest that is wrong', () => {
       says: ':5:3: spec.replicass: unknown key; did you mean replicas?',
     },
     {
-      what: 'an unknown key in snake_case, deeper down',
+      what: 'an unknown nested key in snake_case',
       file: 'deeper.yaml',
       text: 'name: bad\nspec:\n  command: [sleep, "1"]\n  rollout:\n    max_serge: 2\n',
       says: ':5:5: spec.rollout.max_serge: unknown key; did you mean max_surge?',
@@ -56,38 +56,38 @@ describe('a manifest that is wrong', () => {
       says: ':3:13: spec.comand: unknown key; did you mean command?',
     },
     {
-      what: 'a doubled key',
+      what: 'a duplicate key',
       file: 'doubled.yaml',
       text: 'name: bad\nspec:\n  command: [sleep, "1"]\n  env: { A: "1" }\n  env: { B: "2" }\n',
       says: ':5:3: spec.env: ',
     },
     {
-      what: 'one key in both spellings',
+      what: 'a key in both spellings',
       file: 'spellings.yaml',
       text: 'name: bad\nspec:\n  command: [sleep, "1"]\n  workingDir: /\n  working_dir: /\n',
       says: ':5:3: spec.working_dir: cannot be given together with workingDir',
     },
     {
-      what: 'a number for a text',
+      what: 'a number in place of a string',
       file: 'number.yaml',
       text: 'name: bad\nspec: { command: [sleep, 1] }\n',
-      says: ':2:26: spec.command[1]: expected a text, got the number 1; write "1"',
+      says: ':2:26: spec.command[1]: expected a string, got the number 1; write "1"',
     },
     {
-      what: 'an unknown value',
+      what: 'an unknown enum value',
       file: 'value.yaml',
       text: 'name: bad\nspec: { command: [sleep, "1"], rollout: { strategy: ROLING_UPDATE } }\n',
-      says: ':2:53: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, got the text "ROLING_UPDATE"; did you mean ROLLING_UPDATE?',
+      says: ':2:53: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, got the string "ROLING_UPDATE"; did you mean ROLLING_UPDATE?',
     },
     {
-      what: 'no name',
+      what: 'a missing name',
       file: 'nameless.yaml',
       text: 'spec: { command: [sleep, "1"] }\n',
       says: ':1:1: name: is missing',
     },
-    { what: 'no YAML', file: 'broken.yaml', text: 'name: [\n', says: 'broken.yaml:' },
+    { what: 'invalid YAML', file: 'broken.yaml', text: 'name: [\n', says: 'broken.yaml:' },
   ])(
-    '$what: file, line and path; nothing is applied, of no document',
+    'is rejected with file, line and path for $what, and no document is applied',
     async ({ file, text, says }) => {
       const before = await names();
       const path = await manifest(file, file.endsWith('.json') ? text : `${text}---\n${good}`);
@@ -112,7 +112,7 @@ describe('a manifest that is wrong', () => {
     },
   );
 
-  it('tells all that is wrong at once', async () => {
+  it('is rejected with a list of all problems', async () => {
     const path = await manifest(
       'many.yaml',
       'name: Bad\nspec:\n  command: sleep\n  replicass: 2\n  env: [A]\n',
@@ -127,7 +127,7 @@ describe('a manifest that is wrong', () => {
     ]);
   });
 
-  it('a document that the coordinator refuses keeps the others from being applied', async () => {
+  it('is not applied in any part when the coordinator refuses one document', async () => {
     const before = await names();
     const path = await manifest(
       'refused.yaml',
@@ -144,7 +144,7 @@ describe('a manifest that is wrong', () => {
   });
 });
 
-describe('apply', () => {
+describe('cloudlessctl apply', () => {
   const yaml = (version: string): string =>
     `kind: Workload\nname: applied\nspec:\n  command: [sleep, "1000"]\n  env: { VERSION: "${version}" }\n  replicas: 2\n  rollout: { min_ready_duration: 0s, max_surge: 1 }\n`;
   const json = JSON.stringify({
@@ -157,7 +157,7 @@ describe('apply', () => {
     },
   });
 
-  it('--dry-run prints the plan and does nothing', async () => {
+  it('prints the plan and changes nothing with --dry-run', async () => {
     const text = await output(
       'apply',
       '-f',
@@ -169,7 +169,7 @@ describe('apply', () => {
     expect(await names()).not.toContain('applied');
   });
 
-  it('creates, then finds nothing to change: YAML or JSON, snake_case or camelCase, a file or the input', async () => {
+  it('creates a workload, then reports no change for the same manifest in YAML, JSON, snake_case, camelCase, from a file and from standard input', async () => {
     const file = await manifest('applied.yaml', yaml('1'));
     const created = await output('apply', '-f', file, '--wait');
     expect(created).toContain('workload default/applied: created\n');
@@ -188,13 +188,13 @@ describe('apply', () => {
     });
   });
 
-  it('prints the difference and the steps, and --wait ends when the new version runs', async () => {
+  it('prints the difference and the steps, and waits with --wait until the new version runs', async () => {
     const before = await read('applied');
     const text = await output('apply', '-f', await manifest('applied.yaml', yaml('2')), '--wait');
     expect(text).toContain('  env["VERSION"]: "1" -> "2"\n');
-    expect(text).toContain('  a new version: every replica is replaced\n');
+    expect(text).toContain('  new version: every replica is replaced\n');
     expect(text).toMatch(/^ {2}create 1 of version 2 +2 +1 +3$/m);
-    expect(text).toMatch(/^ {2}lowest ready \d \(floor 1\), highest live 3$/m);
+    expect(text).toMatch(/^ {2}lowest ready \d \(minimum 1\), highest live 3$/m);
     expect(text).toContain('workload default/applied: updated\n');
     expect(text).toMatch(/workload default\/applied: 2 of 2 ready\n$/);
     const { status, uid } = await read('applied');
@@ -205,7 +205,7 @@ describe('apply', () => {
     ]);
   });
 
-  it('without replicas keeps the number there is', async () => {
+  it('keeps the number of replicas when the manifest has none', async () => {
     await output('scale', 'applied', '1', '--wait');
     await output(
       'apply',
@@ -217,7 +217,7 @@ describe('apply', () => {
   });
 });
 
-describe('exit codes', () => {
+describe('exit codes of cloudlessctl', () => {
   beforeAll(async () => {
     await cluster.client.createWorkload({
       name: 'exits',
@@ -234,7 +234,7 @@ describe('exit codes', () => {
       says: "unknown option '--al'",
     },
     {
-      what: 'an unknown kind',
+      what: 'an unknown object kind',
       args: ['get', 'wrkloads'],
       code: 2,
       says: 'unknown kind "wrkloads": expected workloads, nodes, containers or events; did you mean workloads?',
@@ -252,42 +252,42 @@ describe('exit codes', () => {
       says: '(INVALID_ARGUMENT)',
     },
     {
-      what: 'what is not there',
+      what: 'a missing workload',
       args: ['get', 'workload', 'nothing'],
       code: 3,
       says: 'workload "default/nothing" not found (NOT_FOUND)',
     },
     {
-      what: 'a node that is not there',
+      what: 'a missing node',
       args: ['node', 'cordon', 'nothing'],
       code: 3,
       says: 'node "nothing" not found (NOT_FOUND)',
     },
     {
-      what: 'what exists already',
+      what: 'an existing workload',
       args: ['workload', 'create', 'exits', '--', 'true'],
       code: 4,
       says: 'already exists; update it, or choose another name (ALREADY_EXISTS)',
     },
     {
-      what: 'a workload that does not run',
+      what: 'a command in a workload without running replica',
       args: ['exec', 'exits', '--', 'true'],
       code: 4,
       says: 'no replica of workload "default/exits" is running (FAILED_PRECONDITION)',
     },
     {
-      what: 'no coordinator',
+      what: 'a missing coordinator',
       args: ['get', 'nodes', '--server', 'http://127.0.0.1:1'],
       code: 5,
       says: 'cannot reach the coordinator at http://127.0.0.1:1: connection refused',
     },
-  ])('$what: $code', async ({ args, code, says }) => {
+  ])('are $code for $what', async ({ args, code, says }) => {
     const ended = await ctl(...args);
     expect(ended.stderr).toContain(says);
     expect(ended).toMatchObject({ code, stdout: '' });
   });
 
-  it('time over while replicas start: 6', async () => {
+  it('are 6 when --timeout expires while replicas start', async () => {
     const { code, stderr } = await ctl(
       'workload',
       'create',
@@ -304,13 +304,13 @@ describe('exit codes', () => {
     expect({ code, stderr }).toEqual({
       code: 6,
       stderr: expect.stringMatching(
-        /^cloudlessctl: workload default\/deaf is not there after 1s: 0 of 1 ready, .*waiting for port http/,
+        /^cloudlessctl: workload default\/deaf is not complete after 1s: 0 of 1 ready, .*waiting for port http/,
       ) as string,
     });
     await cluster.client.deleteWorkload({ name: 'deaf' });
   });
 
-  it('time over while replicas have no node: 7', async () => {
+  it('are 7 when --timeout expires while replicas have no node', async () => {
     const { code, stderr } = await ctl(
       'workload',
       'create',
@@ -331,7 +331,7 @@ describe('exit codes', () => {
   });
 });
 
-describe('with a workload that talks', () => {
+describe('streaming commands of cloudlessctl', () => {
   beforeAll(async () => {
     const spec = {
       ...QUICK,
@@ -346,7 +346,7 @@ describe('with a workload that talks', () => {
     await fetch(`http://${ip}:${port}${path}`);
   };
 
-  it.each([0, 42, 255])('exec ends with the code of its command: %d', async (code) => {
+  it.each([0, 42, 255])('exec exits with the exit code %d of its command', async (code) => {
     expect(
       await ctl('exec', 'talker', '--', 'sh', '-c', `echo out; echo err >&2; exit ${code}`),
     ).toEqual({
@@ -356,7 +356,7 @@ describe('with a workload that talks', () => {
     });
   });
 
-  it('exec of a program that does not exist ends with 127, of one that cannot be executed with 126', async () => {
+  it('exec exits with 127 for a missing program and with 126 for a program that cannot be executed', async () => {
     expect(await ctl('exec', 'talker', '--', 'no-such-program')).toMatchObject({
       ...{
         code: 127,
@@ -370,7 +370,7 @@ describe('with a workload that talks', () => {
     });
   });
 
-  it('exec forwards a pipe', async () => {
+  it('exec forwards piped input', async () => {
     const script = `printf 'through\\n' | "$NODE" "$BUNDLE" exec talker -- cat`;
     expect(await runToEnd('bash', ['-c', script], { env: shellEnv() })).toEqual({
       code: 0,
@@ -379,15 +379,15 @@ describe('with a workload that talks', () => {
     });
   });
 
-  it('exec of a replica that is not there, and without a command', async () => {
+  it('exec rejects a missing workload and a missing command', async () => {
     expect(await ctl('exec', 'nothing', '--', 'true')).toMatchObject({ code: 3 });
     expect(await ctl('exec', 'talker')).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('the command is missing') as string,
+      stderr: expect.stringContaining('no command given') as string,
     });
   });
 
-  it('logs shows what was said, and -f goes on until Ctrl-C: 130', async () => {
+  it('logs prints the log, and logs -f follows until Ctrl-C with exit code 130', async () => {
     await visit('/before');
     const following = cluster.startCtl('logs', 'talker', '-f', '--stream', 'stdout');
     try {
@@ -405,7 +405,7 @@ describe('with a workload that talks', () => {
     expect(await output('logs', 'talker', '--stream', 'stdout', '--tail', '1')).toBe('/last\n');
   });
 
-  it('events --watch goes on until Ctrl-C: 130', async () => {
+  it('events --watch follows until Ctrl-C with exit code 130', async () => {
     const watching = cluster.startCtl('events', '--watch', '--workload', 'talker', '-o', 'json');
     try {
       await watching.line((line) => line.includes('"WorkloadCreated"'));
@@ -428,7 +428,7 @@ describe('with a workload that talks', () => {
   });
 });
 
-describe('what is shown', () => {
+describe('output of cloudlessctl', () => {
   beforeAll(async () => {
     await cluster.client.createWorkload({
       name: 'shown',
@@ -437,7 +437,7 @@ describe('what is shown', () => {
     await cluster.settled('shown');
   });
 
-  it('get -o json is JSON with zero values', async () => {
+  it('get -o json prints JSON with zero values', async () => {
     const one = await output('get', 'workload', 'shown', '-o', 'json');
     expect(one).toContain('"replicas": 0');
     expect(JSON.parse(one)).toMatchObject({
@@ -457,7 +457,7 @@ describe('what is shown', () => {
     });
   });
 
-  it('get -o yaml has the same', async () => {
+  it('get -o yaml prints the same content', async () => {
     const lines = (await output('get', 'workload', 'shown', '-o', 'yaml')).split('\n');
     for (const line of [
       'name: shown',
@@ -470,7 +470,7 @@ describe('what is shown', () => {
       expect(lines).toContain(line);
   });
 
-  it('tables have a line for each', async () => {
+  it('tables have a row for each object', async () => {
     const [head, ...lines] = (await output('get', 'workloads')).trim().split('\n');
     expect(head?.split(/ {2,}/)).toEqual([
       'NAMESPACE',
@@ -490,11 +490,11 @@ describe('what is shown', () => {
     expect(await ctl('get', 'workloads', '-n', 'empty')).toEqual({
       code: 0,
       stdout: '',
-      stderr: 'no workloads in the namespace empty\n',
+      stderr: 'no workloads in namespace empty\n',
     });
   });
 
-  it('describe shows spec, status and events', async () => {
+  it('describe prints spec, status and events', async () => {
     const text = await output('describe', 'shown');
     for (const part of [
       'Name:        shown',
@@ -506,7 +506,7 @@ describe('what is shown', () => {
     expect(await output('describe', 'node', 'agent-1')).toContain('Capabilities:  runtime.process');
   });
 
-  it('explain says why, for each node', async () => {
+  it('explain prints a reason for each node', async () => {
     await cluster.client.createWorkload({
       name: 'far',
       spec: { command: ['true'], placement: { zones: ['zone-x'] } },
@@ -523,7 +523,7 @@ describe('what is shown', () => {
     await output('delete', 'far', '--wait');
   });
 
-  it('events of one workload', async () => {
+  it('events --workload prints only events of that workload', async () => {
     const text = await output('events', '--workload', 'shown');
     expect(text).toMatch(/^ID +AGE +SEVERITY +REASON +ABOUT +MESSAGE$/m);
     expect(text).toContain('workload default/shown was created');
@@ -531,8 +531,8 @@ describe('what is shown', () => {
   });
 });
 
-describe('nodes', () => {
-  it('label, taint and cordon show in the list and are taken back', async () => {
+describe('cloudlessctl node', () => {
+  it('label, taint and cordon appear in the node list and can be removed', async () => {
     expect(await output('node', 'label', 'agent-1', 'disk=ssd', 'rack=7')).toBe(
       'node agent-1: labelled\n',
     );
@@ -561,11 +561,11 @@ describe('nodes', () => {
   it.each([
     {
       args: ['node', 'taint', 'agent-1', 'a=b:NEVER'],
-      says: 'a=b:NEVER: the effect is one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
+      says: 'a=b:NEVER: unknown effect, expected one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
     },
     { args: ['node', 'taint', 'agent-1', 'a=b'], says: 'expected key=value:EFFECT to set a taint' },
     { args: ['node', 'label', 'agent-1', 'disk'], says: 'disk' },
-  ])('$args is refused', async ({ args, says }) => {
+  ])('rejects $args', async ({ args, says }) => {
     expect(await ctl(...args)).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(says) as string,
@@ -577,8 +577,8 @@ describe('nodes', () => {
   });
 });
 
-describe('the program itself', () => {
-  it('tells its version without a coordinator', async () => {
+describe('cloudlessctl without a cluster', () => {
+  it('prints its version without a coordinator', async () => {
     const offline = ['--server', 'http://127.0.0.1:1'];
     const { version } = JSON.parse(
       await output('version', '--client', '-o', 'json', ...offline),
@@ -592,7 +592,7 @@ describe('the program itself', () => {
     expect(version).toMatch(/^\d+\.\d+\.\d+$/);
   });
 
-  it('tells what it can do', async () => {
+  it('prints its commands with --help', async () => {
     const text = await output('--help');
     for (const verb of ['workload', 'node', 'apply', 'logs', 'exec', 'explain', 'events'])
       expect(text).toMatch(new RegExp(`^ {2}${verb}\\b`, 'm'));
@@ -622,7 +622,7 @@ describe('the program itself', () => {
     });
   });
 
-  it.each(['zsh', 'fish'])('prints a script for %s', async (shell) => {
+  it.each(['zsh', 'fish'])('prints the completion script for %s', async (shell) => {
     expect(await output('completion', shell)).toContain('cloudlessctl __complete -- ');
   });
 });

@@ -20,7 +20,7 @@ import {
   type Finished,
 } from './processes.js';
 
-/** A server for tests: answers its replica's id, ends gently. */
+/** A test server that answers with its replica id and handles SIGTERM. */
 export const SERVER_COMMAND = [
   'node',
   '-e',
@@ -30,8 +30,8 @@ export const SERVER_COMMAND = [
 ];
 
 /**
- * Says `up` on each stream, then the path of each request: on stderr when it begins with `/error`,
- * else on stdout.
+ * A test server that writes `up` to both output streams, then the path of each request: to stderr
+ * for paths that begin with `/error`, else to stdout.
  */
 export const TALKER_COMMAND = [
   'node',
@@ -42,20 +42,20 @@ export const TALKER_COMMAND = [
    process.on('SIGTERM', () => process.exit(0));`,
 ];
 
-/** What makes a test's workload quick: it counts as ready at once, and stops at once. */
+/** Settings of a fast test workload: ready replicas are available at once and stop at once. */
 export const QUICK = {
   preStopDelay: { seconds: 0n },
   rollout: { minReadyDuration: { seconds: 0n } },
 };
 
-/** Ports that tests hand to workloads: below the range of ports the system picks itself. */
+/** Host ports for test workloads, below the range that the system assigns. */
 const WORKLOAD_PORTS = { from: 12_000, to: 32_000 };
 const PORTS_PER_AGENT = 400;
 const MAX_AGENTS = 8;
 
 /**
- * The first of `count` ports for workloads. Runs at the same time seldom get the same ones, and
- * agents skip a port in use.
+ * Returns the first of `count` consecutive ports for workloads. Parallel runs rarely get the same
+ * ports, and agents skip a port in use.
  */
 export function workloadPorts(count: number): number {
   return (
@@ -65,7 +65,7 @@ export function workloadPorts(count: number): number {
 }
 
 /**
- * A coordinator and agents as real processes, on ports chosen at run time, in a temporary
+ * A coordinator and agents as real processes, on ports chosen by the system, in a temporary
  * directory.
  */
 export class RealCluster {
@@ -79,16 +79,16 @@ export class RealCluster {
   private constructor(
     readonly directory: string,
     private readonly criSocket: string | undefined,
-    /** More flags of the coordinator, from its next start on. */
+    /** Additional flags of the coordinator from its next start on. */
     public coordinatorFlags: readonly string[] = [],
   ) {}
 
   /**
    * Starts a coordinator and `zones.length` agents, one in each zone.
-   * @param prepare - Called before anything is started, with the directory; the coordinator's data
-   *   is `coordinator` in it.
-   * @param criSocket - The agents run containers too, by the container runtime there; without it,
-   *   whatever the machine has, they run processes only.
+   * @param prepare - Called with the directory before anything is started; the coordinator uses its
+   *   subdirectory `coordinator`.
+   * @param criSocket - Socket of a container runtime for the agents. Without it the agents run
+   *   processes only.
    */
   static async start(
     zones: readonly string[] = ['zone-a', 'zone-b', 'zone-c'],
@@ -108,7 +108,7 @@ export class RealCluster {
     return cluster;
   }
 
-  /** Base address of the API. */
+  /** Base URL of the API. */
   get url(): string {
     return this.urlNow;
   }
@@ -130,7 +130,7 @@ export class RealCluster {
     return this.coordinator;
   }
 
-  /** Starts the coordinator; the second time on the port it had. */
+  /** Starts the coordinator. Later starts use the port of the first start. */
   async startCoordinator(): Promise<void> {
     const port = this.urlNow === '' ? '0' : new URL(this.urlNow).port;
     const args = [
@@ -153,8 +153,8 @@ export class RealCluster {
   }
 
   /**
-   * Starts an agent, or the same one again; its node is ready then. @returns the address of its own
-   * service.
+   * Starts or restarts an agent and waits until its node is ready. @returns The address of the
+   * service of the agent.
    */
   async startAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const address = await this.launchAgent(name, zone, more);
@@ -162,7 +162,7 @@ export class RealCluster {
     return address;
   }
 
-  /** As {@link startAgent}, and needs no coordinator. */
+  /** Like {@link startAgent}, but does not need a coordinator. */
   async launchAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const first = this.firstPort + this.agentCount++ * PORTS_PER_AGENT;
     const agent = Running.start(process.execPath, [
@@ -194,12 +194,12 @@ export class RealCluster {
     return agent;
   }
 
-  /** Runs cloudlessctl against this cluster. */
+  /** Runs cloudlessctl against this cluster until it exits. */
   ctl(...args: readonly string[]): Promise<Finished> {
     return this.ctlWithInput('', ...args);
   }
 
-  /** Runs cloudlessctl with something on its standard input. */
+  /** Runs cloudlessctl with text on standard input. */
   ctlWithInput(input: string, ...args: readonly string[]): Promise<Finished> {
     return runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args], {
       env: this.ctlEnv,
@@ -207,12 +207,12 @@ export class RealCluster {
     });
   }
 
-  /** Starts a cloudlessctl that goes on. */
+  /** Starts a long-running cloudlessctl. */
   startCtl(...args: readonly string[]): Running {
     return Running.start(process.execPath, [bundleOf('cloudlessctl'), ...args], this.ctlEnv);
   }
 
-  /** Makes cloudlessctl talk to this cluster, whatever the configuration of who runs the test. */
+  /** Environment that makes cloudlessctl use this cluster and no configuration file of the user. */
   get ctlEnv(): NodeJS.ProcessEnv {
     return {
       CLOUDLESS_SERVER: this.url,
@@ -222,7 +222,7 @@ export class RealCluster {
   }
 
   /**
-   * Follows a workload until it is as `fits` says; waits on what the cluster tells, not on time.
+   * Watches a workload until a condition holds.
    * @param target - `[namespace/]name`.
    */
   async until(target: string, fits: (workload: Workload) => boolean): Promise<Workload> {
@@ -241,7 +241,7 @@ export class RealCluster {
     throw new Error(`the watch of ${target} ended`);
   }
 
-  /** Waits until there is no such workload any more. */
+  /** Waits until a workload does not exist. */
   async gone(target: string): Promise<void> {
     const watch = new AbortController();
     const [name = '', namespace = 'default'] = target.split('/').reverse();
@@ -262,7 +262,7 @@ export class RealCluster {
   }
 
   /**
-   * Waits until as many replicas are ready as are wanted, all of the newest version and none
+   * Waits until the desired number of replicas is ready, all of the newest version and none
    * leaving.
    */
   settled(name: string): Promise<Workload> {
@@ -273,7 +273,7 @@ export class RealCluster {
       const exact = [readyReplicas, updatedReplicas, totalReplicas].every(
         (count) => count === desiredReplicas,
       );
-      // One that has just stopped is shown until its record goes.
+      // A stopped replica is listed until its record is removed.
       const gone = status.replicas.filter(
         ({ phase }) =>
           phase === ReplicaStatus_Phase.STOPPING || phase === ReplicaStatus_Phase.STOPPED,
@@ -289,7 +289,7 @@ export class RealCluster {
     }
   }
 
-  /** Ends everything and removes the directory. @throws when a process is left behind. */
+  /** Ends all processes and removes the directory. @throws when a process is left behind. */
   async stop(): Promise<void> {
     await Promise.all([...this.agents.values()].map((agent) => agent.kill('SIGTERM')));
     await this.coordinator?.kill('SIGTERM');

@@ -14,7 +14,7 @@ import {
   stopOnContainers,
 } from './containers.js';
 
-/** The published call, to the letter: CLD-REQ-080. */
+/** The published CreateWorkload call, word for word: CLD-REQ-080. */
 const CALL = { namespace: 'default', name: 'test', spec: { image: 'nginx:alpine', replicas: 2 } };
 const WELCOME = /Welcome to nginx!/;
 
@@ -27,7 +27,7 @@ describeContainers('the published call on containers', () => {
 
   const callers = [plainHttp, bufCurl('connect'), bufCurl('grpc')];
   it.each(callers.map((caller) => ({ caller, name: caller.name })))(
-    'by $name runs nginx:alpine twice, and each answers on port 80 of its own address',
+    'runs two replicas of nginx:alpine through $name, each answering on port 80 of its own address',
     async ({ caller }) => {
       const { code, message, items } = await caller.call(
         cluster.url,
@@ -70,7 +70,7 @@ describeContainers('the published call on containers', () => {
     },
   );
 
-  it('with a declared port is reached at its endpoints, which the agent tells as well', async () => {
+  it('serves a declared port at its endpoints, which the agent lists as well', async () => {
     const spec = { ...QUICK, ...CALL.spec, ports: [{ name: 'http', containerPort: 80 }] };
     await cluster.client.createWorkload({ name: 'web', spec });
     const workload = await cluster.settled('web');

@@ -35,7 +35,7 @@ describeContainers('the development cluster on containers', () => {
     expect({ left, files }).toEqual({ left: [], files: [] });
   });
 
-  /** What follows a label in the lines that tell where the cluster is. */
+  /** Returns the text after a label in the start-up output. */
   const told = async (label: string): Promise<string> =>
     (await cluster.line((text) => text.trim().startsWith(`${label} `)))
       .trim()
@@ -43,11 +43,11 @@ describeContainers('the development cluster on containers', () => {
       .slice(1)
       .join(' ');
 
-  it('says which container runtime it uses', async () => {
+  it('names the container runtime that it uses', async () => {
     expect(await told('Runtime')).toMatch(new RegExp(`containerd .* at ${SOCKET}`));
   });
 
-  it('answers the published call: two replicas of nginx:alpine on port 80 of their own addresses, with logs and commands', async () => {
+  it('runs the published call: two replicas of nginx:alpine on port 80 of their own addresses, with logs and commands', async () => {
     const [url = ''] = (await told('API')).split(' ');
     const body = {
       namespace: 'default',
@@ -85,7 +85,7 @@ describeContainers('the development cluster on containers', () => {
     });
   });
 
-  it('takes its containers with it when it ends', async () => {
+  it('removes its containers when it ends', async () => {
     const [url = ''] = (await told('API')).split(' ');
     const { clusterId } = await createCoordinatorClient(
       createGrpcTransport({ baseUrl: url }),

@@ -10,7 +10,7 @@ import {
 } from './containers.js';
 
 const MIB = 1024 * 1024;
-/** More than an agent starts at the same time. */
+/** More containers than an agent starts in parallel. */
 const MANY = 12;
 
 describeContainers('containers that fail', () => {
@@ -21,7 +21,8 @@ describeContainers('containers that fail', () => {
   afterAll(() => stopOnContainers(cluster));
 
   const create = async (name: string, spec: object): Promise<void> => {
-    const requests = { cpuMillis: 10 }; // so that many fit on a small machine
+    // small requests, so that many replicas fit on a small machine
+    const requests = { cpuMillis: 10 };
     await cluster.client.createWorkload({
       name,
       spec: { ...QUICK, resources: { requests }, ...spec },
@@ -43,8 +44,8 @@ describeContainers('containers that fail', () => {
       .filter((event) => event.reason === reason)
       .map(({ message }) => message);
 
-  it('one over its memory limit is ended by the kernel, and reported so', async () => {
-    // Holds a file's worth of memory: tail keeps the last 200 MB of an endless input.
+  it('reports a container that the kernel killed over its memory limit as out of memory', async () => {
+    // Uses memory: tail keeps the last 200 MB of an endless input.
     const command = ['tail', '-c', '200000000', '/dev/zero'];
     const memory = { memoryBytes: BigInt(32 * MIB) };
     await create('greedy', {
@@ -65,10 +66,11 @@ describeContainers('containers that fail', () => {
     await remove('greedy');
   });
 
-  it("an image that is not there: the registry's words are shown, tries come ever later, and others start meanwhile", async () => {
+  it('shows the error of the registry for a missing image, retries with back-off, and starts other containers meanwhile', async () => {
     await create('unknown', { image: 'no-such-image:7', replicas: MANY });
     const words = /no-such-image:7.*not found/;
-    // The next try has begun, without a reason yet, when the end of the last one is still shown.
+    // The end of the previous attempt is still shown when the next attempt has started without a
+    // reason yet.
     const replica = await replicaUntil('unknown', ({ imagePull }) =>
       words.test(imagePull?.reason ?? ''),
     );
@@ -87,7 +89,7 @@ describeContainers('containers that fail', () => {
     await remove('other');
   });
 
-  it('a registry that never answers holds up nobody but those who wait for it, however many they are', async () => {
+  it('delays only the replicas that need a registry that never answers', async () => {
     const silent = await SilentRegistry.listen();
     try {
       await create('waiting', { image: `127.0.0.1:${silent.port}/slow:1`, replicas: MANY });
@@ -100,7 +102,7 @@ describeContainers('containers that fail', () => {
       expect(status!.readyReplicas).toBe(2);
       expect((await cluster.client.getWorkload({ name: 'waiting' })).status!.readyReplicas).toBe(0);
       await remove('other');
-      await remove('waiting'); // also what waits is ended
+      await remove('waiting'); // waiting replicas are ended as well
     } finally {
       await silent.close();
     }
@@ -118,7 +120,7 @@ describeContainers('containers that fail', () => {
         .execCommand({ name, command: ['sh', '-c', script] })
         .then(({ exitCode }) => expect(exitCode).toBe(0));
 
-    it('a failing liveness command restarts the container in place', async () => {
+    it('restarts the container in place when its liveness command fails', async () => {
       await create('live', {
         image: 'cloudless/test:1',
         livenessProbe: exec('test', '!', '-e', '/tmp/broken'),
@@ -156,7 +158,7 @@ describeContainers('containers that fail', () => {
         probe: exec('wget', '-q', '-O', '/dev/null', 'http://127.0.0.1:8080/version'),
       },
     ])(
-      '$kind: unready until somebody listens at the address of the container',
+      'is not ready by a $kind probe until the container listens on its address',
       async ({ kind, probe }) => {
         const name = `probed-${kind}`;
         const command = ['sh', '-c', 'until [ -e /tmp/go ]; do sleep 0.05; done; exec /serve.sh'];
@@ -167,7 +169,7 @@ describeContainers('containers that fail', () => {
         );
         await run(name, 'touch /tmp/go');
         if (kind === 'grpc') {
-          // The server speaks HTTP/1 only: it was reached when that is what the reason says.
+          // The server only speaks HTTP/1; this reason shows that the probe reached the server.
           await replicaUntil(name, ({ reason }) =>
             /readiness probe: the server does not speak HTTP\/2/.test(reason),
           );
@@ -181,7 +183,7 @@ describeContainers('containers that fail', () => {
   });
 });
 
-/** Takes connections and says nothing. */
+/** A registry that accepts connections and never answers. */
 class SilentRegistry {
   private readonly sockets = new Set<Socket>();
   private readonly waiting = new Set<() => void>();

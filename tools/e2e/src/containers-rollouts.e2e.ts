@@ -16,11 +16,11 @@ import {
 } from './rollout-tools.js';
 
 const REPLICAS = 4;
-/** Longer than any of these tests. */
+/** Longer than any of these tests runs. */
 const KEPT = durationFromMs(3_600_000);
 const PORT = 80;
 
-/** Four containers of version 1, all of which must stay ready. */
+/** Four containers of version 1 that must all stay ready. */
 const serversOf = (rollout: Rollout): ReturnType<typeof webSpec> =>
   webSpec(
     { minAvailable: REPLICAS, ...rollout },
@@ -31,7 +31,7 @@ const serversOf = (rollout: Rollout): ReturnType<typeof webSpec> =>
       ports: [{ name: 'http', containerPort: PORT }],
     },
   );
-/** Answers take so long that whoever is stopped has some requests under way. */
+/** Answers take long enough that a stopped server has requests in progress. */
 const environment = (version: string) => ({
   VERSION: version,
   PORT: String(PORT),
@@ -62,7 +62,7 @@ describeContainers(
     const active = (name: string, version: number) =>
       cluster.until(name, ({ status }) => status!.activeVersion === version);
 
-    describe('by replacing some at a time', () => {
+    describe('rolling update of containers under load', () => {
       const name = 'web';
       beforeAll(async () => {
         await cluster.client.createWorkload({ name, spec: serversOf({ maxSurge: 2 }) });
@@ -73,12 +73,12 @@ describeContainers(
         await cluster.gone(name);
       });
 
-      it('are served by the own processes of containers, which hear a stop themselves', async () => {
+      it('runs the server as the main process of each container, so that it receives the stop signal', async () => {
         const containers = await containersOf(cluster, await rolledOut(cluster, name));
         expect(containers.map(({ runtime, ip }) => ({ runtime, ip }))).toEqual(
           Array(REPLICAS).fill({ runtime: 'cri', ip: expect.stringMatching(/^10\./) as string }),
         );
-        // What the container runtime has started itself has no parent in there.
+        // The main process of a container has no parent inside its PID namespace.
         const script = `const { readFileSync, readdirSync } = require('node:fs');
           const read = (pid, name) => { try { return readFileSync('/proc/' + pid + '/' + name, 'utf8'); } catch { return ''; } };
           const own = readdirSync('/proc').filter((pid) => read(pid, 'status').includes('PPid:\\t0\\n'));
@@ -90,7 +90,7 @@ describeContainers(
         expect(stdout).toContain('request-app.mjs');
       });
 
-      it('a rolling update', async () => {
+      it('loses no request during a rolling update', async () => {
         const before = liveIds(await rolledOut(cluster, name));
         const clients = await underLoad(cluster, name, async () => {
           await update(name, '2');
@@ -100,11 +100,11 @@ describeContainers(
         expect(liveIds(await rolledOut(cluster, name)).filter((id) => before.includes(id))).toEqual(
           [],
         );
-        // They did ask both versions, so silence is no success.
+        // Both versions must have answered; otherwise the absence of failures proves nothing.
         for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
       });
 
-      it('a drain', async () => {
+      it('loses no request during a drain', async () => {
         const before = liveReplicas(await rolledOut(cluster, name));
         const node = before[0]!.nodeId;
         const clients = await underLoad(cluster, name, async () => {
@@ -118,7 +118,7 @@ describeContainers(
         await cluster.client.uncordonNode({ nodeId: node });
       });
 
-      it('a rolling update and a drain at once', async () => {
+      it('loses no request during a simultaneous rolling update and drain', async () => {
         const [first] = liveReplicas(await rolledOut(cluster, name));
         const node = first?.nodeId ?? '';
         const clients = await underLoad(cluster, name, async () => {
@@ -134,7 +134,7 @@ describeContainers(
       });
     });
 
-    it('a blue/green switch, and the way back to containers that were kept', async () => {
+    it('loses no request during a blue/green switch and the switch back to the kept containers', async () => {
       const name = 'shop';
       const spec = serversOf({ strategy: Rollout_Strategy.BLUE_GREEN, pauseDuration: KEPT });
       await cluster.client.createWorkload({ name, spec });

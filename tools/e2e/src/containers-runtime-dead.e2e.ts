@@ -4,7 +4,7 @@ import { containersOf, describeContainers, startOnContainers } from './container
 import { OwnContainers } from './own-containers.js';
 
 const SLEEP = ['sleep', '3600'];
-const requests = { cpuMillis: 10 }; // so that many fit on a small machine
+const requests = { cpuMillis: 10 }; // small requests, so that many replicas fit on a small machine
 
 describeContainers('a node whose container runtime is dead', () => {
   let own: OwnContainers;
@@ -23,8 +23,7 @@ describeContainers('a node whose container runtime is dead', () => {
   });
 
   const create = (name: string, replicas: number): Promise<unknown> => {
-    // Shells and sleep take no notice of SIGTERM as a first process: without a grace nothing waits
-    // for that.
+    // The shell and sleep ignore SIGTERM as process 1; a zero grace period avoids the wait.
     const rest = { ...QUICK, terminationGracePeriod: { seconds: 0n }, resources: { requests } };
     return cluster.client.createWorkload({
       name,
@@ -43,7 +42,7 @@ describeContainers('a node whose container runtime is dead', () => {
     }
   };
 
-  it('gets no new container, gives up what was not started, keeps what runs, and is as before afterwards', async () => {
+  it('gets no new replicas, loses unstarted replicas to other nodes, keeps running ones, and recovers when the runtime returns', async () => {
     await create('kept', 2);
     const kept = await cluster.settled('kept');
     expect(nodesOf(kept)).toEqual(['agent-1', 'agent-2']);
@@ -54,7 +53,7 @@ describeContainers('a node whose container runtime is dead', () => {
     );
 
     own.kill('containerd');
-    await create('early', 2); // nobody has noticed yet
+    await create('early', 2); // the agent has not noticed the failure yet
     await unavailable(true);
     await create('late', 4);
     expect(nodesOf(await cluster.settled('late'))).toEqual(

@@ -7,8 +7,7 @@ import {
   stopOnContainers,
 } from './containers.js';
 
-// A first process takes no notice of SIGTERM unless it handles it, as sleep does not: its grace
-// would be waited for.
+// Process 1 ignores SIGTERM unless it installs a handler; a zero grace period avoids the wait.
 const SLEEPER = {
   ...QUICK,
   image: 'busybox:1',
@@ -39,7 +38,7 @@ describeContainers('privileges and volumes of containers', () => {
     await cluster.client.deleteWorkload({ name });
     await cluster.gone(name);
   };
-  /** What a shell inside writes and the code it ends with. */
+  /** Runs a shell command in the container. @returns Output and exit code. */
   const inside = async (
     name: string,
     script: string,
@@ -50,7 +49,7 @@ describeContainers('privileges and volumes of containers', () => {
     });
     return { out: (stdout + stderr).trim(), code: exitCode };
   };
-  /** A line of the main process's status, as the kernel tells it; process 1 is init. */
+  /** Returns a line of /proc/pid/status of the main process; process 1 is the init process. */
   const kernelSays = async (name: string, key: string): Promise<string> =>
     (
       await inside(
@@ -61,7 +60,7 @@ describeContainers('privileges and volumes of containers', () => {
   const pending = (name: string, why: string): Promise<Workload> =>
     cluster.until(name, ({ status }) => status!.reason.includes(why));
 
-  it('gives a container few privileges when nothing is said', async () => {
+  it('gives a container few privileges by default', async () => {
     await create('plain', {});
     expect(await kernelSays('plain', 'NoNewPrivs')).toBe('1');
     expect(await kernelSays('plain', 'Seccomp')).toBe('2');
@@ -81,7 +80,7 @@ describeContainers('privileges and volumes of containers', () => {
     await remove('plain');
   });
 
-  it('honours each item of a security context', async () => {
+  it('applies each field of a security context', async () => {
     const security = {
       runAsNonRoot: true,
       runAsUser: 1000n,
@@ -115,7 +114,7 @@ describeContainers('privileges and volumes of containers', () => {
     await remove('strict');
   });
 
-  it('runs no image of root where that is forbidden, and says so', async () => {
+  it('refuses an image that runs as root when run_as_non_root is set', async () => {
     await cluster.client.createWorkload({
       name: 'root',
       spec: { ...SLEEPER, security: { runAsNonRoot: true } },
@@ -141,21 +140,21 @@ describeContainers('privileges and volumes of containers', () => {
       lacks: 'security.selinux',
     },
     {
-      what: 'all privileges',
+      what: 'privileged mode',
       spec: { security: { privileged: true } },
       lacks: 'security.privileged',
     },
     {
-      what: 'a directory of the node',
+      what: 'a host path',
       spec: { volumes: [hostPath('/srv')] },
       lacks: 'volumes.hostpath',
     },
     {
-      what: 'another runtime',
+      what: 'another runtime class',
       spec: { security: { runtimeClass: 'kata' } },
       lacks: 'runtime-class.kata',
     },
-  ])('$what waits for a node that has it', async ({ spec, lacks }) => {
+  ])('keeps a workload with $what pending until a node supports it', async ({ spec, lacks }) => {
     const name = lacks.replace('.', '-');
     await cluster.client.createWorkload({ name, spec: { ...SLEEPER, ...spec } });
     const { status } = await pending(name, lacks);
@@ -163,7 +162,7 @@ describeContainers('privileges and volumes of containers', () => {
     await remove(name);
   });
 
-  it('mounts of the node what its agent allows, and nothing else', async () => {
+  it('mounts only host paths that the agent allows', async () => {
     await cluster.startAgent('agent-2', 'zone-b', ['--allow-host-path', cluster.directory]);
     const { nodeId } = await create('hosted', {
       volumes: [hostPath(`${cluster.directory}/coordinator`)],
@@ -186,7 +185,7 @@ describeContainers('privileges and volumes of containers', () => {
   });
 
   describe('volumes', () => {
-    it('an empty directory outlives a restart in place, and goes with its replica', async () => {
+    it('keeps an empty directory across a restart in place, and removes it with its replica', async () => {
       const before = await create('scratch', { volumes: [emptyDir] });
       await inside('scratch', 'echo kept > /data/file');
       const [container] = await containersOf(cluster, await cluster.settled('scratch'));
@@ -204,7 +203,7 @@ describeContainers('privileges and volumes of containers', () => {
       await remove('scratch');
     });
 
-    it("a named one is the workload's own, and outlives it", async () => {
+    it('keeps a named volume separate for each workload, and after its deletion', async () => {
       await create('first', { volumes: [named] });
       await create('second', { volumes: [named] });
       await inside('first', 'echo first > /data/file');
@@ -219,7 +218,7 @@ describeContainers('privileges and volumes of containers', () => {
 });
 
 /**
- * Bits of some capabilities: include/uapi/linux/capability.h. The first and the last are given by
+ * Bits of capabilities: include/uapi/linux/capability.h. The first and the last one are granted by
  * default.
  */
 const CAPABILITIES = {

@@ -29,7 +29,7 @@ describeContainers('what containers use', () => {
   const sampled = (replicaId: string): Promise<ContainerStats> =>
     cluster.agentClient.getContainerStats({ replicaId });
 
-  it('a busy loop with a limit of 200 m uses 200 m, within a tenth, over five seconds', async () => {
+  it('measures a busy loop with a limit of 200m as 200m within 10 % over five seconds', async () => {
     const replicaId = await run('busy', 'while :; do :; done');
     const first = await sampled(replicaId);
     let last = first;
@@ -37,8 +37,8 @@ describeContainers('what containers use', () => {
       last = await sampled(replicaId);
     const spanMs = timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!);
     const millis = Number(last.cpu!.cpuUsageNanos - first.cpu!.cpuUsageNanos) / 1_000 / spanMs;
-    // A machine that is too busy does not give it so much: only within periods in which it was held
-    // back it has had its share.
+    // A busy machine may give the container less. Only periods in which the container was throttled
+    // gave it its full share.
     const periods = last.cpu!.periods! - first.cpu!.periods!;
     const heldBack =
       Number(last.cpu!.throttledPeriods! - first.cpu!.throttledPeriods!) / Number(periods);
@@ -48,7 +48,7 @@ describeContainers('what containers use', () => {
     expect(last.cpu!.throttledNanos).toBeGreaterThan(first.cpu!.throttledNanos!);
   });
 
-  it('every part is told, of the container alone', async () => {
+  it('measures CPU, memory, I/O, network and processes of the container alone', async () => {
     const replicaId = await run('quiet', 'sleep 1000');
     const stats = await sampled(replicaId);
     expect([Source.CGROUP_V1, Source.CGROUP_V2, Source.CGROUP_HYBRID]).toContain(stats.source);
@@ -62,11 +62,11 @@ describeContainers('what containers use', () => {
     });
     expect(stats.memory!.memoryUsageBytes).toBeGreaterThan(0n);
     expect(stats.memory!.memoryUsageBytes).toBeLessThan(BigInt(64 * MIB));
-    // Nothing is sent but what its own network needs to find its neighbours.
+    // Only neighbour discovery of its network sends packets.
     expect(stats.network!.networkSentBytes).toBeLessThan(100_000n);
   });
 
-  it('traffic of its own network is counted', async () => {
+  it('counts the traffic of the network of the container', async () => {
     const spec = { ...QUICK, image: 'nginx:alpine', ports: [{ name: 'http', containerPort: 80 }] };
     await cluster.client.createWorkload({ name: 'web', spec });
     const { id, endpoints } = (await cluster.settled('web')).status!.replicas[0]!;
@@ -84,7 +84,7 @@ describeContainers('what containers use', () => {
     );
   });
 
-  it('cloudlessctl top shows limits beside use', async () => {
+  it('cloudlessctl top shows usage and limits', async () => {
     for (;;) {
       const { containers } = await cluster.agentClient.listContainerStats({ name: 'busy' });
       if (containers[0]?.cpuMillis !== undefined) break;

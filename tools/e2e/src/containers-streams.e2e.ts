@@ -21,18 +21,17 @@ import { Terminal } from './terminal.js';
 
 const ROUNDS = 21;
 /**
- * The published limit from the moment a line was written until somebody who follows the log sees
- * it.
+ * Published time limit between the writing of a line and its arrival at a follower, milliseconds.
  */
 const SEEN_WITHIN_MS = 200;
-/** What a caller left behind is gone by then. */
+/** Time limit for the end of a command after its caller has vanished. */
 const ENDED_WITHIN_MS = 10_000;
 
 describeContainers('logs, commands and ports of a container', () => {
   let cluster: RealCluster;
   let agentUrl: string;
   let agent: AgentClient;
-  /** One, as each has a connection of its own that it keeps for a while. */
+  /** A single client, because each client keeps a connection for a while. */
   let client: CoordinatorClient;
   let containerId: string;
   let podUrl: string;
@@ -47,8 +46,8 @@ describeContainers('logs, commands and ports of a container', () => {
       env: { COLOUR: 'blue' },
       ports: [{ name: 'http', containerPort: 80 }],
     };
-    // Its agent is killed below, and may be back only after its lease: the container stays what it
-    // is.
+    // The agent is killed below and may be back only after its lease; a long lost_after keeps the
+    // replica.
     const disconnect = { lostAfter: { seconds: 100n } };
     await client.createWorkload({ name: 'web', spec: { ...spec, disconnect } });
     const [container] = await containersOf(cluster, await cluster.settled('web'));
@@ -58,8 +57,8 @@ describeContainers('logs, commands and ports of a container', () => {
   afterAll(() => stopOnContainers(cluster));
 
   const places = [
-    { place: "the agent's own port", url: () => agentUrl },
-    { place: "the coordinator's port", url: () => cluster.url },
+    { place: 'the port of the agent', url: () => agentUrl },
+    { place: 'the port of the coordinator', url: () => cluster.url },
   ];
   const callers = [plainHttp, bufCurl('connect'), bufCurl('grpc')].map((caller) => ({
     caller,
@@ -71,8 +70,8 @@ describeContainers('logs, commands and ports of a container', () => {
     return performance.now() - began;
   };
 
-  describe.each(places)('on $place', ({ url }) => {
-    it('StreamLogs with follow shows what was written before and a line written now', async () => {
+  describe.each(places)('container streams on $place', ({ url }) => {
+    it('StreamLogs with follow sends earlier lines and a new line', async () => {
       const path = `/by-buf-curl-${new URL(url()).port}`;
       const stream = CurlStream.start('grpc', url(), `${AGENT}/StreamLogs`, {
         container_id: containerId,
@@ -90,7 +89,7 @@ describeContainers('logs, commands and ports of a container', () => {
     });
 
     it.each(callers)(
-      'ExecCommand by $name tells stdout, stderr and the exit code apart',
+      'ExecCommand through $name returns stdout, stderr and the exit code separately',
       async ({ caller }) => {
         const command = ['sh', '-c', 'echo a; echo b >&2; exit 3'];
         const { code, items } = await caller.call(url(), `${AGENT}/ExecCommand`, {
@@ -105,7 +104,7 @@ describeContainers('logs, commands and ports of a container', () => {
     );
   });
 
-  it(`a followed line is seen within ${SEEN_WITHIN_MS} ms after it was written`, async () => {
+  it(`a follower receives a line within ${SEEN_WITHIN_MS} ms after it was written`, async () => {
     const ending = new AbortController();
     const entries = agent
       .streamLogs({ containerId, follow: true }, { signal: ending.signal })
@@ -116,7 +115,7 @@ describeContainers('logs, commands and ports of a container', () => {
         if (value.line.includes(text)) return value;
       }
     };
-    await untilSeen('serving on port 80'); // from here on what is written is followed
+    await untilSeen('serving on port 80'); // lines from here on are followed
     const tookMs: number[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       await fetchText(`${podUrl}/round-${round}.`);
@@ -128,12 +127,12 @@ describeContainers('logs, commands and ports of a container', () => {
     process.stderr.write(
       `a followed line of a container is seen after ${median} ms (median of ${ROUNDS}; most ${tookMs.at(-1)} ms)\n`,
     );
-    // The median: one round may fall into a pause of a busy machine, not half of them.
+    // The median, because a single round may hit a pause of a busy machine.
     expect(median).toBeLessThan(SEEN_WITHIN_MS);
   });
 
   describe('cloudlessctl exec -it', () => {
-    it('gives a terminal that follows the size of the window, and passes the exit code on', async () => {
+    it('allocates a terminal that follows the window size, and exits with the exit code of the command', async () => {
       const terminal = Terminal.open(cluster, ['exec', '-it', 'web', '--', 'sh'], {
         columns: 70,
         rows: 20,
@@ -141,7 +140,7 @@ describeContainers('logs, commands and ports of a container', () => {
       terminal.type('echo size $(stty size) $COLOUR\n');
       await terminal.shows(/^size 20 70 blue/m);
       terminal.resize(90, 33);
-      // The size comes by a way of its own, maybe after what is typed next.
+      // The size is sent separately and may arrive after the next typed text.
       terminal.type('until [ "$(stty size)" = "33 90" ]; do :; done; echo now $(stty size)\n');
       await terminal.shows(/^now 33 90/m);
       terminal.type('tty; exit 7\n');
@@ -149,7 +148,7 @@ describeContainers('logs, commands and ports of a container', () => {
       expect(terminal.text).toMatch(/^\/dev\/(pts\/|console)/m);
     });
 
-    it('ends the process when whoever called has vanished', async () => {
+    it('ends the command when cloudlessctl is killed', async () => {
       const terminal = Terminal.open(
         cluster,
         ['exec', '-it', 'web', '--', 'sh', '-c', 'echo up; sleep 41001'],
@@ -165,7 +164,7 @@ describeContainers('logs, commands and ports of a container', () => {
     });
   });
 
-  it('a command without a terminal carries input, and ends with its caller too', async () => {
+  it('streams input without a terminal, and ends the command when the caller ends', async () => {
     const call = new ExecCall(client, {
       name: 'web',
       command: ['sh', '-c', 'echo up; cat; exit 4'],
@@ -183,7 +182,7 @@ describeContainers('logs, commands and ports of a container', () => {
     expect(await untilGone('sleep 41002')).toBeLessThan(ENDED_WITHIN_MS);
   });
 
-  it('a command whose agent was killed ends with it', async () => {
+  it('ends the command when the agent is killed', async () => {
     const call = new ExecCall(client, {
       name: 'web',
       command: ['sh', '-c', 'echo up; sleep 41003'],
@@ -196,7 +195,7 @@ describeContainers('logs, commands and ports of a container', () => {
     expect(await untilGone('sleep 41003')).toBeLessThan(ENDED_WITHIN_MS);
   });
 
-  it('port-forward leads into the pod', async () => {
+  it('port-forward reaches a port of the pod', async () => {
     const forwarding = cluster.startCtl('port-forward', 'web', 'http');
     const line = await forwarding.line((text) => text.startsWith('Forwarding'));
     const [, address] = /^Forwarding (127\.0\.0\.1:\d+) -> /.exec(line)!;

@@ -12,17 +12,15 @@ import { ForeignPod } from './foreign-pod.js';
 import { OwnContainers } from './own-containers.js';
 import { bundleOf, runToEnd } from './processes.js';
 
-/** Counts without end: a line that is missing or doubled shows. Exits with 42 when told to. */
+/** Prints increasing numbers, so that missing or repeated lines show. Exits with 42 on request. */
 const COUNTER = [
   'sh',
   '-c',
   'n=0; while [ ! -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.02; done; exit 42',
 ];
-/**
- * What may take long is over by then: RELIABILITY has it as a limit for everything of a container.
- */
+/** Time limit for the removal of everything that belongs to a container. */
 const GONE_WITHIN_MS = 60_000;
-/** What a pod has on its machine: see {@link OwnContainers.footprint}. */
+/** Resources of a pod on its machine, see {@link OwnContainers.footprint}. */
 const KINDS = ['sandbox', 'container', 'mount', 'interface', 'cgroup', 'process', 'address'];
 
 describeContainers('a container runtime that fails, and what containers leave behind', () => {
@@ -43,8 +41,7 @@ describeContainers('a container runtime that fails, and what containers leave be
   });
 
   const create = async (name: string, spec: object): Promise<Workload> => {
-    // Shells and sleep take no notice of SIGTERM as a first process: without a grace nothing waits
-    // for that.
+    // The shell and sleep ignore SIGTERM as process 1; a zero grace period avoids the wait.
     await cluster.client.createWorkload({
       name,
       spec: { ...QUICK, terminationGracePeriod: { seconds: 0n }, ...spec },
@@ -61,8 +58,8 @@ describeContainers('a container runtime that fails, and what containers leave be
     );
 
   /**
-   * What there is beside what there was, once that is nothing, or {@link GONE_WITHIN_MS} after the
-   * deletion.
+   * Returns the resources and files that did not exist before, as soon as there are none, or {@link
+   * GONE_WITHIN_MS} after the deletion.
    */
   const leftAfter = async (
     machine: readonly string[],
@@ -78,7 +75,7 @@ describeContainers('a container runtime that fails, and what containers leave be
     }
   };
 
-  it('leaves nothing of a deleted workload, and all of what belongs to others', async () => {
+  it('removes everything of a deleted workload, and nothing of other owners', async () => {
     const volumes = [
       { name: 'scratch', mountPath: '/scratch', source: { case: 'emptyDir', value: {} } },
     ];
@@ -92,7 +89,8 @@ describeContainers('a container runtime that fails, and what containers leave be
     await create('first', spec);
     await remove('first');
     expect(await leftAfter(machine)).toEqual([]);
-    const files = filesOf(cluster); // what agents make once for all, like folders, is no trace
+    // directories that agents create once are no trace of a workload
+    const files = filesOf(cluster);
     const workload = await create('brief', spec);
     for (const { ip } of await containersOf(cluster, workload))
       expect(await fetchText(`http://${ip}/`)).toContain('nginx');
@@ -112,7 +110,7 @@ describeContainers('a container runtime that fails, and what containers leave be
     await foreign.isUntouched();
   });
 
-  it('starts cached images while the registry is away; what has to ask it fails with the reason, and goes on when it is back', async () => {
+  it('starts cached images without a registry; pulls fail with a reason and succeed when the registry returns', async () => {
     await create('cached', { image: 'cloudless/test:1' });
     await remove('cached');
     own.kill('registry');
@@ -136,9 +134,9 @@ describeContainers('a container runtime that fails, and what containers leave be
     await remove('cached');
   });
 
-  it('takes up again what ran while containerd was killed and started, with its logs and exits', async () => {
-    // On a slow machine the agent may be away for longer than its lease: that is no reason to
-    // replace these.
+  it('adopts running containers after containerd was killed and restarted, with their logs and exit codes', async () => {
+    // On a slow machine the agent may be away for longer than its lease; a long lost_after keeps
+    // the replicas.
     const patient = {
       image: 'busybox:1',
       command: COUNTER,
@@ -170,9 +168,9 @@ describeContainers('a container runtime that fails, and what containers leave be
     await remove('ending');
   });
 
-  it('leaves what belongs to others when agents are put away', async () => {
+  it('leaves containers of other owners when agents are removed', async () => {
     await create('last', { image: 'busybox:1', command: ['sleep', '1000'], replicas: 2 });
-    await cluster.agent('agent-1').kill('SIGTERM'); // ends its containers: --stop-workloads-on-exit
+    await cluster.agent('agent-1').kill('SIGTERM'); // --stop-workloads-on-exit ends the containers
     await cluster.agent('agent-2').kill('SIGTERM');
     expect((await own.footprint()).filter((line) => line.startsWith('sandbox'))).toEqual([
       `sandbox ${foreign.sandboxId}`,
@@ -184,9 +182,7 @@ describeContainers('a container runtime that fails, and what containers leave be
     await foreign.isUntouched();
   });
 
-  /**
-   * The numbers in a container's log until there are so many, followed by way of the coordinator.
-   */
+  /** Follows the log of a container through the coordinator until it has `count` numbers. */
   async function numbersOf(containerId: string, count: number): Promise<readonly number[]> {
     const ending = new AbortController();
     const numbers: number[] = [];
@@ -202,7 +198,7 @@ describeContainers('a container runtime that fails, and what containers leave be
   }
 });
 
-/** What must not change for a container to be still the same. */
+/** The identity of a container: fields that a change would show as another container. */
 function identity({ status }: Workload): unknown {
   return status!.replicas.map(({ id, nodeId, containerId, restarts }) => ({
     id,
@@ -212,14 +208,14 @@ function identity({ status }: Workload): unknown {
   }));
 }
 
-/** What the agents keep, file by file. */
+/** Lists the files of the agents. */
 function filesOf({ directory, agents }: RealCluster): readonly string[] {
-  // Its code does not count: what it looks at may be removed meanwhile.
+  // The exit code of find is ignored, because files may disappear during the search.
   const { stdout } = spawnSync('find', [...agents.keys()], { cwd: directory, encoding: 'utf8' });
   return stdout.trim().split('\n');
 }
 
-/** Lets a counter end, and waits until it has: also while nobody looks after it. */
+/** Ends the counting program and waits until the process is gone, even when no agent runs. */
 async function end(pid: number): Promise<void> {
   writeFileSync(`/proc/${pid}/root/tmp/end`, '');
   while (existsSync(`/proc/${pid}`)) await new Promise((resolve) => setImmediate(resolve));

@@ -1,28 +1,29 @@
 import type { ContainerStatus, Workload } from '@cloudless/api';
 import { RealCluster } from './cluster.js';
 
-/** What the set-up of real containers in tools/containers tells scripts, and so these tests. */
-const tools = new URL('../../containers/', import.meta.url);
-const { findContainers } = (await import(new URL('find.mjs', tools).href)) as {
+// The set-up of real containers in tools/containers.
+const { findContainers } = (await import(
+  new URL('../../containers/find.mjs', import.meta.url).href
+)) as {
   readonly findContainers: () => {
     readonly required: boolean;
     readonly socket?: string;
     readonly whyNot?: string;
   };
 };
-const { callCri } = (await import(new URL('cri.mjs', tools).href)) as {
+const { callCri } = (await import(new URL('../../containers/cri.mjs', import.meta.url).href)) as {
   readonly callCri: <Answer>(socket: string, method: string, message: object) => Promise<Answer>;
 };
 export { callCri };
 
 const found = findContainers();
 
-/** The socket of the container runtime; for the body of {@link describeContainers}. */
+/** Socket of the container runtime, for the body of {@link describeContainers}. */
 export const SOCKET = found.socket ?? '';
 
 /**
- * As `describe`, for tests that need real containers. Where there are none it is skipped and its
- * name says why; where there must be some (`CLOUDLESS_CONTAINERS=required`, as in CI) it fails.
+ * Like `describe`, for tests that need real containers. Without a container runtime the tests are
+ * skipped and the title says why; with `CLOUDLESS_CONTAINERS=required`, as in CI, they fail.
  */
 export function describeContainers(name: string, body: () => void): void {
   if (found.socket !== undefined) describe(name, body);
@@ -34,9 +35,7 @@ export function describeContainers(name: string, body: () => void): void {
   }
 }
 
-/**
- * A cluster whose agents run containers beside processes, `agent-1` and so on, one in each zone.
- */
+/** Starts a cluster whose agents run containers and processes, one agent in each zone. */
 export function startOnContainers(
   zones: readonly string[] = ['zone-a', 'zone-b'],
   criSocket = SOCKET,
@@ -44,12 +43,12 @@ export function startOnContainers(
   return RealCluster.start(zones, async () => undefined, { criSocket });
 }
 
-/** Ends the cluster. @throws when one of its pods or containers is left on the socket. */
+/** Ends the cluster. @throws when a pod or container of the cluster is left on the socket. */
 export async function stopOnContainers(
   cluster: RealCluster | undefined,
   socket = SOCKET,
 ): Promise<void> {
-  if (cluster === undefined) return; // it could not be started
+  if (cluster === undefined) return; // the cluster could not be started
   const { clusterId } = await cluster.client.getServerInfo({});
   await cluster.stop();
   const left = await podsOf(clusterId, socket);
@@ -62,7 +61,7 @@ interface Labelled {
   readonly labels: readonly { readonly key: string; readonly value: string }[];
 }
 
-/** The sandboxes of a cluster, by the label that its agents put on them. */
+/** Lists the pod sandboxes of a cluster by the label that its agents set. */
 export async function podsOf(clusterId: string, socket = SOCKET): Promise<readonly string[]> {
   const { items } = await callCri<{ readonly items: readonly Labelled[] }>(
     socket,
@@ -74,13 +73,13 @@ export async function podsOf(clusterId: string, socket = SOCKET): Promise<readon
   return items.filter(isOurs).map(({ id }) => id);
 }
 
-/** Ends and removes a pod, with its containers. */
+/** Stops and removes a pod with its containers. */
 export async function removePod(podSandboxId: string, socket = SOCKET): Promise<void> {
   await callCri(socket, 'StopPodSandbox', { podSandboxId });
   await callCri(socket, 'RemovePodSandbox', { podSandboxId });
 }
 
-/** The containers of a workload that run, as their agents see them. */
+/** Lists the running containers of a workload as their agents report them. */
 export async function containersOf(
   cluster: RealCluster,
   { status }: Workload,
@@ -93,7 +92,7 @@ export async function containersOf(
   );
 }
 
-/** The body of an answer; asks again as long as nobody listens. */
+/** Fetches a text; retries while the connection is refused. */
 export async function fetchText(url: string): Promise<string> {
   for (;;) {
     try {

@@ -5,16 +5,16 @@ import { RealCluster } from './cluster.js';
 import { RecordingWriter, type Written } from './recording-writer.js';
 
 /**
- * RELIABILITY 1, 3, 17: acknowledged is kept, a retry applies once, and nobody who runs is
+ * Acknowledged writes are durable, retries take effect once, and running replicas are not
  * disturbed.
  */
-/** Fewer in a developer's run than in CI, which sets the number itself. */
+/** Number of kills; CI sets a higher number. */
 const KILLS = Number(process.env['CLOUDLESS_KILLS'] ?? 50);
 const WRITERS = 6;
-/** Moments of the kills, after the coordinator has said that it serves. */
+/** Delays of the kills after the coordinator is ready, milliseconds. */
 const KILL_AFTER_MS = { from: 50, to: 400 };
 const SEED = Number(process.env['CLOUDLESS_CRASH_SEED'] ?? 20_261);
-/** Fifty starts of a process, on a machine that has other things to do as well. */
+/** Time limit for fifty process starts on a busy machine. */
 const TEST_TIMEOUT_MS = 400_000;
 
 let cluster: RealCluster;
@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
-/** Where the replicas of a workload run: container and process. */
+/** Container and process of each replica of a workload. */
 async function placesOf(workload: Workload): Promise<Record<string, string>> {
   const places = (workload.status?.replicas ?? []).map(
     async ({ id, nodeId, containerId, restarts }) => {
@@ -34,7 +34,7 @@ async function placesOf(workload: Workload): Promise<Record<string, string>> {
   return Object.fromEntries(await Promise.all(places));
 }
 
-/** Kills the coordinator without warning, again and again, in the middle of whatever it does. */
+/** Kills the coordinator with SIGKILL repeatedly during writes. */
 async function killOften(): Promise<void> {
   const random = createSeededRandom(SEED);
   for (let count = 0; count < KILLS; count += 1) {
@@ -44,7 +44,7 @@ async function killOften(): Promise<void> {
   }
 }
 
-/** What the store has against what the writers were told, counted. */
+/** Compares the store with the acknowledged writes of a log. */
 async function compare(
   log: readonly Written[],
 ): Promise<{ readonly lost: readonly string[]; readonly twice: readonly string[] }> {
@@ -55,8 +55,8 @@ async function compare(
       .map(({ answer }) => answer)
       .sort((a, b) => Number(a.generation - b.generation));
     const now = await cluster.client.getWorkload({ name }).catch(() => undefined);
-    // Each write raises the generation once: those that were answered and those there are must be
-    // the same.
+    // Each write increments the generation, so the number of acknowledged writes equals the
+    // generation.
     const missing = answers.length - Number(now?.generation ?? 0n);
     if (missing > 0 || now?.uid !== answers[0]?.uid)
       lost.push(`${name}: ${missing} of ${answers.length} writes`);
@@ -77,7 +77,7 @@ async function compare(
 }
 
 it(
-  `${KILLS} kills of the coordinator in the middle of writes: nothing acknowledged is lost, nothing is applied twice, nothing restarts`,
+  `the coordinator loses no acknowledged write, applies no write twice and restarts no replica when it is killed ${KILLS} times during writes`,
   async () => {
     await cluster.client.createWorkload({
       name: 'steady',
@@ -128,7 +128,7 @@ it(
       refused: [],
     });
     expect(Object.keys(after).sort()).toEqual(Object.keys(before).sort());
-    // Else the kills hit nothing.
+    // Otherwise the kills hit no write.
     expect(retried).toBeGreaterThan(KILLS / 2);
   },
   TEST_TIMEOUT_MS,

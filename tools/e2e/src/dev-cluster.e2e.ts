@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { workloadPorts } from './cluster.js';
 import { Running, bundleOf, killAll, processesUsing, repository, runToEnd } from './processes.js';
 
-/** Everything of these clusters is below it, so that what they leave behind can be found. */
+/** Directory of all files of these clusters, so that leftover processes can be found. */
 let directory = '';
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'cloudless-dev-'));
@@ -22,7 +22,7 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 
 const example = ['--example', join(repository, 'examples/hello.yaml')];
 const anyPorts = ['--port', '0', '--ops-port', '0', '--agent-port', '0'];
-/** Whatever the machine has, these agents run processes only, unless a test says otherwise. */
+/** The agents run processes only, unless a test selects another runtime. */
 const args = (...more: readonly string[]): readonly string[] => [
   bundleOf('dev-cluster'),
   ...['--workload-port', String(workloadPorts(3_000)), '--runtime', 'process'],
@@ -35,20 +35,20 @@ const runs = (...more: readonly string[]) =>
   runToEnd(process.execPath, args(...more), { env: env() });
 
 const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
-/** Returns once nothing of the clusters runs any more. */
+/** Resolves when no process of the clusters is left. */
 async function nothingRuns(): Promise<void> {
   while (processesUsing(directory).length > 0) await soon();
 }
 
-/** What follows a label in the lines that tell where the cluster is. */
+/** Returns the text after a label in the start-up output. */
 async function told(cluster: Running, label: string): Promise<string> {
   const line = await cluster.line((text) => text.trim().startsWith(`${label} `));
   return line.trim().split(/\s+/).slice(1).join(' ');
 }
 const portOf = (url: string): string => new URL(url.split(' ')[0] ?? '').port;
 
-describe('the development cluster', () => {
-  it('with --demo shows the life of the example and ends', async () => {
+describe('development cluster', () => {
+  it('runs the demo with --demo and exits', async () => {
     const { code, stdout, stderr } = await runs(...anyPorts, ...example, '--demo');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const steps = [
@@ -66,7 +66,7 @@ describe('the development cluster', () => {
     expect(stdout).toContain('Demo finished: every step succeeded.');
   });
 
-  it('stays, serves, lets no second one take its ports, and ends with SIGINT', async () => {
+  it('serves until SIGINT, and a second cluster on the same ports fails', async () => {
     const cluster = start(...anyPorts, ...example);
     const api = await told(cluster, 'API');
     const url = api.split(' ')[0] ?? '';
@@ -128,7 +128,7 @@ describe('the development cluster', () => {
     expect(stopping).toBe(0);
   });
 
-  it('says what it runs workloads with, and why', async () => {
+  it('prints the runtimes of its agents and the reason', async () => {
     const socket = join(directory, 'no.sock');
     const without = start(
       ...anyPorts,
@@ -157,7 +157,7 @@ describe('the development cluster', () => {
     expect(stderr).toContain('or run without containers by --runtime process');
   });
 
-  it('ends, and says so, when its coordinator ends', async () => {
+  it('exits with a message when its coordinator ends', async () => {
     const cluster = start(...anyPorts);
     await cluster.line((line) => line.startsWith('Ctrl-C'));
     const coordinator =
@@ -173,23 +173,23 @@ describe('the development cluster', () => {
   it.each([
     { what: 'an unknown flag', flags: ['--prot', '1'], says: "unknown option '--prot'" },
     {
-      what: 'a runtime that is none',
+      what: 'an unknown runtime',
       flags: ['--runtime', 'docker'],
       says: 'Allowed choices are auto, process, cri.',
     },
     {
-      what: 'a port that is none',
+      what: 'an invalid port',
       flags: ['--port', '99999'],
       says: 'It must be a whole number from 0 to 65535.',
     },
-  ])('refuses $what', async ({ flags, says }) => {
+  ])('rejects $what', async ({ flags, says }) => {
     expect(await runs(...flags)).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(says) as string,
     });
   });
 
-  it('ends with SIGINT also while it waits for its example', async () => {
+  it('exits on SIGINT while it waits for its example workload', async () => {
     const manifest = join(directory, 'never-ready.yaml');
     await writeFile(
       manifest,
@@ -198,9 +198,9 @@ describe('the development cluster', () => {
     const cluster = start(...anyPorts, '--example', manifest);
     await cluster.line((line) => line.includes('waiting for port http to accept connections'));
     process.kill(cluster.pid, 'SIGINT');
-    // The command that waits must be ended too: it would look for its coordinator for another
-    // minute.
-    await expect(cluster.line((line) => line.includes('connecting again'))).rejects.toThrow(
+    // The waiting command must be ended too; otherwise it would look for its coordinator for
+    // another minute.
+    await expect(cluster.line((line) => line.includes('reconnecting'))).rejects.toThrow(
       'ended before',
     );
     expect(await cluster.exited).toBe(130);
@@ -208,7 +208,7 @@ describe('the development cluster', () => {
   });
 
   it.each(['SIGKILL', 'SIGHUP', 'SIGTERM'] as const)(
-    'leaves nothing behind when %s ends it',
+    'leaves no process behind after %s',
     async (signal) => {
       const cluster = start(...anyPorts, ...example);
       await cluster.line((line) => line.startsWith('Ctrl-C'));
@@ -217,7 +217,7 @@ describe('the development cluster', () => {
     },
   );
 
-  it('leaves nothing behind when SIGKILL ends it while it starts', async () => {
+  it('leaves no process behind after SIGKILL during its start', async () => {
     const cluster = start(...anyPorts);
     await cluster.line((line) => line.startsWith('Starting'));
     while (!processesUsing(directory).some((line) => line.includes('--name agent-'))) await soon();
@@ -225,8 +225,8 @@ describe('the development cluster', () => {
     await nothingRuns();
   });
 
-  it('ends when nobody reads its output any more', async () => {
-    const script = '"$@" | sed "/Ctrl-C/q"'; // as `| tee` that Ctrl-C has ended
+  it('exits when the reader of its output is gone', async () => {
+    const script = '"$@" | sed "/Ctrl-C/q"'; // as with `| tee` that Ctrl-C has ended
     const { stdout } = await runToEnd(
       'sh',
       ['-c', script, 'sh', process.execPath, ...args(...anyPorts, ...example)],
@@ -238,7 +238,7 @@ describe('the development cluster', () => {
     await nothingRuns();
   });
 
-  it('leaves nothing behind when SIGKILL ends the program that started it with a channel', async () => {
+  it('leaves no process behind when its parent with an IPC channel is killed', async () => {
     const launcher = `require('node:child_process').fork(process.argv[1], process.argv.slice(2))`;
     const parent = Running.start(process.execPath, ['-e', launcher, ...args(...anyPorts)], env());
     await parent.line((line) => line.startsWith('Ctrl-C'));

@@ -30,7 +30,7 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     for (const cleanup of cleanups.reverse()) await cleanup();
   });
 
-  /** Takes every byte that is left. */
+  /** Fills the file system. */
   async function fill(): Promise<void> {
     const file = await open(join(image.directory, 'filler'), 'a');
     try {
@@ -43,10 +43,7 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     }
   }
 
-  /**
-   * Creates workloads until one is refused. @returns the names that were acknowledged, and the
-   * refusal.
-   */
+  /** Creates workloads until one is refused. @returns The acknowledged names and the refusal. */
   async function createUntilRefused(
     prefix: string,
   ): Promise<{ readonly created: string[]; readonly refusal: unknown }> {
@@ -75,7 +72,7 @@ describeOnDiskImages('a full disk under the coordinator', () => {
   const restartsOf = ({ status }: Workload): number =>
     (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
 
-  it('refuses writes with a clear error, all else goes on, and writes go on when there is room, without a restart', async () => {
+  it('refuses writes while the disk is full, continues everything else, and accepts writes without a restart when space is free', async () => {
     const { client } = cluster;
     await client.createWorkload({
       name: 'web',
@@ -99,12 +96,12 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     expect(await page('/health')).toMatch(/^200 {"status":"degraded","reasons":\["disk full: /);
     expect(await page('/ready')).toMatch(/^200 /);
     expect(await page('/metrics')).toContain('\ncloudless_store_writable 0\n');
-    // However small it is: writes go on once there is room for all of them.
+    // Writes resume only when there is enough space for writes of every size.
     const { code, stderr } = await cluster.ctl('workload', 'scale', 'web', '3');
     expect(code).toBe(7);
     expect(stderr).toMatch(/^cloudlessctl: disk full: .* \(RESOURCE_EXHAUSTED\)\n$/);
 
-    // A replica that ends is restarted by its agent; that it was can only be written down later.
+    // The agent restarts an ended replica; the coordinator records the restart later.
     const [victim] = web.status?.replicas ?? [];
     const { pid } = await cluster.agentClient.getContainerStatus({
       containerId: victim?.containerId ?? '',
@@ -129,7 +126,8 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     expect(restartsOf(await client.getWorkload({ name: 'web' }))).toBe(0);
     expect(logged('disk full: writes are refused')).toHaveLength(1);
     expect(logged('"level":"error"')).toEqual([]);
-    expect(logged('Write error').length).toBeLessThan(5); // LMDB's own lines, however many writes were refused
+    // Messages of LMDB, independent of the number of refused writes.
+    expect(logged('Write error').length).toBeLessThan(5);
 
     await rm(join(image.directory, 'filler'));
     await client.createWorkload({ name: 'after', spec: { command: ['true'], replicas: 0 } });
@@ -156,7 +154,7 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     const { events } = await client.listEvents({ pageSize: 1_000 });
     expect(events.filter(({ reason }) => reason === 'NodeLost')).toEqual([]);
 
-    // What was acknowledged is there after a crash, and nothing of what was refused.
+    // Acknowledged workloads exist after a crash, refused ones do not.
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
     const { workloads } = await cluster.client.listWorkloads({ pageSize: 1_000 });

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { runToEnd } from './processes.js';
 
 /**
- * Why disk images cannot be mounted here; undefined when they can. They need root, loop devices and
- * the tools for ext4.
+ * Returns why disk images cannot be mounted; undefined when they can. They need root, loop devices
+ * and the ext4 tools.
  */
 export function whyNoDiskImages(): string | undefined {
   if (process.getuid?.() !== 0) return 'mounting a disk image needs root';
@@ -28,8 +28,7 @@ export function whyNoDiskImages(): string | undefined {
 }
 
 /**
- * `describe` where disk images can be mounted; elsewhere the tests are skipped, and the reason is
- * said.
+ * Like `describe`; skips the tests with a reason in the title where disk images cannot be mounted.
  */
 export function describeOnDiskImages(name: string, tests: () => void): void {
   const reason = whyNoDiskImages();
@@ -38,17 +37,17 @@ export function describeOnDiskImages(name: string, tests: () => void): void {
   describe.skip(`${name} (skipped: ${reason})`, tests);
 }
 
-/** A file that holds an ext4 file system, mounted. */
+/** A mounted file with an ext4 file system. */
 export class DiskImage {
   private mounted = false;
 
   private constructor(
     readonly file: string,
-    /** Where its files are. */
+    /** Mount point. */
     readonly directory: string,
   ) {}
 
-  /** Makes a new one, with all its blocks taken from the disk below. */
+  /** Creates an image whose blocks are all allocated on the disk below. */
   static async create(file: string, mebibytes: number): Promise<DiskImage> {
     const handle = await open(file, 'w', 0o600);
     const zeros = Buffer.alloc(1024 * 1024);
@@ -59,7 +58,7 @@ export class DiskImage {
     return DiskImage.mount(file);
   }
 
-  /** Mounts one that is there. */
+  /** Mounts an existing image. */
   static async mount(file: string): Promise<DiskImage> {
     const directory = await mkdtemp(join(tmpdir(), 'cloudless-disk-'));
     const image = new DiskImage(file, directory);
@@ -73,7 +72,7 @@ export class DiskImage {
     return image;
   }
 
-  /** A directory on it that only we may enter. */
+  /** Creates a directory with mode 0700 on the image. */
   async makeDirectory(name: string): Promise<string> {
     const path = join(this.directory, name);
     await mkdir(path, { mode: 0o700, recursive: true });
@@ -81,8 +80,8 @@ export class DiskImage {
   }
 
   /**
-   * Cuts the power: what the file system has not handed to the disk below by now never gets there,
-   * and nothing on it can be read or written any more. Not a byte is flushed for it.
+   * Simulates a power loss: data that was not flushed is lost, and the file system can no longer be
+   * used.
    * @see fs/ext4/ioctl.c, EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH; `godown` of xfstests
    *   does the same
    */

@@ -9,10 +9,10 @@ afterEach(() => cluster.stop());
 
 const sleeper = { ...QUICK, command: ['sleep', '100000'] };
 const floorOf = (minAvailable: number) => ({ rollout: { ...QUICK.rollout, minAvailable } });
-/** It can be nowhere else, and must stay. */
+/** A workload that fits on one node only and must stay available. */
 const bound = { ...sleeper, ...floorOf(1), placement: { zones: ['zone-b'] } };
 
-/** Follows a node until it is as `fits` says. */
+/** Watches a node until a condition holds. */
 async function untilNode(nodeId: string, fits: (node: Node) => boolean): Promise<Node> {
   const watch = new AbortController();
   try {
@@ -26,8 +26,8 @@ async function untilNode(nodeId: string, fits: (node: Node) => boolean): Promise
 }
 
 /**
- * Does something, and gives the fewest ready replicas that a watch of the workload showed
- * meanwhile.
+ * Runs an action and returns the minimum of ready replicas that a watch of the workload showed
+ * during the action.
  */
 async function lowestReady(name: string, act: () => Promise<void>): Promise<number> {
   const watch = new AbortController();
@@ -46,8 +46,8 @@ async function lowestReady(name: string, act: () => Promise<void>): Promise<numb
   return lowest;
 }
 
-describe('the drain of real nodes', () => {
-  it('shows how far it is until the node is empty, and keeps the floor', async () => {
+describe('node drain', () => {
+  it('prints its progress until the node is empty, and keeps min_available', async () => {
     await cluster.client.createWorkload({
       name: 'web',
       spec: { ...sleeper, ...floorOf(6), replicas: 6 },
@@ -70,7 +70,7 @@ describe('the drain of real nodes', () => {
     expect((await cluster.ctl('get', 'nodes')).stdout).toMatch(/agent-1 +Ready,Drained /);
   });
 
-  it('fails at its deadline and says what was left; by force it goes', async () => {
+  it('fails at its deadline and names the remaining replicas; with --force it succeeds', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: bound });
     await cluster.settled('bound');
     const failed = await cluster.ctl('node', 'drain', 'agent-2', '--deadline', '4s', '--wait');
@@ -79,7 +79,7 @@ describe('the drain of real nodes', () => {
       stdout: expect.stringContaining('1 of 1 replica left') as unknown,
     });
     expect(failed.stderr).toMatch(
-      /drain of node agent-2 has failed.*\n  default\/bound: 1 replica: 1 replacement has no node: /,
+      /drain of node agent-2 failed.*\n  default\/bound: 1 replica: 1 replacement has no node: /,
     );
     const node = await cluster.client.getNode({ nodeId: 'agent-2' });
     expect(node).toMatchObject({
@@ -95,7 +95,7 @@ describe('the drain of real nodes', () => {
     expect(homeless.status?.reason).toContain('1 of 1 replicas without a node');
   });
 
-  it('with deadline and force keeps the floor until the deadline; --timeout ends only the waiting', async () => {
+  it('keeps min_available until the deadline with --deadline and --force; --timeout ends only the waiting', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: bound });
     await cluster.settled('bound');
     const drain = ['node', 'drain', 'agent-2', '--force', '--wait'];
@@ -113,7 +113,7 @@ describe('the drain of real nodes', () => {
     });
   });
 
-  it('of two nodes at once keeps a workload at its floor', async () => {
+  it('keeps min_available while two nodes are drained together', async () => {
     await cluster.startAgent('agent-4', 'zone-a');
     await cluster.client.createWorkload({
       name: 'web',
@@ -132,7 +132,7 @@ describe('the drain of real nodes', () => {
     );
   });
 
-  it('goes on when the coordinator is killed in the middle, and so does who waits for it', async () => {
+  it('continues after the coordinator was killed, and cloudlessctl keeps waiting', async () => {
     await cluster.client.createWorkload({ name: 'bound', spec: bound });
     await cluster.settled('bound');
     const waiting = cluster.ctl('node', 'drain', 'agent-2', '--deadline', '10m', '--wait');

@@ -2,20 +2,20 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type CoordinatorClient, type EndpointSet, type ReplicaEndpoint } from '@cloudless/api';
 
-/** Between two attempts, while the coordinator is away. */
+/** Delay between two connection attempts while the coordinator is away, milliseconds. */
 const AGAIN_MS = 50;
 
-/** A set of endpoints that somebody was told. */
+/** A received set of endpoints. */
 export interface Seen {
-  /** By `performance.now()`. */
+  /** Time of `performance.now()`. */
   readonly atMs: number;
   readonly ready: number;
   readonly replicaIds: readonly string[];
 }
 
 /**
- * Follows the endpoints of a workload and remembers every set; goes on with the last one while the
- * coordinator is away.
+ * Watches the endpoints of a workload and records every set. While the coordinator is away the last
+ * set stays in use.
  */
 export class EndpointWatch {
   readonly seen: Seen[] = [];
@@ -32,12 +32,12 @@ export class EndpointWatch {
     return this.set?.endpoints ?? [];
   }
 
-  /** Ready replicas in the smallest set. */
+  /** Minimum of ready replicas over all sets. */
   get lowestReady(): number {
     return Math.min(...this.seen.map(({ ready }) => ready));
   }
 
-  /** @returns once the first set is known. */
+  /** Resolves when the first set has arrived. */
   start(): Promise<void> {
     return new Promise((known, unknown) => {
       this.work = this.follow(known).catch(unknown);

@@ -5,8 +5,8 @@ import { QUICK, RealCluster } from './cluster.js';
 import { killAll, processesMentioning } from './processes.js';
 
 /**
- * RELIABILITY 40: nothing that a replica started survives, whatever session or environment it
- * chose.
+ * No process that a replica started survives the replica, whatever session or environment the
+ * process chose.
  */
 let cluster: RealCluster;
 beforeEach(async () => {
@@ -15,8 +15,8 @@ beforeEach(async () => {
 afterEach(() => cluster.stop());
 
 /**
- * Starts a daemon as sshd and cron are: a session of its own, an empty environment, a parent that
- * ends. Then stays.
+ * Starts a daemon like sshd or cron: own session, empty environment, parent that ends. Then keeps
+ * running.
  */
 const daemonOf = (notes: string): string[] => [
   '/bin/sh',
@@ -24,8 +24,8 @@ const daemonOf = (notes: string): string[] => [
   `( setsid env -i sh -c 'echo $$ >> ${notes}; exec sleep 3600' & ); exec sleep 3600`,
 ];
 /**
- * Without cgroups a daemon whose parent has ended cannot be told from others: there its parent
- * stays.
+ * Without cgroups a daemon whose parent has ended cannot be attributed to its replica; here the
+ * parent stays.
  */
 const childOf = (notes: string): string[] => [
   '/bin/sh',
@@ -44,7 +44,7 @@ const mainPid = ({ status }: Workload): string =>
     'utf8',
   ).replace(/^.*"pid":(\d+).*$/s, '$1');
 
-/** The ids in the file, once there are so many. */
+/** Returns the process ids in the file when there are `count` of them. */
 async function noted(file: string, count: number): Promise<readonly number[]> {
   for (;;) {
     const ids = existsSync(file)
@@ -59,8 +59,8 @@ async function untilDead(pid: number): Promise<void> {
   while (existsSync(`/proc/${pid}`)) await cluster.client.listNodes({});
 }
 
-describe('a process in a session of its own with an empty environment', () => {
-  it('ends with its replica: by a restart in place, and by deletion after the supervisor was replaced', async () => {
+describe('daemon process of a replica with its own session and an empty environment', () => {
+  it('is ended by a restart in place of its replica, and by a deletion after the supervisor was replaced', async () => {
     const notes = join(cluster.directory, 'probe');
     await cluster.client.createWorkload({
       name: 'probe',

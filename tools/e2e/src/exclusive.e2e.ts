@@ -10,10 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
-/**
- * Notes every 10 ms that it lives, and does not end by SIGTERM: so it also shows that it is killed
- * in time.
- */
+/** Writes a heartbeat every 10 ms and ignores SIGTERM, so that only a kill in time ends it. */
 const HEART = `const fs = require('node:fs');
   process.on('SIGTERM', () => undefined);
   setInterval(() => fs.appendFileSync(process.env.HEARTS, process.env.CLOUDLESS_REPLICA_ID + ' ' + Date.now() + '\\n'), 10);`;
@@ -40,7 +37,7 @@ async function startExclusive(): Promise<{
   return { id, nodeId, hearts };
 }
 
-/** The first and the last sign of life of each replica, in the order in which they began. */
+/** Returns the first and last heartbeat of each replica, in the order of their starts. */
 function livesIn(
   file: string,
 ): readonly { readonly id: string; readonly from: number; readonly to: number }[] {
@@ -59,8 +56,8 @@ async function replacedElsewhere(id: string, nodeId: string): Promise<void> {
 }
 
 /**
- * No sign of life of the first replica is later than the first one of its replacement, and nothing
- * else ran.
+ * Expects that the last heartbeat of the first replica is earlier than the first heartbeat of its
+ * replacement, and that no other replica ran.
  */
 async function expectOneAfterTheOther(id: string, hearts: string): Promise<void> {
   const { status } = await cluster.until(
@@ -72,36 +69,35 @@ async function expectOneAfterTheOther(id: string, hearts: string): Promise<void>
   expect(first?.to).toBeLessThan(second?.from ?? 0);
 }
 
-describe('an exclusive replica', () => {
+describe('exclusive replica', () => {
   it.each(['SIGKILL', 'SIGSTOP'] as const)(
-    'whose agent gets %s ends before its replacement begins',
+    'ends before its replacement starts when its agent receives %s',
     async (signal) => {
       const { id, nodeId, hearts } = await startExclusive();
       const agent = cluster.agent(nodeId);
       if (signal === 'SIGKILL') await agent.kill(signal);
       else process.kill(agent.pid, signal);
       await replacedElsewhere(id, nodeId);
-      // The old agent comes back and learns that its replica was replaced.
+      // The old agent returns and receives the order to forget the replaced replica.
       if (signal === 'SIGKILL') await cluster.startAgent(nodeId, 'zone-a');
       else process.kill(agent.pid, 'SIGCONT');
       await expectOneAfterTheOther(id, hearts);
     },
   );
 
-  it('whose agent and supervisor are killed together ends before its replacement begins', async () => {
+  it('ends before its replacement starts when its agent and supervisor are killed together', async () => {
     const { id, nodeId, hearts } = await startExclusive();
     const supervisors = processesMentioning(`supervisor ${join(cluster.directory, nodeId)}`);
     expect(supervisors).toHaveLength(1);
     killAll(supervisors);
     await cluster.agent(nodeId).kill('SIGKILL');
     await replacedElsewhere(id, nodeId);
-    // Its agent is back long after stop_after, adopts nothing that runs, and learns that its
-    // replica was replaced.
+    // The agent returns long after stop_after, adopts no process, and forgets the replaced replica.
     await cluster.startAgent(nodeId, 'zone-a');
     await expectOneAfterTheOther(id, hearts);
   });
 
-  it('runs on through a restart of its coordinator', async () => {
+  it('keeps running while its coordinator restarts', async () => {
     const { id, hearts } = await startExclusive();
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();

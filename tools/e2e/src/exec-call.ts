@@ -15,14 +15,14 @@ import type { ExecStartSchema, PortForwardStartSchema } from '@cloudless/api';
 const QUEUE = { limit: 100_000 };
 const MAX_TEXT = 1024 * 1024;
 
-/** A call of Exec, driven step by step. */
+/** An Exec call that a test drives step by step. */
 export class ExecCall {
   private readonly requests = new PushQueue<ExecRequest>(QUEUE);
   private readonly responses: AsyncIterator<ExecResponse>;
   private readonly ending = new AbortController();
-  /** The beginning of what was written. */
+  /** The start of the output. */
   readonly text = { stdout: '', stderr: '' };
-  /** Size of all that was written. */
+  /** Total size of the output in bytes. */
   bytes = 0;
 
   constructor(
@@ -43,12 +43,12 @@ export class ExecCall {
     this.say({ case: 'stdin', value: new TextEncoder().encode(text) });
   }
 
-  /** Ends the caller's side of the call. */
+  /** Ends the request stream. */
   end(): void {
     this.requests.end();
   }
 
-  /** The next message that is no keep-alive; undefined at the end. */
+  /** Returns the next message that is not a keep-alive; undefined at the end. */
   async next(): Promise<ExecResponse['response'] | undefined> {
     for (;;) {
       const { done, value } = await this.responses.next();
@@ -64,7 +64,7 @@ export class ExecCall {
     }
   }
 
-  /** Reads until stdout is as `fits` says. */
+  /** Reads until stdout satisfies a condition. */
   async until(fits: (stdout: string) => boolean): Promise<void> {
     while (!fits(this.text.stdout)) {
       const response = await this.next();
@@ -73,7 +73,7 @@ export class ExecCall {
     }
   }
 
-  /** Reads to the end. @returns the exit code. */
+  /** Reads to the end. @returns The exit code. */
   async exit(): Promise<number> {
     for (let response = await this.next(); response !== undefined; response = await this.next()) {
       if (response.case === 'exit') return response.value.exitCode;
@@ -83,11 +83,11 @@ export class ExecCall {
 
   cut(): void {
     this.ending.abort();
-    void this.responses.next().catch(() => undefined); // who cuts a call wants no answer
+    void this.responses.next().catch(() => undefined); // the cancelled call is expected to fail
   }
 }
 
-/** A call of PortForward, driven step by step. */
+/** A PortForward call that a test drives step by step. */
 export class ForwardCall {
   private readonly requests = new PushQueue<PortForwardRequest>(QUEUE);
   private readonly responses: AsyncIterator<PortForwardResponse>;
@@ -124,11 +124,11 @@ export class ForwardCall {
 
   cut(): void {
     this.ending.abort();
-    void this.responses.next().catch(() => undefined); // who cuts a call wants no answer
+    void this.responses.next().catch(() => undefined); // the cancelled call is expected to fail
   }
 }
 
-/** Connect's client also asks its requests to throw, which a queue cannot. */
+/** The Connect client requires an iterator with a `throw` method, which the queue does not have. */
 async function* each<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
   yield* items;
 }

@@ -8,7 +8,7 @@ import { processesMentioning } from './processes.js';
 
 let cluster: RealCluster;
 let agentAddress: string;
-/** One, as each has a connection of its own that it keeps for a while. */
+/** A single client, because each client keeps a connection for a while. */
 let client: CoordinatorClient;
 beforeAll(async () => {
   cluster = await RealCluster.start([]);
@@ -37,7 +37,7 @@ afterAll(() => cluster.stop());
 
 const inShell = (script: string): string[] => ['/bin/sh', '-c', script];
 const start = (command: string[]) => ({ name: 'web', command });
-/** What was cut is let go of well before so many calls were answered. */
+/** Number of calls after which resources of cancelled calls must have been released. */
 const MAX_LOOKS = 2_000;
 
 const untilGone = async (text: string): Promise<void> => {
@@ -45,7 +45,7 @@ const untilGone = async (text: string): Promise<void> => {
 };
 
 describe('Exec', () => {
-  it('carries input, output, variables and the exit code', async () => {
+  it('streams input and output, sets environment variables and returns the exit code', async () => {
     const call = new ExecCall(client, {
       ...start(inShell('echo $COLOUR $SIZE; echo oops >&2; cat; exit 3')),
       env: { SIZE: 'big' },
@@ -64,7 +64,7 @@ describe('Exec', () => {
     expect(call.text).toEqual({ stdout: 'blue big\none two', stderr: 'oops\n' });
   });
 
-  it('gives a terminal that follows the size of the window', async () => {
+  it('allocates a terminal that follows the window size', async () => {
     const call = new ExecCall(client, { ...start(['sh']), tty: { columns: 70, rows: 20 } });
     call.type('stty size; read x; stty size; exit 4\n');
     await call.until((text) => text.includes('20 70'));
@@ -74,7 +74,7 @@ describe('Exec', () => {
     expect(call.text.stdout).toContain('33 90');
   });
 
-  it('works on the port of the agent too', async () => {
+  it('works on the port of the agent', async () => {
     const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${agentAddress}` }));
     const call = new ExecCall(agent, start(['cat']));
     call.type('direct');
@@ -90,14 +90,14 @@ describe('Exec', () => {
     expect(await forward.next()).toBeUndefined();
   });
 
-  it('refuses a call that does not say at first what to run', async () => {
+  it('rejects a call whose first message is not the start message', async () => {
     const call = client.exec((async function* () {})());
     await expect(call[Symbol.asyncIterator]().next()).rejects.toThrow(
       'start: must be the first message',
     );
   });
 
-  it('ends an unknown command with 127, and says so on stderr', async () => {
+  it('returns 127 for an unknown command with a message on stderr', async () => {
     const call = new ExecCall(client, start(['no-such-thing']));
     expect(await call.exit()).toBe(127);
     expect(call.text).toEqual({
@@ -106,7 +106,7 @@ describe('Exec', () => {
     });
   });
 
-  it('refuses a size without a terminal, and a deadline that has passed', async () => {
+  it('rejects a resize without a terminal, and an expired deadline', async () => {
     const sized = new ExecCall(client, start(['cat']));
     sized.say({ case: 'resize', value: { columns: 1, rows: 1 } });
     await expect(sized.exit()).rejects.toThrow('resize: the command has no terminal');
@@ -117,7 +117,7 @@ describe('Exec', () => {
     await expect(late.exit()).rejects.toThrow('the command took longer than 200 ms');
   });
 
-  it('makes the command wait for a slow reader, and loses nothing', async () => {
+  it('blocks the command while the reader is slow, and loses no output', async () => {
     const done = join(cluster.directory, 'written');
     const bytes = 128 * 1024 * 1024;
     const memory = [cluster.coordinatorProcess.pid, cluster.agent('agent-1').pid].map(
@@ -136,7 +136,7 @@ describe('Exec', () => {
   });
 });
 
-describe('what a caller started ends with it, within 10 s', () => {
+describe('command of a caller that disconnects', () => {
   const endless = (call: ExecCall): void => {
     for (let count = 0; count < 100; count += 1)
       call.say({ case: 'stdin', value: new Uint8Array(64 * 1024) });
@@ -150,7 +150,7 @@ describe('what a caller started ends with it, within 10 s', () => {
       load: endless,
     },
     {
-      name: 'a command that waits for its reader',
+      name: 'a command that is blocked by its reader',
       number: 40_003,
       script: 'yes 40003 | cat',
       load: () => undefined,
@@ -168,13 +168,14 @@ describe('what a caller started ends with it, within 10 s', () => {
       tty: { columns: 80, rows: 24 },
       load: endless,
     },
-  ])('$name', async ({ number, script, load, tty }) => {
+  ])('ends within 10 s for $name', async ({ number, script, load, tty }) => {
     const call = new ExecCall(client, {
       ...start(inShell(`echo up; ${script}`)),
       ...(tty === undefined ? {} : { tty }),
     });
     load(call);
-    await call.until((text) => text.includes('up')); // a terminal may show what is typed before
+    // a terminal may echo typed text before the command runs
+    await call.until((text) => text.includes('up'));
     expect(processesMentioning(String(number)).length).toBeGreaterThan(0);
     const began = performance.now();
     call.cut();
@@ -182,7 +183,7 @@ describe('what a caller started ends with it, within 10 s', () => {
     expect(performance.now() - began).toBeLessThan(10_000);
   });
 
-  it('a command whose coordinator was killed', async () => {
+  it('ends within 10 s when the coordinator is killed', async () => {
     const call = new ExecCall(client, start(inShell('echo up; sleep 40006')));
     await call.until((text) => text === 'up\n');
     const began = performance.now();
@@ -194,7 +195,7 @@ describe('what a caller started ends with it, within 10 s', () => {
     await cluster.nodeReady('agent-1');
   });
 
-  it('a command whose agent was killed, and its caller is told', async () => {
+  it('ends within 10 s when the agent is killed, and the call of the caller fails', async () => {
     const call = new ExecCall(client, start(inShell('echo up; sleep 40007')));
     await call.until((text) => text === 'up\n');
     const began = performance.now();
@@ -213,8 +214,8 @@ describe('streams to one node', () => {
   const [LOGS, EXECS, FORWARDS] = [11, 8, 8];
 
   /**
-   * Fills every place that one client may have of commands and connections. @returns what ends it
-   * again.
+   * Opens as many commands and connections as one client may have. @returns A function that closes
+   * them.
    */
   async function fill(): Promise<() => void> {
     await cluster.until('echo', ({ status }) =>
@@ -246,7 +247,7 @@ describe('streams to one node', () => {
     };
   }
 
-  it('are bounded for each client, with room for others; those that were cut leave nothing behind', async () => {
+  it('are limited for each client, leave capacity for other clients, and leak nothing when they are cancelled', async () => {
     const clear = await fill();
     const one = new ExecCall(client, start(['true']));
     await expect(one.exit()).rejects.toThrow(
@@ -259,21 +260,21 @@ describe('streams to one node', () => {
     await rest();
     const before = pids().map(openFiles);
     for (let round = 0; round < 3; round += 1) {
-      const again = await fill(); // every place is free again
+      const again = await fill(); // all capacity is free again
       again();
       await untilGone('40008');
     }
     await cutInAllPhases();
     await untilGone('40009');
     await rest();
-    // A connection or two may come and go meanwhile; a leak would be one for each call, and stay.
+    // A few connections may come and go during the test; a leak would be one connection per call.
     const most = before.map((count) => count + 4);
     const isClosing = (): boolean => pids().some((pid, index) => openFiles(pid) > most[index]!);
     for (let look = 0; look < MAX_LOOKS && isClosing(); look += 1) await client.listWorkloads({});
     pids().forEach((pid, index) => expect(openFiles(pid)).toBeLessThanOrEqual(most[index]!));
   });
 
-  /** Waits until all places are free, as both sides have ended what was cut. */
+  /** Waits until both sides have released all cancelled calls. */
   async function rest(): Promise<void> {
     (await fill())();
     await untilGone('40008');
@@ -281,8 +282,8 @@ describe('streams to one node', () => {
   }
 
   /**
-   * Ends calls before their answer, at their first answer, in the middle of data and right before
-   * their end.
+   * Cancels calls before the first response, at the first response, during data and just before the
+   * end.
    */
   async function cutInAllPhases(): Promise<void> {
     for (let count = 0; count < 20; count += 1) {

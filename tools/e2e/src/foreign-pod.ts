@@ -1,13 +1,13 @@
 import { callCri, fetchText } from './containers.js';
 
-/** Its images: one that its container uses, and one that it only keeps. */
+/** Images of the pod: one that its container uses, one that is only stored. */
 const [USED, KEPT] = ['cloudless/test:2', 'busybox:latest'];
 
 interface PodStatus {
   readonly status: { readonly state: number; readonly network: { readonly ip: string } };
 }
 
-/** A pod that somebody else runs on the same socket, as a kubelet would. */
+/** A pod of another owner on the same socket, as a kubelet would run. */
 export class ForeignPod {
   private constructor(
     private readonly socket: string,
@@ -38,7 +38,7 @@ export class ForeignPod {
     return pod;
   }
 
-  /** Expects that it runs, that it is the same, and that its images are there. */
+  /** Expects that the same pod still runs and that its images exist. */
   async isUntouched(): Promise<void> {
     const { status } = await callCri<PodStatus>(this.socket, 'PodSandboxStatus', {
       podSandboxId: this.sandboxId,
@@ -62,9 +62,6 @@ export class ForeignPod {
     }
   }
 }
-/**
- * States as the interface counts them: PodSandboxState.SANDBOX_READY,
- * ContainerState.CONTAINER_RUNNING.
- */
+/** States of the CRI API: PodSandboxState.SANDBOX_READY, ContainerState.CONTAINER_RUNNING. */
 const READY = 0;
 const RUNNING = 1;

@@ -2,7 +2,7 @@ import type { Workload } from '@cloudless/api';
 import { RealCluster, QUICK } from './cluster.js';
 import type { Running } from './processes.js';
 
-/** Writes numbered lines for ever, and a last one when it is told to end. */
+/** Writes numbered lines forever, and a last line on SIGTERM. */
 const COUNTER = [
   'node',
   '-e',
@@ -24,7 +24,7 @@ interface Line {
   readonly line: string;
 }
 
-/** A `logs -f` that prints JSON. */
+/** A running `cloudlessctl logs -f -o json`. */
 class Follower {
   readonly shown: Line[] = [];
   private readonly counts = new Map<string, number>();
@@ -32,7 +32,7 @@ class Follower {
 
   constructor(readonly program: Running) {}
 
-  /** Waits until so many more lines of each of these replicas were shown. */
+  /** Waits until `count` more lines of each replica were printed. */
   async showsMore(replicaIds: readonly string[], count: number): Promise<void> {
     this.take();
     const wanted = new Map(replicaIds.map((id) => [id, (this.counts.get(id) ?? 0) + count]));
@@ -42,7 +42,7 @@ class Follower {
     });
   }
 
-  /** Reads what was printed since. */
+  /** Parses the output since the last call. */
   take(): void {
     for (const text of this.program.lines.slice(this.read)) {
       this.read += 1;
@@ -54,7 +54,7 @@ class Follower {
   }
 }
 
-/** The replicas that write; one that has just ended may still be shown. */
+/** The ready replicas; a replica that has just ended may still be listed. */
 function readyIn({ status }: Workload): readonly string[] {
   return (status?.replicas ?? []).filter(({ ready }) => ready).map(({ id }) => id);
 }
@@ -69,8 +69,8 @@ function byContainer(lines: readonly Line[]): ReadonlyMap<string, readonly Line[
   return groups;
 }
 
-describe('logs -f of a workload', () => {
-  it('lacks no line and doubles none, whatever happens meanwhile', async () => {
+describe('cloudlessctl logs -f', () => {
+  it('misses and repeats no line while replicas, agents and the coordinator restart', async () => {
     await cluster.client.createWorkload({
       name: 'web',
       spec: { ...QUICK, command: COUNTER, replicas: 3 },
@@ -89,8 +89,8 @@ describe('logs -f of a workload', () => {
 
     await cluster.agent('agent-1').kill('SIGKILL');
     await cluster.startAgent('agent-1', 'zone-a');
-    // On a slow machine the agent may have been away for longer than its lease: its replica was
-    // replaced then.
+    // On a slow machine the agent may have been away for longer than its lease, so that its replica
+    // was replaced.
     const third = readyIn(await cluster.settled('web'));
     const replaced = ids.filter((id) => !third.includes(id));
     await follower.showsMore(third, 20);
@@ -124,7 +124,7 @@ describe('logs -f of a workload', () => {
     }
   }, 300_000);
 
-  it('with --tail 0 shows only what is new, also after the coordinator came back', async () => {
+  it('prints only new lines with --tail 0, also after the coordinator restarts', async () => {
     const command = [
       'sh',
       '-c',
@@ -148,8 +148,8 @@ describe('logs -f of a workload', () => {
     await follower.program.kill('SIGTERM');
   });
 
-  it('goes on over the rotation of the log', async () => {
-    // 9 MB in lines of 90 bytes: two files full, and a third one.
+  it('continues across log rotation', async () => {
+    // 9 MB in lines of 90 bytes fill two log files and start a third one.
     const script =
       'const pad = "x".repeat(80); for (let n = 1; n <= 100000; n += 1) console.log(String(n).padStart(9) + pad);';
     await cluster.client.createWorkload({

@@ -7,7 +7,7 @@ import { repository } from './processes.js';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
-/** Takes what is sent to it as traces. */
+/** A receiver of OTLP traces. */
 class Receiver {
   private bodies = Buffer.alloc(0);
   private readonly waiting = new Set<() => void>();
@@ -26,7 +26,7 @@ class Receiver {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
   }
 
-  /** Resolves when all of these were sent. */
+  /** Resolves when all of the given texts were received. */
   async heard(...wanted: readonly (Buffer | string)[]): Promise<void> {
     while (!wanted.every((bytes) => this.bodies.includes(bytes))) {
       await new Promise<void>((resolve) => this.waiting.add(resolve));
@@ -56,7 +56,7 @@ const scrape = async (opsUrl: string): Promise<string> => (await fetch(`${opsUrl
 const agentOpsUrl = async (): Promise<string> =>
   String((await cluster.agent('agent-1').logged('agent ready'))['opsUrl']);
 
-/** The sum of all series of a metric whose labels contain this text. */
+/** Returns the sum of all series of a metric whose labels contain a text. */
 function valueOf(metrics: string, name: string, labels = ''): number {
   const lines = metrics
     .split('\n')
@@ -64,7 +64,7 @@ function valueOf(metrics: string, name: string, labels = ''): number {
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
 }
 
-/** Names with their kinds, as they are served. */
+/** Returns the metric names with their types. */
 function namesIn(metrics: string): readonly string[] {
   return [...metrics.matchAll(/^# TYPE (cloudless_\w+) \w+$/gm)]
     .map(([, name]) => name ?? '')
@@ -83,8 +83,8 @@ async function runWeb(): Promise<void> {
   await cluster.until('web', ({ status }) => status?.readyReplicas === 2);
 }
 
-describe('what can be seen of a cluster from outside', () => {
-  it('metrics of coordinator and agent move with what they do', async () => {
+describe('observability of a cluster', () => {
+  it('metrics of coordinator and agent change with their work', async () => {
     const opsUrl = await agentOpsUrl();
     const [coordinatorBefore, agentBefore] = [await scrape(cluster.opsUrl), await scrape(opsUrl)];
     await runWeb();
@@ -127,7 +127,7 @@ describe('what can be seen of a cluster from outside', () => {
     }
   });
 
-  it('the documentation names every metric, and no other', async () => {
+  it('docs/operating.md lists exactly the existing metrics', async () => {
     const served = new Set([
       ...namesIn(await scrape(cluster.opsUrl)),
       ...namesIn(await scrape(await agentOpsUrl())),
@@ -137,7 +137,7 @@ describe('what can be seen of a cluster from outside', () => {
     expect([...documented].sort()).toEqual([...served].sort());
   });
 
-  it('a trace goes on from the caller to what the call set off', async () => {
+  it('a trace continues from the caller through the work that the call started', async () => {
     await receiver.heard(
       Buffer.from(TRACE, 'hex'),
       'CreateWorkload',
@@ -148,7 +148,7 @@ describe('what can be seen of a cluster from outside', () => {
     );
   });
 
-  it('cloudlessctl shows who asked for what, and why something happened', async () => {
+  it('cloudlessctl shows audit records and the causes of events', async () => {
     const audit = JSON.parse((await cluster.ctl('events', '--audit', '-o', 'json')).stdout) as {
       events: Record<string, unknown>[];
     };

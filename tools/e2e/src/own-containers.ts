@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { callCri } from './containers.js';
 import { repository, runToEnd } from './processes.js';
 
-/** What the set-up's commands answer with `--json`. */
+/** Output of tools/containers/setup.mjs with `--json`. */
 interface SetupState {
   readonly socket: string;
   readonly registry: string;
@@ -14,11 +14,11 @@ interface SetupState {
 }
 
 /**
- * A containerd and a registry for one test file alone: it may stop and kill them, and sees all they
- * leave on the machine.
+ * A containerd and a registry for one test file, which may stop and kill them and sees all their
+ * resources on the machine.
  */
 export class OwnContainers {
-  /** Pods and containers there have been: cgroups are named by them. */
+  /** Ids of all pods and containers so far, because cgroups are named after them. */
   private readonly ids = new Set<string>();
   private state: SetupState = {
     socket: '',
@@ -36,8 +36,8 @@ export class OwnContainers {
     const home = mkdtempSync(join(tmpdir(), 'cloudless-own-'));
     const bridge = `cle${process.pid}`;
     const registry = `127.0.0.1:${await freePort()}`;
-    // Half of a private network that set-ups by hand do not take by default; a collision is told by
-    // name.
+    // Half of a private network that manual set-ups do not use by default; a name conflict reveals
+    // a collision.
     const subnet = `10.${200 + (process.pid % 30)}.${128 + ((process.pid >> 5) % 128)}.0/24`;
     const flags = ['--dir', join(home, 'lib'), '--run-dir', join(home, 'run'), '--bridge', bridge];
     const own = new OwnContainers(home, bridge, [
@@ -64,14 +64,14 @@ export class OwnContainers {
     return this.state.registry;
   }
 
-  /** Ends one of the two without a word to the other. */
+  /** Kills one of the two daemons with SIGKILL. */
   kill(daemon: 'registry' | 'containerd'): void {
     const pid = this.state.processes[daemon];
     if (pid === null) throw new Error(`${daemon} does not run`);
     process.kill(pid, 'SIGKILL');
   }
 
-  /** Starts what does not run, and waits until it answers. */
+  /** Starts the daemons that are not running and waits until they answer. */
   async start(): Promise<void> {
     await this.run('start');
   }
@@ -81,7 +81,7 @@ export class OwnContainers {
     rmSync(this.home, { recursive: true, force: true });
   }
 
-  /** All that pods have on this machine, one line each. Empty when there are none. */
+  /** Lists the resources of pods on this machine, one line each; empty when there are none. */
   async footprint(): Promise<readonly string[]> {
     const { items } = await callCri<{ readonly items: readonly Item[] }>(
       this.socket,
@@ -105,7 +105,7 @@ export class OwnContainers {
     ].sort();
   }
 
-  /** Also those of network namespaces, which the set-up keeps in its own folder. */
+  /** Mounts, including those of network namespaces in the directory of the set-up. */
   private mounts(): readonly string[] {
     const places = readFileSync('/proc/self/mountinfo', 'utf8').split('\n');
     return places
@@ -113,7 +113,7 @@ export class OwnContainers {
       .filter((place) => place.startsWith(this.home));
   }
 
-  /** The machine's ends of the pods' network interfaces. */
+  /** The host ends of the network interfaces of pods. */
   private interfaces(): readonly string[] {
     const all = execFileSync('ip', ['-o', 'link', 'show', 'type', 'veth'], {
       encoding: 'utf8',
@@ -124,7 +124,8 @@ export class OwnContainers {
   }
 
   private cgroups(): readonly string[] {
-    // Its code does not count: cgroups of others go while it looks.
+    // The exit code of find is ignored, because cgroups of other processes may disappear during the
+    // search.
     const { stdout } = spawnSync('find', ['/sys/fs/cgroup', '-type', 'd'], { encoding: 'utf8' });
     return stdout.split('\n').filter((path) => [...this.ids].some((id) => path.includes(id)));
   }
@@ -136,14 +137,12 @@ export class OwnContainers {
         const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
         return command.includes('containerd-shim') && command.includes(this.socket);
       } catch {
-        return false; // it has ended
+        return false; // the process has ended
       }
     });
   }
 
-  /**
-   * What the network plugins noted: addresses that are given out, and what they did for each pod.
-   */
+  /** State of the network plugins: assigned addresses and results for each pod. */
   private addresses(): readonly string[] {
     const given = readdirSync(join(this.home, 'lib', 'addresses'), {
       recursive: true,
@@ -173,7 +172,7 @@ interface Item {
   readonly id: string;
 }
 
-/** A port that nobody listens on; the registry takes it at once. */
+/** Returns a free port; the registry binds it at once. */
 async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

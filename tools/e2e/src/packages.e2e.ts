@@ -11,10 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(scratch, { recursive: true, force: true }));
 
-/**
- * Asks the scheduler for a node and the API library for a spec's defaults and the problems of a bad
- * one.
- */
+/** A program that uses the scheduler, and the defaults and validation of the API library. */
 const PROGRAM = `
 import { create } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema, checkSpec, withDefaults } from '@cloudless/api';
@@ -39,7 +36,7 @@ async function json(path: string, value: unknown): Promise<void> {
   await writeFile(join(scratch, path), JSON.stringify(value, null, 2));
 }
 
-describe('the libraries as packages', () => {
+describe('npm packages of the libraries', () => {
   it('install together in another Nx workspace and run there', async () => {
     execFileSync(
       join(repository, 'node_modules/.bin/tsc'),

@@ -8,7 +8,7 @@ afterAll(() => cluster.stop());
 
 const sleeper = { command: ['sleep', '1000'], rollout: { minReadyDuration: { seconds: 0n } } };
 
-describe('placement on real nodes', () => {
+describe('placement', () => {
   it('spreads 5 replicas over 3 zones as 2, 2 and 1', async () => {
     await cluster.client.createWorkload({ name: 'spread', spec: { ...sleeper, replicas: 5 } });
     const { status } = await cluster.settled('spread');
@@ -20,7 +20,7 @@ describe('placement on real nodes', () => {
     ).toEqual([1, 2, 2]);
   });
 
-  it('leaves a workload for an unknown zone pending with the reason, and places it when a fitting node joins', async () => {
+  it('keeps a workload for an unknown zone pending with a reason, and places it when a matching node joins', async () => {
     await cluster.client.createWorkload({
       name: 'zoned',
       spec: { ...sleeper, placement: { zones: ['zone-x'] } },
@@ -34,7 +34,7 @@ describe('placement on real nodes', () => {
     expect(placed.status!.replicas[0]).toMatchObject({ nodeId: 'agent-x', ready: true });
   });
 
-  it('places a waiting workload when a node is relabelled', async () => {
+  it('places a pending workload when a node gets the required label', async () => {
     await cluster.client.createWorkload({
       name: 'labelled',
       spec: { ...sleeper, placement: { nodeSelector: { disk: 'ssd' } } },
@@ -46,7 +46,7 @@ describe('placement on real nodes', () => {
     expect((await cluster.settled('labelled')).status!.replicas[0]?.nodeId).toBe('agent-2');
   });
 
-  it('keeps an image workload pending and names the capability that is missing', async () => {
+  it('keeps an image workload pending and names the missing capability', async () => {
     await cluster.client.createWorkload({
       name: 'image',
       spec: { image: 'nginx:alpine', replicas: 2 },
@@ -57,7 +57,7 @@ describe('placement on real nodes', () => {
     expect(waiting.status!.reason).toContain('capability runtime.cri: 4 of 4 nodes');
   });
 
-  it('drains a node and gives it back', async () => {
+  it('drains a node and uncordons it', async () => {
     expect(await cluster.ctl('node', 'drain', 'agent-1', '--wait')).toMatchObject({ code: 0 });
     const drained = await cluster.client.getNode({ nodeId: 'agent-1' });
     expect(drained).toMatchObject({ draining: true, cordoned: true, status: { replicaCount: 0 } });

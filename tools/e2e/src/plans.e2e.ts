@@ -6,7 +6,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** A manifest of `name`, with so many replicas. */
+/** Creates a manifest of a workload with a number of replicas. */
 const manifest = (name: string, replicas: number, note = ''): string =>
   JSON.stringify({
     name,
@@ -28,7 +28,7 @@ interface MadePlan {
   }[];
 }
 
-/** Makes a plan by a command line with `--plan`. */
+/** Creates a plan with a command line and `--plan`. */
 async function planned(input: string, ...args: readonly string[]): Promise<MadePlan> {
   const { code, stdout, stderr } = await cluster.ctlWithInput(
     input,
@@ -45,8 +45,8 @@ const nodesOf = (workload: {
   readonly status?: { readonly replicas: readonly { readonly nodeId: string }[] } | undefined;
 }) => (workload.status?.replicas ?? []).map(({ nodeId }) => nodeId).sort();
 
-describe('a plan', () => {
-  it('is shown, and then executed as it was shown', async () => {
+describe('stored plan', () => {
+  it('is executed exactly as it was shown', async () => {
     const shown = await cluster.ctlWithInput(manifest('web', 3), 'apply', '-f', '-', '--plan');
     expect(shown.stdout).toMatch(/^workload default\/web: create\n/);
     const [, id = ''] = /cloudlessctl apply --plan-id ([0-9a-f]{16})\n$/.exec(shown.stdout) ?? [];
@@ -66,7 +66,7 @@ describe('a plan', () => {
     });
   });
 
-  it('is refused when somebody was faster, and nothing of it is done', async () => {
+  it('is refused without any change when a workload has changed since', async () => {
     const documents = `${manifest('web', 4)}\n---\n${manifest('other', 1)}`;
     const { id } = await planned(documents, 'apply', '-f', '-');
     expect(await cluster.ctl('scale', 'web', '2', '--wait')).toMatchObject({ code: 0 });
@@ -83,7 +83,7 @@ describe('a plan', () => {
     ).toEqual(['web 2']);
   });
 
-  it('of a drain and of an undo is executed too', async () => {
+  it('executes a drain and a rollout undo', async () => {
     expect(
       await cluster.ctlWithInput(manifest('web', 2, 'new'), 'apply', '-f', '-', '--wait'),
     ).toMatchObject({ code: 0 });
@@ -108,7 +108,7 @@ describe('a plan', () => {
     await cluster.client.uncordonNode({ nodeId: from });
   });
 
-  it('that nobody has made is not found', async () => {
+  it('is not found for an unknown id', async () => {
     expect(await cluster.ctl('apply', '--plan-id', '0123456789abcdef')).toMatchObject({
       code: 3,
       stderr: expect.stringContaining('plan "0123456789abcdef" not found'),

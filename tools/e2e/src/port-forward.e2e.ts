@@ -19,7 +19,7 @@ beforeAll(async () => {
     name: 'echo',
     spec: {
       ...QUICK,
-      // Answers when its client has said all: needs each side to end for itself.
+      // Answers after its client has ended its side, so it needs half-closed connections.
       command: [
         'node',
         '-e',
@@ -46,7 +46,7 @@ const urlOf = async (program: Running): Promise<string> =>
     await program.line((line) => line.startsWith('Forwarding')),
   )![1]!;
 
-/** Sends, ends its side, and reads to the end. */
+/** Sends data, ends its side, and reads to the end. */
 function talk(address: string, bytes: number): Promise<string> {
   const [host = '', port = ''] = address.split(':');
   return new Promise((resolve, reject) => {
@@ -59,8 +59,8 @@ function talk(address: string, bytes: number): Promise<string> {
   });
 }
 
-describe('port-forward', () => {
-  it('reaches all ready replicas, one after the other', async () => {
+describe('cloudlessctl port-forward', () => {
+  it('distributes connections over all ready replicas', async () => {
     const url = `http://${await urlOf(forwarding)}`;
     const ids = (await cluster.settled('web')).status!.replicas.map(({ id }) => id).sort();
     const answers = new Set<string>();
@@ -70,7 +70,7 @@ describe('port-forward', () => {
     expect([...answers].sort()).toEqual(ids);
   });
 
-  it('carries much, and the end of each side for itself', async () => {
+  it('forwards large amounts of data, and each direction ends separately', async () => {
     const counting = cluster.startCtl('port-forward', 'echo', 'count', '0:7');
     const address = await urlOf(counting);
     const answers = await Promise.all([8, 16, 1].map((size) => talk(address, size * 1024 * 1024)));
@@ -78,7 +78,7 @@ describe('port-forward', () => {
     expect(await counting.kill('SIGINT')).toBe(130);
   });
 
-  it('goes on when an agent is lost: what led there is reset, the next connection leads elsewhere', async () => {
+  it('resets connections to a lost agent, and forwards new connections to other replicas', async () => {
     const address = await urlOf(forwarding);
     const [host = '', port = ''] = address.split(':');
     const [first, second] = (await cluster.settled('web')).status!.replicas;
@@ -106,7 +106,7 @@ describe('port-forward', () => {
     await cluster.settled('web');
   });
 
-  it('refuses what is not declared, in each call', async () => {
+  it('rejects a port that the workload does not declare', async () => {
     const calls = cluster.client.portForward(
       (async function* () {
         yield { request: { case: 'start' as const, value: { name: 'web', port: '81' } } };
@@ -122,8 +122,8 @@ describe('port-forward', () => {
   });
 });
 
-describe('exec', () => {
-  it('carries a pipe as input, and the exit code', async () => {
+describe('cloudlessctl exec', () => {
+  it('passes piped input and the exit code', async () => {
     const input = 'x'.repeat(3_000_000);
     const { code, stdout } = await cluster.ctlWithInput(
       input,

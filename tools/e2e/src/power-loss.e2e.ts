@@ -12,19 +12,19 @@ import { Running, repository } from './processes.js';
 const STORE_PROCESS = join(repository, 'libs/state-store-lmdb/src/testing/store-process.ts');
 const OUTER_MIB = 80;
 const INNER_MIB = 48;
-/** From a process that should say nothing any more. */
+/** Output of a process that should be silent by now. */
 const MORE_ACKS = 500;
 /**
- * After so long without power a writer is taken for one that waits for the disk for ever; what it
- * was told till then is judged.
+ * Time limit for writers after the power loss, milliseconds. A writer that is still running then
+ * waits for the disk; its acknowledgements until then are judged.
  */
 const NO_ANSWER_MS = 5_000;
 
 /**
- * A machine whose disk is a file on another file system: what the machine's kernel keeps in memory
- * is in the mounted inner one, what its disk keeps in a volatile cache is in the memory of the
- * outer one. Cutting the power of the outer one loses both, but for what was flushed all the way
- * down: as on a real machine, an acknowledgement is worth no more than its flush.
+ * A machine whose disk is a file on another file system. The page cache of the machine belongs to
+ * the mounted inner file system, the volatile cache of its disk to the outer one. A power loss of
+ * the outer file system loses both, except for data that was flushed all the way down, as on a real
+ * machine.
  */
 class Machine {
   private constructor(
@@ -53,7 +53,7 @@ class Machine {
     }
   }
 
-  /** Where the machine's store is. */
+  /** Data directory of the store on the machine. */
   dataDirectory(): Promise<string> {
     return this.inner.makeDirectory('data');
   }
@@ -62,7 +62,7 @@ class Machine {
     return this.outer.cutPower();
   }
 
-  /** The machine after the power came back: its disk as the cut left it. */
+  /** Restarts the machine with the disk as the power loss left it. */
   async restart(): Promise<Machine> {
     const scratch = await mkdtemp(join(tmpdir(), 'cloudless-e2e-power-'));
     await copyFile(join(this.scratch, 'outer'), join(scratch, 'outer'));
@@ -85,7 +85,7 @@ interface Acknowledged {
 }
 
 /**
- * The newest value of each key that the process was told is durable. Its lines are kept outside of
+ * Returns the newest acknowledged value of each key. The output of the writers is stored outside of
  * the machine.
  */
 function acknowledgedBy({ lines }: Running): ReadonlyMap<string, Acknowledged> {
@@ -97,7 +97,7 @@ function acknowledgedBy({ lines }: Running): ReadonlyMap<string, Acknowledged> {
   return newest;
 }
 
-/** Stops all its threads, also one that waits for the disk. */
+/** Stops all threads of a process, also a thread that waits for the disk. */
 async function freeze(child: Running): Promise<void> {
   process.kill(child.pid, 'SIGSTOP');
   for (let stopped = false; !stopped;) {
@@ -109,7 +109,7 @@ async function freeze(child: Running): Promise<void> {
   }
 }
 
-/** Runs writers on a machine, and cuts its power after a random number of acknowledgements. */
+/** Runs writers on a machine and cuts its power after a random number of acknowledgements. */
 async function cutWhileWriting(task: string, moment: 'frozen' | 'running', afterAcks: number) {
   const machine = await Machine.build();
   try {
@@ -141,13 +141,13 @@ async function writeUntilCut(
     await child.line((line) => line.startsWith('ack') && ++acks >= afterAcks);
     if (moment === 'frozen') await freeze(child);
     await machine.cutPower();
-    // What runs on without power can flush nothing: one that acknowledges all the same is caught.
+    // A writer that continues without power must not acknowledge anything.
     const enough = acks + MORE_ACKS;
     if (moment === 'running')
       await Promise.race([
         child.exited,
         child.line((line) => line.startsWith('ack') && ++acks >= enough),
-        // A flush that never comes back acknowledges nothing either.
+        // A flush that never returns acknowledges nothing either.
         delay(NO_ANSWER_MS, undefined, { ref: false }),
       ]);
   } finally {
@@ -158,7 +158,7 @@ async function writeUntilCut(
   return acknowledged;
 }
 
-/** Opens the store on a machine, which is removed afterwards. */
+/** Opens the store on a machine and removes the machine afterwards. */
 async function withStoreOf(
   machine: Machine,
   test: (store: StateStore) => Promise<void>,
@@ -192,7 +192,7 @@ async function lostOf(
   return lost;
 }
 
-/** Every revision is there once: nothing is half written. */
+/** Expects each revision exactly once: no transaction is half written. */
 async function expectWhole(store: StateStore): Promise<void> {
   const newest = await store.revision();
   let expected = 1n;
@@ -213,7 +213,7 @@ describeOnDiskImages('a power cut under the state store', () => {
     { round: 4, moment: 'running' as const },
     { round: 5, moment: 'running' as const },
   ])(
-    'round $round, the writers $moment: every acknowledged write is there, and the store is whole',
+    'keeps every acknowledged write and stays consistent in round $round with $moment writers',
     async ({ moment }) => {
       const { acknowledged, machine } = await cutWhileWriting(
         'write',
@@ -228,7 +228,7 @@ describeOnDiskImages('a power cut under the state store', () => {
   );
 
   it.each([1, 2])(
-    'round %d, a store that acknowledges before the flush: loses writes, so these tests can tell',
+    'detects in round %d that a store loses writes when it acknowledges them before the flush',
     async () => {
       const { acknowledged, machine } = await cutWhileWriting('write-unsynced', 'frozen', 1_000);
       let lost: readonly string[] = [];
@@ -236,7 +236,7 @@ describeOnDiskImages('a power cut under the state store', () => {
         lost = await lostOf(store, acknowledged);
       }).catch((reason: unknown) => {
         if (errorKindOf(reason) !== 'precondition') throw reason;
-        lost = [...acknowledged.keys()]; // the store is damaged, and says so
+        lost = [...acknowledged.keys()]; // the store reports that it is damaged
       });
       expect(lost).not.toEqual([]);
     },

@@ -12,7 +12,8 @@ type Probe = Exclude<MessageInitShape<typeof ProbeSchema>, { $typeName: string }
 type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { $typeName: string }>;
 
 /**
- * Answers each path with the status that a request `/set/<status>/<path>` gave it; 200 until then.
+ * An HTTP server that answers each path with the status set by a request `/set/<status>/<path>`;
+ * default 200.
  */
 const MOODY_SERVER = [
   'node',
@@ -27,10 +28,7 @@ const MOODY_SERVER = [
    process.on('SIGTERM', () => process.exit(0));`,
 ];
 
-/**
- * A health service as gRPC has it on the wire; the file named by the first argument makes it
- * NOT_SERVING.
- */
+/** A gRPC health service; reports NOT_SERVING while the file of the first argument exists. */
 const GRPC_SERVER = [
   'node',
   '-e',
@@ -71,7 +69,7 @@ const tell = async ({ endpoints }: ReplicaStatus, status: number, path: string):
   await fetch(`http://127.0.0.1:${endpoints[0]!.port}/set/${status}/${path}`);
 };
 
-/** Follows the endpoints until they are as `fits` says. */
+/** Watches the endpoints until a condition holds. */
 async function endpointsUntil(
   name: string,
   fits: (set: EndpointSet) => boolean,
@@ -86,8 +84,8 @@ async function endpointsUntil(
   throw new Error(`the watch of the endpoints of ${name} ended`);
 }
 
-describe('a readiness probe', () => {
-  it('takes a replica out of the endpoints while it fails, says why, and restarts nothing', async () => {
+describe('readiness probe', () => {
+  it('removes a failing replica from the endpoints with a reason and without a restart', async () => {
     const before = await create('ready', {
       command: MOODY_SERVER,
       replicas: 2,
@@ -121,7 +119,7 @@ describe('a readiness probe', () => {
     });
   });
 
-  it('by TCP and by gRPC makes ready, and takes away', async () => {
+  it('adds and removes endpoints by TCP and gRPC checks', async () => {
     const file = join(directory, 'not-serving');
     const grpc: Probe = { check: { case: 'grpc', value: { port: '80' } }, ...quick };
     await create('tcp', {
@@ -136,7 +134,7 @@ describe('a readiness probe', () => {
     expect(firstOf(await cluster.settled('grpc')).restarts).toBe(0);
   });
 
-  it('of a new version holds a rolling update back: the old replica serves on', async () => {
+  it('of a new version delays a rolling update while the old replica serves', async () => {
     const broken = { check: { case: 'tcp' as const, value: { port: 'other' } }, ...quick };
     const declared = [...ports, { name: 'other', containerPort: 81 }];
     const before = await create('rolled', {
@@ -161,8 +159,8 @@ describe('a readiness probe', () => {
   });
 });
 
-describe('a liveness probe', () => {
-  it('restarts the container in place, and an event says why', async () => {
+describe('liveness probe', () => {
+  it('restarts the container in place with an event that gives the reason', async () => {
     const before = firstOf(
       await create('live', { command: MOODY_SERVER, livenessProbe: http('/livez') }),
     );
@@ -187,14 +185,14 @@ describe('a liveness probe', () => {
     expect((await cluster.ctl('describe', 'live')).stdout).toContain(`(last ended: ${why})`);
   });
 
-  it('by a command in the container restarts it, also while no coordinator is there', async () => {
+  it('restarts a container by a command check while no coordinator runs', async () => {
     const file = join(directory, 'alive');
     await writeFile(file, '');
     const probe: Probe = {
       check: { case: 'exec', value: { command: ['test', '-f', file] } },
       ...quick,
     };
-    // Makes the file again when it starts: well from then on.
+    // Creates the file at its start, so that the check passes from then on.
     const command = ['sh', '-c', `: > ${file}; exec sleep 1000`];
     const before = firstOf(await create('file', { command, ports: [], livenessProbe: probe }));
     await cluster.coordinatorProcess.kill('SIGKILL');
@@ -212,7 +210,7 @@ describe('a liveness probe', () => {
     );
   });
 
-  it('goes on after the agent was killed', async () => {
+  it('continues after the agent was killed', async () => {
     const probes = { livenessProbe: http('/livez'), readinessProbe: http('/healthz') };
     const before = firstOf(await create('adopted', { command: MOODY_SERVER, ...probes }));
     await cluster.agent(before.nodeId).kill('SIGKILL');
@@ -227,7 +225,7 @@ describe('a liveness probe', () => {
   });
 });
 
-it('the example in the repository runs, and shows its probes', async () => {
+it('examples/probes.yaml runs and shows its probes in describe', async () => {
   const applied = await cluster.ctl(
     'apply',
     '-f',
@@ -243,8 +241,8 @@ it('the example in the repository runs, and shows its probes', async () => {
   expect((await endpointsUntil('probed', () => true)).readyReplicas).toBe(2);
 });
 
-describe('a startup probe', () => {
-  it('keeps liveness from ending what still starts', async () => {
+describe('startup probe', () => {
+  it('delays the liveness probe until the container has started', async () => {
     const file = join(directory, 'started');
     const startupProbe: Probe = {
       check: { case: 'exec', value: { command: ['test', '-f', file] } },
@@ -273,10 +271,10 @@ describe('a startup probe', () => {
   });
 });
 
-describe('a probe that is wrong', () => {
+describe('invalid probe', () => {
   it.each<{ name: string; spec: Spec; says: string }>([
     {
-      name: 'no check',
+      name: 'a missing check',
       spec: { livenessProbe: quick },
       says: 'spec.liveness_probe: one of exec, http, tcp and grpc is required',
     },
@@ -286,7 +284,7 @@ describe('a probe that is wrong', () => {
       says: 'spec.readiness_probe.tcp.port: "web" is not a declared TCP port, by name or number (declared: http)',
     },
     {
-      name: 'several successes of liveness',
+      name: 'a liveness success threshold above 1',
       spec: { livenessProbe: { ...http('/'), successThreshold: 2 } },
       says: 'spec.liveness_probe.success_threshold: must be 1 here',
     },
@@ -296,11 +294,11 @@ describe('a probe that is wrong', () => {
       says: 'spec.startup_probe.period: must be from 0.100s to 86400s',
     },
     {
-      name: 'no command',
+      name: 'an empty command',
       spec: { livenessProbe: { check: { case: 'exec', value: {} } } },
       says: 'spec.liveness_probe.exec.command: must not be empty',
     },
-  ])('is refused: $name', async ({ spec, says }) => {
+  ])('is rejected for $name', async ({ spec, says }) => {
     const attempt = cluster.client.createWorkload({
       name: 'wrong',
       spec: { command: ['sleep', '1'], ports, ...spec },
@@ -308,7 +306,7 @@ describe('a probe that is wrong', () => {
     await expect(attempt).rejects.toMatchObject({ code: 3, rawMessage: says });
   });
 
-  it('is refused at its place in a manifest', async () => {
+  it('is rejected with its path in a manifest', async () => {
     const manifest = `kind: Workload\nname: wrong\nspec:\n  command: [sleep, "1"]\n  readinessProbe: {http: {port: web, path: healthz}}\n`;
     const { code, stderr } = await cluster.ctlWithInput(manifest, 'apply', '-f', '-');
     expect([code, stderr]).toEqual([

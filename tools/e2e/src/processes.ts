@@ -4,17 +4,17 @@ import { createInterface } from 'node:readline';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The checkout. */
+/** Root directory of the checkout. */
 export const repository = fileURLToPath(new URL('../../..', import.meta.url));
 
-/** How a program ended and all it wrote. */
+/** Exit code and output of a program. */
 export interface Finished {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** The bundle of an app. */
+/** Returns the path of the bundle of an app. @throws when the bundle was not built. */
 export function bundleOf(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-cluster'): string {
   const bundle = join(repository, 'dist/apps', app, 'main.mjs');
   if (!existsSync(bundle)) throw new Error(`${bundle} is missing: run "npm run build" first`);
@@ -22,12 +22,12 @@ export function bundleOf(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-cl
 }
 
 /**
- * Nothing that ends by itself takes longer on the slowest machine; what hangs must not outlive its
+ * Time limit of programs that end by themselves, so that a hanging program does not outlive its
  * test.
  */
 const END_WITHIN_MS = 60_000;
 
-/** Runs a program to its end. */
+/** Runs a program until it exits. */
 export function runToEnd(
   executable: string,
   args: readonly string[],
@@ -47,7 +47,8 @@ export function runToEnd(
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-  // A program that ends without reading its input breaks the pipe; its exit code tells the rest.
+  // A program may end without reading its input, which breaks the pipe; its exit code is checked
+  // instead.
   child.stdin.on('error', () => undefined);
   child.stdin.end(options.input ?? '');
   return new Promise((resolve, reject) => {
@@ -56,7 +57,7 @@ export function runToEnd(
   });
 }
 
-/** A program that runs, with the lines it has written. */
+/** A running program with the lines of its output. */
 export class Running {
   readonly lines: string[] = [];
   readonly exited: Promise<number | null>;
@@ -92,15 +93,17 @@ export class Running {
     return this.child.pid ?? 0;
   }
 
-  /** The first log line with this message, as fields. @throws when the program ends before it. */
+  /**
+   * Returns the fields of the first log line with a message. @throws when the program ends before.
+   */
   async logged(message: string): Promise<Record<string, unknown>> {
     const line = await this.line((text) => text.includes(`"message":"${message}"`));
     return JSON.parse(line) as Record<string, unknown>;
   }
 
   /**
-   * The first line that fits, once it is written. @throws with all lines when the program ends
-   * before it.
+   * Returns the first line that satisfies a condition, as soon as it is written. @throws when the
+   * program ends before; the message contains all lines.
    */
   async line(fits: (line: string) => boolean): Promise<string> {
     for (let seen = 0; ;) {
@@ -125,9 +128,8 @@ export class Running {
 }
 
 /**
- * Processes that have anything to do with a directory: in their arguments, their environment, their
- * working directory or their open files. Finds workloads too, whose command line says nothing of
- * the agent that started them.
+ * Lists processes that use a directory: in their arguments, environment, working directory or open
+ * files. This also finds workloads, whose command lines do not mention their agent.
  */
 export function processesUsing(directory: string): readonly string[] {
   return readdirSync('/proc')
@@ -151,7 +153,7 @@ function tracesOf(pid: string): readonly string[] {
   ];
 }
 
-/** A process may end while it is looked at: then it leaves no trace. */
+/** A process may end during the inspection; then the function returns an empty value. */
 function attempt(read: () => string): string {
   try {
     return read();
@@ -161,15 +163,17 @@ function attempt(read: () => string): string {
 }
 
 /**
- * Ends processes that a test left behind; some may have ended meanwhile. @param lines - Each begins
- * with a process id.
+ * Kills leftover processes of a test; some may have ended already. @param lines - Each begins with
+ * a process id.
  */
 export function killAll(lines: readonly string[]): void {
   for (const line of lines)
     attempt(() => String(process.kill(Number.parseInt(line, 10), 'SIGKILL')));
 }
 
-/** Command lines of processes that mention `text`: what a test may have left behind. */
+/**
+ * Lists the command lines of processes that contain `text`, to find leftover processes of a test.
+ */
 export function processesMentioning(text: string): string[] {
   return execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
     .split('\n')

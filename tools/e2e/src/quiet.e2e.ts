@@ -1,7 +1,7 @@
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import { QUICK, RealCluster } from './cluster.js';
 
-/** Carries bytes between an agent and its coordinator, and counts them. */
+/** A proxy between an agent and its coordinator that counts bytes. */
 class CountingProxy {
   bytes = 0;
   private constructor(
@@ -47,12 +47,12 @@ afterAll(async () => {
   proxy.close();
 });
 
-/** Some pings and a report of usage fit in it, a conversation without end does not. */
+/** Upper bound in bytes: enough for pings and a usage report, too small for continuous messages. */
 const QUIET_BYTES = 8_192;
 
 /**
- * What agent and coordinator exchange while the coordinator answers a few hundred calls of somebody
- * else.
+ * Returns the bytes between agent and coordinator while the coordinator answers some hundred calls
+ * of another client.
  */
 async function bytesMeanwhile(): Promise<number> {
   const before = proxy.bytes;
@@ -60,8 +60,8 @@ async function bytesMeanwhile(): Promise<number> {
   return proxy.bytes - before;
 }
 
-describe('an agent and its coordinator', () => {
-  it('have little to say while nothing changes', async () => {
+describe('traffic between agent and coordinator', () => {
+  it('stays small while nothing changes', async () => {
     await cluster.client.createWorkload({
       name: 'still',
       spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 },
@@ -70,13 +70,13 @@ describe('an agent and its coordinator', () => {
     expect(await bytesMeanwhile()).toBeLessThan(QUIET_BYTES);
   });
 
-  it('have little to say after replicas were replaced', async () => {
+  it('stays small after replicas were replaced', async () => {
     await cluster.client.updateWorkload({ name: 'still', spec: { env: { VERSION: '2' } } });
     await cluster.settled('still');
     expect(await bytesMeanwhile()).toBeLessThan(QUIET_BYTES);
   });
 
-  it('have little to say after a workload was deleted', async () => {
+  it('stays small after a workload was deleted', async () => {
     await cluster.client.deleteWorkload({ name: 'still' });
     await cluster.gone('still');
     expect(await bytesMeanwhile()).toBeLessThan(QUIET_BYTES);

@@ -4,7 +4,10 @@ import { createCoordinatorClient, type CoordinatorClient, type Workload } from '
 import { Code, ConnectError } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 
-/** Answers that leave it open whether a write was applied: the same request is sent again. */
+/**
+ * Error codes after which it is unknown whether a write was applied; the same request is sent
+ * again.
+ */
 const UNKNOWN = [
   Code.Unavailable,
   Code.DeadlineExceeded,
@@ -16,22 +19,22 @@ const UNKNOWN = [
 const CALL_TIMEOUT_MS = 5_000;
 const RETRY_MS = 20;
 
-/** A write that was acknowledged. */
+/** An acknowledged write. */
 export interface Written {
   readonly name: string;
-  /** The workload as of this write. */
+  /** The workload after this write. */
   readonly answer: Workload;
-  /** How often it was sent. */
+  /** Number of times the request was sent. */
   readonly sends: number;
 }
 
 /**
- * A client that never stops writing, one write after the other, each with its own request id; it
- * sends a write again until it knows what became of it, and keeps a log of what was acknowledged.
+ * A client that writes continuously, one write after the other, each with its own request id. It
+ * repeats a write until its result is known and records the acknowledged writes.
  */
 export class RecordingWriter {
   readonly log: Written[] = [];
-  /** Answers that say that a write is wrong; there must be none. */
+  /** Refusals of invalid writes; there must be none. */
   readonly refusals: string[] = [];
   private readonly client: CoordinatorClient;
   private stopped = false;
@@ -44,7 +47,7 @@ export class RecordingWriter {
     this.client = createCoordinatorClient(createGrpcTransport({ baseUrl: url }));
   }
 
-  /** Ends after the write at hand is resolved. */
+  /** Stops after the current write has a result. */
   stop(): void {
     this.stopped = true;
   }

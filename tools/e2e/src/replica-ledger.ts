@@ -8,20 +8,23 @@ interface Entry {
 }
 
 /**
- * What the servers of `request-app.mjs` wrote down themselves: what was there, whoever watched or
- * not.
+ * The start and stop records that the servers of `request-app.mjs` wrote themselves, independent of
+ * any watch.
  */
 export class ReplicaLedger {
   constructor(readonly file: string) {}
 
-  /** Which replicas have listened as this version, once for each start. */
+  /** Returns the replica ids that have listened as a version, one entry for each start. */
   startsOf(version: string): readonly string[] {
     return this.entries
       .filter((entry) => entry.what === 'up' && entry.version === version)
       .map(({ replicaId }) => replicaId);
   }
 
-  /** Moments at which fewer than `floor` served, after so many had come up for the first time. */
+  /**
+   * Returns the times at which fewer than `floor` replicas served, after at least `floor` had
+   * started.
+   */
   dipsBelow(floor: number): readonly string[] {
     const dips: string[] = [];
     const up = new Set<string>();

@@ -5,45 +5,44 @@ import { type CoordinatorClient, type ReplicaEndpoint } from '@cloudless/api';
 import { EndpointWatch } from './endpoint-watch.js';
 
 const PERIOD_MS = 10;
-/** A request without an answer for so long has failed; servers answer within milliseconds. */
+/** Time limit of a request in milliseconds; servers answer within milliseconds. */
 const ANSWER_WITHIN_MS = 10_000;
 
-/** A request that was answered. */
+/** An answered request. */
 export interface Answer {
-  /** What the server calls its version. */
+  /** Version that the server reports. */
   readonly version: string;
   readonly replicaId: string;
-  /** By `performance.now()`. */
+  /** Time of `performance.now()`. */
   readonly sentAtMs: number;
 }
 
-/** A request that was not. */
+/** A failed request. */
 export interface Failure {
-  /** Whom it was sent to; empty: there was nobody. */
+  /** Replica that the request was sent to; empty when there was no endpoint. */
   readonly replicaId: string;
   readonly why: string;
 }
 
 /**
- * Sends 100 requests a second, by the clock: also when those before have no answer yet. It knows
- * its servers from the endpoints watch and asks one after the other; it never asks twice. What
- * fails is kept with its reason.
+ * Sends 100 requests a second, regardless of pending answers. It uses the endpoints of a watch in
+ * turn and never retries. Failures are recorded with their reason.
  */
 export class RequestClient {
   readonly answers: Answer[] = [];
   readonly failures: Failure[] = [];
   readonly watch: EndpointWatch;
-  /** Requests that were sent or could not be. */
+  /** Number of requests that were sent or could not be sent. */
   started = 0;
-  /** Of the answered ones, how many came over a connection that had served before. */
+  /** Number of answered requests over a reused connection. */
   reused = 0;
   private readonly agent: Agent | undefined;
   private stopping = false;
   private sending: Promise<void> = Promise.resolve();
 
   /**
-   * @param name - The workload.
-   * @param connections - `kept`: a connection is used again; `new`: each request has its own.
+   * @param name - Name of the workload.
+   * @param connections - `kept`: connections are reused; `new`: each request opens a connection.
    */
   constructor(
     client: () => CoordinatorClient,
@@ -54,13 +53,13 @@ export class RequestClient {
     this.agent = connections === 'kept' ? new Agent({ keepAlive: true }) : undefined;
   }
 
-  /** @returns once the first set of endpoints is known and requests are being sent. */
+  /** Resolves when the first set of endpoints is known and requests are sent. */
   async start(): Promise<void> {
     await this.watch.start();
     this.sending = this.send();
   }
 
-  /** @returns when every request has its answer or has failed. */
+  /** Resolves when every request has its answer or has failed. */
   async stop(): Promise<void> {
     this.stopping = true;
     await this.sending;
@@ -68,20 +67,20 @@ export class RequestClient {
     this.agent?.destroy();
   }
 
-  /** Waits until `count` more requests than now were answered, or one has failed. */
+  /** Waits until `count` more requests were answered, or one has failed. */
   async answered(count: number): Promise<void> {
     const [enough, failed] = [this.answers.length + count, this.failures.length];
     while (this.answers.length < enough && this.failures.length === failed) await pause(PERIOD_MS);
   }
 
-  /** Versions that have answered, ascending. */
+  /** Returns the versions that have answered, in ascending order. */
   get versions(): readonly string[] {
     return Object.keys(this.answersByVersion);
   }
 
   /**
-   * `new: started 812, ok 812, failed 0, on used connections 0, lowest ready 4, answered by version
-   * {"1":400,"2":412}`.
+   * Formats the counts: `new: started 812, ok 812, failed 0, on used connections 0, lowest ready 4,
+   * answered by version {"1":400,"2":412}`.
    */
   get summary(): string {
     const { started, answers, failures, reused, watch } = this;

@@ -4,14 +4,14 @@ import { dirname, join } from 'node:path';
 import { runToEnd } from './processes.js';
 import { REQUEST_APP_FILE } from './rollout-tools.js';
 
-/** What workloads call it; it comes from the registry that stands in for docker.io. */
+/** Image reference for workloads; the registry that stands in for docker.io serves it. */
 export const REQUEST_IMAGE = 'cloudless/request-app:1';
 const NODE = '/usr/bin/node';
 const APP = '/app/request-app.mjs';
 
 /**
- * Makes an image of the server of tests under load, with the Node that runs this test, and puts it
- * into a registry.
+ * Builds an image of the test server with the Node binary of this test, and pushes it to a
+ * registry.
  */
 export async function pushRequestImage(registry: string): Promise<void> {
   const home = mkdtempSync(join(tmpdir(), 'cloudless-image-'));
@@ -24,7 +24,7 @@ export async function pushRequestImage(registry: string): Promise<void> {
     await run('umoci', 'init', '--layout', layout);
     await run('umoci', 'new', '--image', image);
     await run('umoci', 'insert', '--image', image, root, '/');
-    // No shell between: the server is the first process of its container, and hears SIGTERM itself.
+    // Without a shell the server is process 1 of its container and receives SIGTERM.
     await run(
       'umoci',
       'config',
@@ -42,7 +42,7 @@ export async function pushRequestImage(registry: string): Promise<void> {
   }
 }
 
-/** The shared libraries of a program and its loader, by the paths at which it looks for them. */
+/** Returns the shared libraries and the loader of a program, by their paths. */
 async function librariesOf(program: string): Promise<readonly string[]> {
   const listed = await run('ldd', program);
   return [...listed.matchAll(/(?:=> |^\s+)(?<path>\/\S+) \(0x/gm)].flatMap(

@@ -9,16 +9,14 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
-/** No other process on this machine sleeps exactly so long. */
+/** A sleep duration that no other process on this machine uses. */
 const NAP = String(1_000_000 + (process.pid % 1_000_000));
 const sleeper = (replicas: number) => ({
   command: ['sleep', NAP],
   replicas,
   preStopDelay: { seconds: 0n },
 });
-/**
- * Process ids of all replicas on any node, asked of the machine and not of those who may be wrong.
- */
+/** Returns the process ids of all replicas on all nodes, read from the system. */
 const running = (): readonly string[] =>
   processesMentioning(`sleep ${NAP}`)
     .map((line) => line.trim().split(' ')[0] ?? '')
@@ -33,7 +31,7 @@ async function ready(): Promise<{ readonly status: number; readonly body: string
   return { status: response.status, body: await response.text() };
 }
 
-it('an old copy of the data directory is noticed: nothing is stopped or started until it is accepted, and then it is true', async () => {
+it('a coordinator with an old copy of its data directory stops and starts nothing until the state is accepted, and then applies that state', async () => {
   const { client } = cluster;
   await client.createWorkload({ name: 'web', spec: sleeper(3) });
   const web = await cluster.settled('web');
@@ -71,14 +69,14 @@ it('an old copy of the data directory is noticed: nothing is stopped or started 
 
   expect(await cluster.ctl('admin', 'accept-restored-state')).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^restored state: accepted from epoch \d+ on/) as string,
+    stdout: expect.stringMatching(/^restored state: accepted in epoch \d+;/) as string,
   });
   const after = await cluster.settled('web');
   const containers = (workload: typeof web) =>
     workload.status!.replicas.map(({ id, containerId }) => [id, containerId]).sort();
   expect(containers(after)).toEqual(containers(web));
   expect(await ready()).toMatchObject({ status: 200 });
-  // What the state does not know goes; each look is a call, so the loop waits for the cluster.
+  // Replicas that the state does not know are stopped; the loop waits for the cluster by calls.
   while (running().length > 3) await cluster.ctl('get', 'nodes');
   expect(before).toEqual(expect.arrayContaining([...running()]));
   await client.scaleWorkload({ name: 'web', replicas: 4 });

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** Of 4: nothing may be stopped before its replacement has proven itself. */
+/** 4 of 4 replicas: an old replica may be stopped only after its replacement is available. */
 const MIN_AVAILABLE = 4;
 
 const update = (version: string): Promise<unknown> =>
@@ -33,7 +33,7 @@ async function nodeInUse(): Promise<string> {
   return liveReplicas(await rolledOut(cluster, 'web'))[0]!.nodeId;
 }
 
-/** Empties a node. */
+/** Drains a node. */
 async function drain(node: string): Promise<void> {
   expect(await cluster.ctl('node', 'drain', node, '--wait')).toMatchObject({ code: 0 });
   expect(await cluster.client.getNode({ nodeId: node })).toMatchObject({
@@ -42,8 +42,8 @@ async function drain(node: string): Promise<void> {
   });
 }
 
-describe('clients that follow the endpoints miss no answer, and min_available replicas are ready all the time', () => {
-  it('a rolling update', async () => {
+describe('workload under load', () => {
+  it('loses no request and keeps min_available during a rolling update', async () => {
     const before = await replicaIds();
     const clients = await underLoad(cluster, 'web', async () => {
       await update('2');
@@ -51,11 +51,11 @@ describe('clients that follow the endpoints miss no answer, and min_available re
     });
     expectServed(clients, MIN_AVAILABLE);
     expect((await replicaIds()).filter((id) => before.includes(id))).toEqual([]);
-    // They did ask both versions, so silence is no success.
+    // Both versions must have answered; otherwise the absence of failures proves nothing.
     for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
   });
 
-  it('an undo', async () => {
+  it('loses no request and keeps min_available during a rollout undo', async () => {
     const clients = await underLoad(cluster, 'web', async () => {
       await cluster.client.undoRollout({ name: 'web' });
       await rolledOut(cluster, 'web');
@@ -65,19 +65,19 @@ describe('clients that follow the endpoints miss no answer, and min_available re
     expect((await cluster.client.getWorkload({ name: 'web' })).spec?.env).toEqual({ VERSION: '1' });
   });
 
-  it('a drain', async () => {
+  it('loses no request and keeps min_available during a drain', async () => {
     const before = await replicaIds();
     const node = await nodeInUse();
     const clients = await underLoad(cluster, 'web', () => drain(node));
     expectServed(clients, MIN_AVAILABLE);
     const after = await replicaIds();
-    // What was not on the node stays as it was.
+    // Replicas on other nodes are not replaced.
     expect(before.filter((id) => after.includes(id)).length).toBeGreaterThanOrEqual(2);
     expect(after.filter((id) => !before.includes(id)).length).toBeGreaterThanOrEqual(1);
     await cluster.client.uncordonNode({ nodeId: node });
   });
 
-  it('a rolling update and a drain at once', async () => {
+  it('loses no request and keeps min_available during a simultaneous rolling update and drain', async () => {
     const node = await nodeInUse();
     const clients = await underLoad(cluster, 'web', async () => {
       await Promise.all([update('3'), drain(node)]);

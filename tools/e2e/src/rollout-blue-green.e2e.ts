@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(() => cluster.stop());
 
 const REPLICAS = 4;
-/** Longer than any of these tests. */
+/** Longer than any of these tests runs. */
 const KEPT = durationFromMs(3_600_000);
 
 function blueGreen(rollout: {
@@ -39,8 +39,8 @@ const update = (name: string, version: string): Promise<Workload> =>
 const active = (name: string, version: number): Promise<Workload> =>
   cluster.until(name, ({ status }) => status!.activeVersion === version);
 
-describe('a blue/green rollout under load', () => {
-  it('switches all clients at once, back at once by an undo while the former version is kept, and stops that when its time is over', async () => {
+describe('blue/green rollout under load', () => {
+  it('switches all clients at once, switches back by an undo, and stops the previous version after pause_duration', async () => {
     const name = 'shop';
     await cluster.client.createWorkload({ name, spec: blueGreen({ pauseDuration: KEPT }) });
     const blue = liveIds(await rolledOut(cluster, name), 1);
@@ -61,7 +61,7 @@ describe('a blue/green rollout under load', () => {
       await active(name, 3);
     });
     expectServed(back, REPLICAS);
-    // The replicas of before, which were kept: none is made for it.
+    // The replicas are the kept ones of the previous version, not new ones.
     expectOneSwitch(back, green, blue);
     for (const {
       watch: { seen },
@@ -70,7 +70,7 @@ describe('a blue/green rollout under load', () => {
         `blue/green: back ${Math.round(seen.at(-1)!.atMs - asked)} ms after the undo\n`,
       );
 
-    // What is kept ends with its time, here because it is made shorter.
+    // The kept replicas are stopped after pause_duration, which is shortened here.
     await cluster.client.updateWorkload({
       name,
       spec: { rollout: { pauseDuration: durationFromMs(0) } },
@@ -80,7 +80,7 @@ describe('a blue/green rollout under load', () => {
     expect(after.spec?.env).toEqual({ VERSION: '1' });
   });
 
-  it('waits with the whole new set for a promotion, and no request comes to it before', async () => {
+  it('waits with all new replicas for a promotion, and sends them no request before', async () => {
     const name = 'desk';
     await cluster.client.createWorkload({
       name,
@@ -107,7 +107,7 @@ describe('a blue/green rollout under load', () => {
     expect(liveIds(await cluster.client.getWorkload({ name }))).toEqual(green);
   });
 
-  it('that fails switches nothing: the new set never serves, and goes when the former version is asked for again', async () => {
+  it('does not switch to a failing version, and removes its replicas when the previous version is restored', async () => {
     const name = 'office';
     await cluster.client.createWorkload({ name, spec: blueGreen({ maxFailedNew: 1 }) });
     const blue = liveIds(await rolledOut(cluster, name), 1);

@@ -9,7 +9,7 @@ const STEPS = [
   { replicas: 1, promotion: Rollout_Promotion.MANUAL },
   { percent: 50, wait: durationFromMs(300) },
 ];
-/** How many answers of each client are looked at, at the first step. */
+/** Number of answers of each client that are evaluated at the first step. */
 const SAMPLE = 200;
 
 let cluster: RealCluster;
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** Begins a rollout and waits at its first step. */
+/** Starts a rollout and waits at its first step. */
 async function firstStep(version: string): Promise<Workload> {
   await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: version } } });
   return cluster.until('web', ({ generation, status }) => {
@@ -35,7 +35,7 @@ async function firstStep(version: string): Promise<Workload> {
   });
 }
 
-/** The share of the next answers that come from a version. */
+/** Returns the share of the next answers that come from a version. */
 async function shareOf(client: RequestClient, version: string): Promise<number> {
   const from = client.answers.length;
   await client.answered(SAMPLE);
@@ -43,8 +43,8 @@ async function shareOf(client: RequestClient, version: string): Promise<number> 
   return answers.filter((answer) => answer.version === version).length / answers.length;
 }
 
-describe('a rollout by steps under load', () => {
-  it('gives one replica its share of the requests until somebody promotes, then goes on to the end', async () => {
+describe('canary rollout under load', () => {
+  it('sends one replica its share of the requests until the promotion, then completes', async () => {
     const clients = await underLoad(cluster, 'web', async (asking) => {
       const waiting = await firstStep('2');
       expect([liveIds(waiting, 1).length, liveIds(waiting, 2).length]).toEqual([3, 1]);
@@ -58,7 +58,7 @@ describe('a rollout by steps under load', () => {
     expect(liveIds(await cluster.client.getWorkload({ name: 'web' }), 2)).toHaveLength(4);
   });
 
-  it('is given up by an undo at its first step: only the one replica is replaced', async () => {
+  it('is undone at its first step by replacing only the canary replica', async () => {
     let before: readonly string[] = [];
     const clients = await underLoad(cluster, 'web', async () => {
       const waiting = await firstStep('3');

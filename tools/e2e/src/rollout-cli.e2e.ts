@@ -13,17 +13,17 @@ afterAll(() => cluster.stop());
 
 const ctl = (...args: readonly string[]): Promise<Finished> => cluster.ctl(...args);
 const rollout = (...args: readonly string[]): Promise<Finished> => cluster.ctl('rollout', ...args);
-/** What a command that must succeed has written, on both streams. */
+/** Returns the output of both streams of a command that must succeed. */
 async function done(command: Promise<Finished>): Promise<string> {
   const { code, stdout, stderr } = await command;
   expect({ code, output: stdout + stderr }).toMatchObject({ code: 0 });
   return stdout + stderr;
 }
-/** Long enough that what crashes at once never counts. */
+/** A min_ready duration within which a crashing replica never becomes available. */
 const SMALL = ['--min-ready', '500ms', '--cpu', '10m', '--memory', '16Mi'];
 const SLEEP = ['--', 'sleep', '1000'];
 const CRASH = ['--', 'sh', '-c', 'echo cannot open config.json; exit 3'];
-/** Creates a workload of three replicas, which are ready then. */
+/** Creates a workload and waits until its three replicas are ready. */
 const created = (name: string, ...flags: string[]): Promise<string> =>
   done(ctl('workload', 'create', name, '--replicas', '3', ...SMALL, ...flags, '--wait', ...SLEEP));
 const update = (name: string, ...rest: string[]): Promise<Finished> =>
@@ -31,11 +31,11 @@ const update = (name: string, ...rest: string[]): Promise<Finished> =>
 const replicaIds = ({ status }: Workload): readonly string[] =>
   (status?.replicas ?? []).filter(({ ready }) => ready).map(({ id }) => id);
 
-describe('what cannot be', () => {
+describe('rejected rollout commands', () => {
   const verbs = ['status', 'plan', 'pause', 'resume', 'promote', 'undo', 'history', 'restart'];
 
   it.each(verbs)(
-    '%s of a workload that is not there ends with 3, of a bad name with 2',
+    'cloudlessctl rollout %s exits with 3 for a missing workload and with 2 for an invalid name',
     async (verb) => {
       const missing = await rollout(verb, 'nothere');
       expect(missing).toMatchObject({ code: 3, stdout: '' });
@@ -46,7 +46,7 @@ describe('what cannot be', () => {
     },
   );
 
-  it('refuses with 4 what makes no sense now, and says what would', async () => {
+  it('cloudlessctl rollout exits with 4 and a reason when the rollout is in another state', async () => {
     await created('calm');
     for (const [verb, says] of [
       ['pause', 'version 1 is rolled out; nothing to pause'],
@@ -70,23 +70,23 @@ describe('what cannot be', () => {
       stdout: 'workload default/calm: version 1 is rolled out: 3 of 3 ready (minimum 2)\n',
       stderr: '',
     });
-    expect(await done(rollout('plan', 'calm'))).toContain('nothing is ahead');
+    expect(await done(rollout('plan', 'calm'))).toContain('no steps left');
   });
 });
 
-describe('a canary', () => {
-  it('waits for a promotion, tells of it, and goes on after it', async () => {
+describe('canary rollout', () => {
+  it('waits for a promotion, prints the promote command, and continues after the promotion', async () => {
     await created('canary', '--step', '1,manual');
     const waits = await update('canary', '--env', 'V=2', '--wait');
     expect(waits).toMatchObject({
       code: 0,
-      stderr: 'it goes on with: cloudlessctl rollout promote canary\n',
+      stderr: 'promote the rollout with: cloudlessctl rollout promote canary\n',
     });
     expect(waits.stdout).toContain('waits for a promotion');
     const status = await rollout('status', 'canary');
     expect(status).toMatchObject({
       code: 0,
-      stderr: 'it goes on with: cloudlessctl rollout promote canary\n',
+      stderr: 'promote the rollout with: cloudlessctl rollout promote canary\n',
     });
     expect(status.stdout).toMatch(
       /version 2, from version 1: Paused, 1 of 3 new ready, 2 old, 3 ready \(minimum 2\): step 1 of 1/,
@@ -107,14 +107,14 @@ describe('a canary', () => {
     );
     expect((await rollout('promote', 'canary', '--version', '9')).code).toBe(4);
     expect(await done(rollout('promote', 'canary', '--version', '2', '--wait'))).toMatch(
-      /^workload default\/canary: version 2 is promoted: it goes on after step 1 of 1\n[^]*3 of 3 ready\n$/,
+      /^workload default\/canary: version 2 is promoted: the rollout continues after step 1 of 1\n[^]*3 of 3 ready\n$/,
     );
     expect(await done(rollout('status', 'canary'))).toContain(
       'version 2 is rolled out: 3 of 3 ready',
     );
   });
 
-  it('is paused, followed, out of time, resumed and undone', async () => {
+  it('can be paused, followed with a time limit, resumed and undone', async () => {
     await created('slow', '--step', '1,wait=1h');
     await done(update('slow', '--env', 'V=2'));
     await cluster.until(
@@ -128,10 +128,10 @@ describe('a canary', () => {
     const late = await rollout('status', 'slow', '--timeout', '500ms');
     expect(late.code).toBe(6);
     expect(late.stderr).toContain(
-      'the rollout goes on after 0s: workload default/slow: version 2, from version 1: InProgress',
+      'the rollout is not complete after 0s: workload default/slow: version 2, from version 1: InProgress',
     );
     expect(await done(rollout('pause', 'slow'))).toContain(
-      'is paused; it goes on with: cloudlessctl rollout resume slow',
+      'is paused; resume the rollout with: cloudlessctl rollout resume slow',
     );
     for (const flags of [[], ['--watch=false'], ['-o', 'json']]) {
       expect((await rollout('status', 'slow', ...flags)).code).toBe(8);
@@ -143,23 +143,23 @@ describe('a canary', () => {
     const following = cluster.startCtl('rollout', 'status', 'slow');
     await following.line((line) => line.includes('InProgress'));
     expect(await done(rollout('undo', 'slow', '--request-id', 'u1'))).toBe(
-      'workload default/slow: undo to version 1: it is rolled out as version 3\n',
+      'workload default/slow: undo to version 1: rolling out as version 3\n',
     );
     expect(await following.exited).toBe(0);
     expect(following.lines.at(-1)).toContain('version 3 is rolled out: 3 of 3 ready');
   });
 });
 
-describe('the history', () => {
-  it('tells of changes, undos and restarts, and every version can be brought back', async () => {
+describe('rollout history', () => {
+  it('lists changes, undos and restarts, and every version can be restored', async () => {
     await created('past');
     await done(update('past', '--env', 'V=2', '--wait'));
     expect(await done(rollout('undo', 'past', '--wait'))).toMatch(
-      /: undo to version 1: it is rolled out as version 3\n/,
+      /: undo to version 1: rolling out as version 3\n/,
     );
     const before = replicaIds(await cluster.settled('past'));
     expect(await done(rollout('restart', 'past', '--wait'))).toContain(
-      'restart: every replica is replaced, as version 4\n',
+      'restart: replacing every replica, as version 4\n',
     );
     const after = replicaIds(await cluster.settled('past'));
     expect(after.filter((id) => before.includes(id))).toEqual([]);
@@ -180,7 +180,7 @@ describe('the history', () => {
     expect((await cluster.settled('past')).spec).toMatchObject({ env: { V: '2' }, replicas: 3 });
   });
 
-  it('shows a version as a manifest that can be applied', async () => {
+  it('prints a version as a manifest that can be applied', async () => {
     await created('shown', '--env', 'V=1');
     await done(update('shown', '--env', 'V=2', '--wait'));
     const text = await done(rollout('history', 'shown', '--version', '1'));
@@ -197,8 +197,8 @@ describe('the history', () => {
   });
 });
 
-describe('a version that crashes', () => {
-  it('fails --wait and status with 8, the cause and its last lines; the old one stays', async () => {
+describe('rollout of a crashing version', () => {
+  it('fails --wait and status with exit code 8, the cause and the last log lines, and the old version stays', async () => {
     await created('crashes', '--max-failed-new', '1');
     const failed = await update('crashes', '--wait', ...CRASH);
     expect(failed.code).toBe(8);
@@ -221,7 +221,7 @@ describe('a version that crashes', () => {
     );
   });
 
-  it('is rolled back where that is wanted, and later changes are not blamed for it', async () => {
+  it('is rolled back with on_failure ROLLBACK, and does not fail later changes', async () => {
     await created('returns', '--max-failed-new', '1', '--on-failure', 'rollback');
     const failed = await update('returns', '--wait', ...CRASH);
     expect(failed.code).toBe(8);
@@ -235,7 +235,7 @@ describe('a version that crashes', () => {
   });
 });
 
-describe('blue/green', () => {
+describe('blue/green rollout', () => {
   it('switches when it is promoted', async () => {
     await created('bluegreen', '--strategy', 'blue-green', '--promotion', 'manual');
     expect(await done(update('bluegreen', '--env', 'V=2', '--wait'))).toContain(
@@ -243,13 +243,13 @@ describe('blue/green', () => {
     );
     expect((await cluster.client.getWorkload({ name: 'bluegreen' })).status?.activeVersion).toBe(1);
     expect(await done(rollout('promote', 'bluegreen', '--wait'))).toContain(
-      'version 2 is promoted: traffic goes to it now\n',
+      'version 2 is promoted: traffic switches to this version now\n',
     );
     expect((await cluster.settled('bluegreen')).status?.activeVersion).toBe(2);
   });
 });
 
-/** The commands of the section on rollouts, in order, with the exit code each has. */
+/** Returns the commands of the rollout section of docs/operating.md with their exit codes. */
 function documentedCommands(): { readonly command: string; readonly code: number }[] {
   const text = readFileSync(join(repository, 'docs/operating.md'), 'utf8');
   const lines = [...text.matchAll(/```sh rollouts\n([^]*?)```/g)].flatMap(([, block = '']) =>
@@ -261,16 +261,16 @@ function documentedCommands(): { readonly command: string; readonly code: number
   });
 }
 
-describe('the section on rollouts', () => {
+describe('rollout commands in docs/operating.md', () => {
   beforeAll(async () => {
     await done(ctl('apply', '-f', join(repository, 'examples/hello.yaml'), '--wait'));
   });
 
-  it('has commands', () => {
+  it('exist', () => {
     expect(documentedCommands().length).toBeGreaterThan(15);
   });
 
-  it.each(documentedCommands())('$command', async ({ command, code }) => {
+  it.each(documentedCommands())('run as documented: $command', async ({ command, code }) => {
     const here = command.replace(
       'cloudlessctl',
       `'${process.execPath}' '${bundleOf('cloudlessctl')}'`,
@@ -279,7 +279,7 @@ describe('the section on rollouts', () => {
     expect(finished).toMatchObject({ code });
   });
 
-  it('has come back to the former version by a switch, with both sets there', async () => {
+  it('end with the previous version active and the replicas of both versions present', async () => {
     const { status } = await cluster.until(
       'hello',
       (workload) => workload.status?.activeVersion === 9,

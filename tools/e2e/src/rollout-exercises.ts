@@ -6,17 +6,14 @@ import { EndpointWatch } from './endpoint-watch.js';
 import { ReplicaLedger } from './replica-ledger.js';
 import { liveReplicas, rolledOut, webSpec, type Rollout } from './rollout-tools.js';
 
-/** How many replicas each has, all of which must be ready at any time. */
+/** Number of replicas of each workload; all of them must be ready at any time. */
 export const EXERCISE_REPLICAS = 3;
 
-/**
- * Something that the coordinator carries out in many steps, again and again; it can be killed at
- * each.
- */
+/** A repeated operation of many steps; the coordinator can be killed at each step. */
 export abstract class Exercise {
   readonly ledger: ReplicaLedger;
   readonly watch: EndpointWatch;
-  /** How long a round takes, about, when nobody is killed. */
+  /** Approximate duration of a round without a kill, milliseconds. */
   takesMs = 0;
 
   constructor(
@@ -29,16 +26,16 @@ export abstract class Exercise {
     this.watch = new EndpointWatch(() => cluster.client, name);
   }
 
-  /** Begins the next round. @returns once that is acknowledged. */
+  /** Starts the next round. Resolves when the round is acknowledged. */
   abstract begin(): Promise<void>;
-  /** Waits until the round is over. */
+  /** Waits until the round is complete. */
   abstract ended(): Promise<void>;
-  /** Whether there is something left to do in this round. */
+  /** Returns true while the round is not complete. */
   abstract isUnderWay(): Promise<boolean>;
-  /** What is not as it would be had nobody been killed. */
+  /** Returns the differences to a run without kills. */
   abstract differences(): Promise<readonly unknown[]>;
 
-  /** Creates the workload, and goes through a first round without a kill. */
+  /** Creates the workload and runs a first round without a kill. */
   async prepare(): Promise<void> {
     const rollout = { ...QUICK.rollout, minAvailable: EXERCISE_REPLICAS, ...this.rollout };
     const spec = webSpec(rollout, {
@@ -62,7 +59,7 @@ export abstract class Exercise {
   }
 }
 
-/** One version after the other. */
+/** Rolls out one version after the other. */
 export class Rollouts extends Exercise {
   private version = 1;
 
@@ -86,7 +83,9 @@ export class Rollouts extends Exercise {
     );
   }
 
-  /** The last version runs, and none was started more often than it had to be. */
+  /**
+   * Expects that the last version runs and that no replica was started more often than necessary.
+   */
   async differences(): Promise<readonly unknown[]> {
     const { status } = await rolledOut(this.cluster, this.name);
     const reached = [status?.version, status?.activeVersion, status?.rollout?.version];
@@ -100,7 +99,7 @@ export class Rollouts extends Exercise {
     ];
   }
 
-  /** Each version is started on as many replicas as are wanted, once each. */
+  /** Each version is started once on the desired number of replicas. */
   protected wrongStarts(starts: readonly string[]): readonly unknown[] {
     return starts.length === EXERCISE_REPLICAS && new Set(starts).size === EXERCISE_REPLICAS
       ? []
@@ -108,7 +107,10 @@ export class Rollouts extends Exercise {
   }
 }
 
-/** As {@link Rollouts}, on nodes that are drained meanwhile: replicas may have to move. */
+/**
+ * Like {@link Rollouts}, on nodes that are drained during the rollouts, so that replicas may be
+ * replaced.
+ */
 export class MovedRollouts extends Rollouts {
   protected override wrongStarts(starts: readonly string[]): readonly unknown[] {
     return starts.length >= EXERCISE_REPLICAS && new Set(starts).size === starts.length
@@ -117,7 +119,7 @@ export class MovedRollouts extends Rollouts {
   }
 }
 
-/** Both nodes of a zone are drained in turn. */
+/** Drains both nodes of a zone in turn. */
 export class Drains extends Exercise {
   private started = EXERCISE_REPLICAS;
   private node = 'agent-4';
@@ -130,7 +132,7 @@ export class Drains extends Exercise {
     await this.cluster.client.drainNode({ nodeId: this.node });
   }
 
-  /** Everything is on the other node then, so that the next drain moves it all. */
+  /** Then all replicas are on the other node, so that the next drain moves all of them. */
   async ended(): Promise<void> {
     await this.drained();
     await rolledOut(this.cluster, this.name);

@@ -19,13 +19,13 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-/** Of 4. */
+/** Minimum of available replicas, of 4. */
 const MIN_AVAILABLE = 3;
-/** How cloudlessctl ends when a rollout has failed. */
+/** Exit code of cloudlessctl for a failed rollout. */
 const ROLLOUT_FAILED = 8;
 const LAST_WORDS = ['version 2 cannot go on', 'fatal: no such table'];
 
-/** What ends with code 3 a second after its start, without ever listening. */
+/** A command that exits with code 3 after a second without listening. */
 const CRASHES = { VERSION: '2', LISTEN: 'no', CRASH_AFTER_MS: '1000' };
 
 async function running(name: string, rollout: Rollout): Promise<readonly string[]> {
@@ -45,8 +45,8 @@ const phase = (name: string, wanted: Phase): Promise<Workload> =>
       status!.observedGeneration === generation && status!.rollout!.phase === wanted,
   );
 
-describe('a command that crashes after a second, as an update', () => {
-  it('takes no more replicas down than it may; the rollout stops, says why and shows the last lines', async () => {
+describe('update to a command that crashes after a second', () => {
+  it('keeps min_available; the rollout fails with a reason and the last log lines', async () => {
     const name = 'stopped';
     const before = await running(name, {});
     let failed: Workload | undefined;
@@ -68,12 +68,12 @@ describe('a command that crashes after a second, as an update', () => {
     expect(status.code).toBe(ROLLOUT_FAILED);
     for (const text of [reason, replicaId, ...LAST_WORDS])
       expect(status.stdout + status.stderr).toContain(text);
-    // A better version goes over the one that failed.
+    // A working version replaces the failed one.
     await update(name, { VERSION: '3' });
     await rolledOut(cluster, name);
   });
 
-  it('goes back to the version before with on_failure ROLLBACK, and nobody has noticed', async () => {
+  it('rolls back to the previous version with on_failure ROLLBACK without a failed request', async () => {
     const name = 'returned';
     const before = await running(name, { onFailure: Rollout_OnFailure.ROLLBACK });
     const clients = await underLoad(cluster, name, async () => {
@@ -86,12 +86,12 @@ describe('a command that crashes after a second, as an update', () => {
     expect(after.spec?.env).toEqual({ VERSION: '1' });
     expect(after.status!.rollout!.failure).toMatchObject({ exitCode: 3, version: 2 });
     expect(after.status!.rollout!.failure!.lastLines.slice(-2)).toEqual(LAST_WORDS);
-    // Replicas of the version it goes back to are not replaced.
+    // Replicas of the restored version are not replaced.
     const kept = liveIds(after).filter((id) => before.includes(id));
     expect(kept.length).toBeGreaterThanOrEqual(MIN_AVAILABLE);
   });
 
-  it('that serves until it crashes does not take the floor away either', async () => {
+  it('keeps min_available when the command serves until it crashes', async () => {
     const name = 'serving';
     const before = await running(name, { minReadyDuration: durationFromMs(2_000) });
     const clients = await underLoad(cluster, name, async () => {
@@ -100,7 +100,7 @@ describe('a command that crashes after a second, as an update', () => {
     });
     for (const { watch, failures } of clients) {
       expect(watch.lowestReady).toBeGreaterThanOrEqual(MIN_AVAILABLE);
-      // Whoever asks a replica that crashes gets no answer from it; all others answer.
+      // A request to a crashing replica gets no answer; all other requests are answered.
       expect(
         failures.filter(({ replicaId }) => replicaId === '' || before.includes(replicaId)),
       ).toEqual([]);
@@ -108,7 +108,7 @@ describe('a command that crashes after a second, as an update', () => {
   });
 });
 
-describe('a first deployment that cannot work has failed, and says why', () => {
+describe('failing first deployment', () => {
   const deploy = async (name: string, spec: Spec): Promise<Workload> => {
     await cluster.client.createWorkload({
       name,
@@ -117,7 +117,7 @@ describe('a first deployment that cannot work has failed, and says why', () => {
     return phase(name, Phase.FAILED);
   };
 
-  it('with a command that crashes after a second; cloudlessctl --wait ends with its last lines', async () => {
+  it('fails for a command that crashes after a second, and cloudlessctl --wait prints its last log lines', async () => {
     const manifest = {
       name: 'crashing',
       spec: {
@@ -142,7 +142,7 @@ describe('a first deployment that cannot work has failed, and says why', () => {
     expect(status!.rollout!.failure).toMatchObject({ exitCode: 3, version: 1 });
   });
 
-  it('with a command that does not exist', async () => {
+  it('fails for a command that does not exist', async () => {
     const { status } = await deploy('missing', { command: ['/no/such/command'] });
     expect(
       `${status!.rollout!.failure!.reason} ${status!.rollout!.failure!.lastLines.join(' ')}`,
@@ -150,7 +150,7 @@ describe('a first deployment that cannot work has failed, and says why', () => {
     expect((await cluster.ctl('rollout', 'status', 'missing')).code).toBe(ROLLOUT_FAILED);
   });
 
-  it('with one that never becomes ready, by progress_deadline; a better command completes', async () => {
+  it('fails by progress_deadline for a command that never becomes ready, and completes with a working command', async () => {
     const { status } = await deploy('never', {
       env: { VERSION: '1', LISTEN: 'no' },
       rollout: { progressDeadline: durationFromMs(1_500) },
@@ -161,8 +161,8 @@ describe('a first deployment that cannot work has failed, and says why', () => {
   });
 });
 
-describe('an update that never becomes ready', () => {
-  it('has failed by progress_deadline, and the replicas of before serve on', async () => {
+describe('update that never becomes ready', () => {
+  it('fails by progress_deadline while the previous replicas serve', async () => {
     const name = 'silent';
     const before = await running(name, { progressDeadline: durationFromMs(2_000) });
     const clients = await underLoad(cluster, name, async () => {

@@ -13,16 +13,17 @@ import {
 import { liveReplicas, rolledOut } from './rollout-tools.js';
 
 /**
- * RELIABILITY 9, 12, 17: whenever the coordinator dies, a rollout or drain comes to the same end,
- * above its floor.
+ * A rollout or drain reaches the same end and keeps min_available whenever the coordinator is
+ * killed.
  */
-/** Fewer in a developer's run than in CI, which sets the number itself. */
+/** Number of kills; CI sets a higher number. */
 const KILLS = Number(process.env['CLOUDLESS_ROLLOUT_KILLS'] ?? 10);
 const SEED = Number(process.env['CLOUDLESS_CRASH_SEED'] ?? 20_262);
-/** Forty starts of a process, on a machine that has other things to do as well. */
+/** Time limit for forty process starts on a busy machine. */
 const TEST_TIMEOUT_MS = 400_000;
 /**
- * After a kill that came too late for its round, the next ones come within this share of the time.
+ * After a kill that came too late for its round, the next delays are within this share of the
+ * round.
  */
 const SOONER = 0.8;
 
@@ -61,15 +62,15 @@ function exercisesOf(): readonly Exercise[] {
 }
 
 /**
- * Kills the coordinator without warning in a round of each in turn, again and again. @returns how
- * often that round was not over yet.
+ * Kills the coordinator with SIGKILL during a round of each exercise in turn. @returns The number
+ * of kills that hit an unfinished round.
  */
 async function killOften(): Promise<number> {
   const random = createSeededRandom(SEED);
   let hits = 0;
   for (let count = 0; count < KILLS; count += 1) {
     const exercise = exercises[count % exercises.length]!;
-    // Rounds of the others go on meanwhile: a kill hits what they are at, too.
+    // Rounds of the other exercises continue, so a kill hits them too.
     await exercise.ended();
     await exercise.begin();
     await pause(random.next() * exercise.takesMs);
@@ -83,7 +84,7 @@ async function killOften(): Promise<number> {
 }
 
 it(
-  `${KILLS} kills of the coordinator in the middle of rollouts and drains: the same end, above the floor, and nothing restarts`,
+  `rollouts and drains reach the same end, keep min_available and restart nothing when the coordinator is killed ${KILLS} times`,
   async () => {
     const spec = {
       ...QUICK,
@@ -113,7 +114,7 @@ it(
       expect({ name, ...found }).toEqual({ name, ready: REPLICAS, dips: [], wrong: [] });
     }
     expect(await containersOf('still')).toEqual(still);
-    // Else the kills hit nothing.
+    // Otherwise the kills hit no round.
     expect(hits).toBeGreaterThan(KILLS / 3);
   },
   TEST_TIMEOUT_MS,

@@ -13,12 +13,12 @@ import type { RealCluster } from './cluster.js';
 export type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { $typeName: string }>;
 export type Rollout = Exclude<NonNullable<Spec['rollout']>, { $typeName: string }>;
 
-/** The file of the server of tests under load. */
+/** File of the test server. */
 export const REQUEST_APP_FILE = fileURLToPath(new URL('./request-app.mjs', import.meta.url));
-/** Runs it; its environment says how it behaves. */
+/** Runs the test server; environment variables control its behaviour. */
 export const REQUEST_APP = ['node', REQUEST_APP_FILE];
 
-/** Four servers of version 1; a replica has proven itself after half a second. */
+/** Creates a spec of four servers of version 1; a replica is available after half a second. */
 export function webSpec(rollout: Rollout, more: Spec = {}): Spec {
   return {
     command: REQUEST_APP,
@@ -30,13 +30,13 @@ export function webSpec(rollout: Rollout, more: Spec = {}): Spec {
   };
 }
 
-/** Answers that show that a client has met a state, and not by chance. */
+/** Number of answers that prove that a client has seen a state. */
 const SOME_ANSWERS = 50;
 
 /**
- * Lets two clients ask a workload 100 times a second each, one with a new connection for each
- * request and one that keeps its connections, from before `change` begins until after it has ended.
- * Prints what they counted.
+ * Runs two clients with 100 requests a second each, one with a new connection for each request and
+ * one with kept connections, from before `change` starts until after it has ended. Prints their
+ * counts.
  */
 export async function underLoad(
   cluster: RealCluster,
@@ -61,12 +61,12 @@ export async function underLoad(
   return clients;
 }
 
-/** Those that follow say the same. */
+/** Later messages say the same. */
 const SHOWN_FAILURES = 5;
 
 /**
- * No request failed, and no set of endpoints was smaller than the floor; connections were used as
- * they should.
+ * Expects that no request failed, that no set of endpoints was smaller than `minAvailable`, and
+ * that connections were used as configured.
  */
 export function expectServed(clients: readonly RequestClient[], minAvailable: number): void {
   for (const { connections, answers, failures, reused, watch } of clients) {
@@ -78,9 +78,9 @@ export function expectServed(clients: readonly RequestClient[], minAvailable: nu
 }
 
 /**
- * Traffic went over to another set of replicas in one step, once: one item of the watch has all of
- * the one set, the next has all of the other, and no request that was sent before is answered by
- * the new set, nor one that was sent after by the old one.
+ * Expects one switch of the traffic between two sets of replicas: one watch item has all endpoints
+ * of the first set, the next item all of the second set; no earlier request is answered by the
+ * second set and no later request by the first set.
  */
 export function expectOneSwitch(
   clients: readonly RequestClient[],
@@ -105,8 +105,8 @@ export function expectOneSwitch(
 }
 
 /**
- * Waits until the newest spec is rolled out and nothing of another version, nor anything that
- * leaves, is left.
+ * Waits until the newest spec is rolled out and no replica of another version and no leaving
+ * replica is left.
  */
 export async function rolledOut(
   cluster: RealCluster,
@@ -130,14 +130,14 @@ export async function rolledOut(
   });
 }
 
-/** Replicas that hold anything. */
+/** Returns the replicas that hold resources. */
 export function liveReplicas({ status }: Workload): readonly ReplicaStatus[] {
   return (status?.replicas ?? []).filter(
     ({ containerId, leaving, phase }) => containerId !== '' && !leaving && phase < 5,
   );
 }
 
-/** Their ids, sorted. @param version - Only those of this version. */
+/** Returns the sorted ids of the live replicas. @param version - Only replicas of this version. */
 export function liveIds(workload: Workload, version?: number): readonly string[] {
   const replicas = liveReplicas(workload).filter(
     (replica) => version === undefined || replica.version === version,

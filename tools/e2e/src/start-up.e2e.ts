@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { bundleOf, killAll, processesUsing, runToEnd, Running } from './processes.js';
 
-/** Ports that the system chooses. */
+/** Flags with ports that the system chooses. */
 const ANY_PORTS = ['--port', '0', '--ops-port', '0'];
 
 const programs = {
@@ -51,18 +51,18 @@ function start(program: keyof typeof programs, dataDir: string): Running {
   return running;
 }
 
-/** Resolves when somebody else makes a file. Its directory must exist. */
+/** Resolves when another process creates a file. Its directory must exist. */
 async function made(file: string): Promise<void> {
   for await (const { filename } of watch(dirname(file)))
     if (filename?.startsWith(basename(file)) === true) return;
 }
 
 describe.each(['coordinator', 'agent', 'dev-cluster'] as const)(
-  '%s with a data directory that cannot be made',
+  '%s with a data directory that cannot be created',
   (program) => {
-    // Linux answers mkdir in /proc with ENOENT although /proc exists, as autofs and some FUSE file
-    // systems do.
-    it('ends and names the directory', async () => {
+    // Linux answers mkdir in /proc with ENOENT although /proc exists; autofs and some FUSE file
+    // systems do the same.
+    it('exits and names the directory', async () => {
       const dataDir = '/proc/cloudless/data';
       const { code, stderr } = await runToEnd(process.execPath, programs[program](dataDir));
       expect({ code, names: stderr.includes('/proc/cloudless') }).toEqual({
@@ -75,27 +75,27 @@ describe.each(['coordinator', 'agent', 'dev-cluster'] as const)(
 );
 
 /**
- * A named pipe that nobody writes stands for a file system that does not answer: who opens or reads
- * it waits without end.
+ * A named pipe without a writer simulates a file system that does not answer: opening or reading it
+ * blocks.
  */
 describe.each([
   { program: 'coordinator', hangsAt: 'store.mdb', whenThereIs: 'holder' },
   { program: 'agent', hangsAt: 'identity.json', whenThereIs: 'runtime' },
   { program: 'dev-cluster', hangsAt: 'coordinator/store.mdb', whenThereIs: 'coordinator/holder' },
   { program: 'supervisor', hangsAt: 'lock.1', whenThereIs: 'lock-draft.' },
-] as const)('$program that hangs while it starts', ({ program, hangsAt, whenThereIs }) => {
-  it('ends at the first SIGTERM', async () => {
+] as const)('$program that hangs during its start', ({ program, hangsAt, whenThereIs }) => {
+  it('exits at the first SIGTERM', async () => {
     await mkdir(dirname(join(directory, hangsAt)), { recursive: true, mode: 0o700 });
     execFileSync('mkfifo', ['-m', '600', join(directory, hangsAt)]);
     const hangs = made(join(directory, whenThereIs));
     const running = start(program, directory);
     await hangs;
     const code = await running.kill('SIGTERM');
-    // A supervisor outlives its agent, and ends by itself when it holds nothing.
+    // A supervisor outlives its agent and ends by itself when it has no processes.
     const left = processesUsing(directory).filter(
       (line) => line.includes('main.mjs') && !line.includes(' supervisor '),
     );
-    // no exit code: the signal itself ended it
+    // no exit code: the process was ended by the signal
     expect({ code, left }).toEqual({ code: null, left: [] });
   });
 });

@@ -24,8 +24,8 @@ afterEach(async () => {
 });
 
 /**
- * Starts a coordinator on the data directory. @param inside - A command that runs it, such as
- * unshare(1).
+ * Starts a coordinator on the data directory. @param inside - A command that runs the coordinator,
+ * such as unshare(1).
  */
 function startCoordinator(...inside: readonly string[]): Running {
   const program = [
@@ -47,7 +47,7 @@ interface Served {
   readonly url: string;
   readonly running: Running;
   readonly client: CoordinatorClient;
-  /** The answer of a page of the server for probes. */
+  /** Requests a path of the ops port. */
   readonly page: (path: string) => Promise<string>;
 }
 
@@ -65,7 +65,7 @@ async function serving(running = startCoordinator()): Promise<Served> {
   };
 }
 
-/** @returns `acknowledged`, or the kind of the error. */
+/** Writes a workload. @returns `acknowledged`, or the kind of the error. */
 async function write({ client }: Served, name: string): Promise<string> {
   try {
     await client.createWorkload({ name, spec: { command: ['true'], replicas: 0 } });
@@ -79,7 +79,7 @@ async function namesIn({ client }: Served): Promise<readonly string[]> {
   return (await client.listWorkloads({})).workloads.map(({ name }) => name);
 }
 
-/** Root of a namespace has no loopback until somebody sets it up. */
+/** A new network namespace has no loopback interface until it is set up. */
 const LOOPBACK = ['/bin/sh', '-c', 'ip link set lo up && exec "$0" "$@"'];
 const namespaces = [
   { name: 'network namespace', inside: ['unshare', '--net', ...LOOPBACK] },
@@ -97,7 +97,7 @@ describeNamespaces(
   `two coordinators on one data directory${whyNot === undefined ? '' : ` (skipped: ${whyNot})`}`,
   () => {
     it.each(namespaces)(
-      'the second one is refused in another $name, and starts when the first was killed',
+      'a second coordinator in another $name is refused, and starts after the first was killed',
       async ({ inside }) => {
         const first = await serving();
         const second = startCoordinator(...inside);
@@ -111,7 +111,7 @@ describeNamespaces(
       },
     );
 
-    it('the first one ends when the second one took the directory all the same', async () => {
+    it('the first coordinator exits when a second one takes the data directory', async () => {
       const first = await serving();
       expect(await write(first, 'before')).toBe('acknowledged');
       for (const name of ['lock-1', 'holder']) rmSync(join(dataDir, name));
@@ -125,7 +125,7 @@ describeNamespaces(
   },
 );
 
-describe('a data directory that goes away under a coordinator', () => {
+describe('data directory that disappears under a coordinator', () => {
   it.each([
     { how: 'deleted', act: () => rmSync(dataDir, { recursive: true }) },
     { how: 'moved', act: () => renameSync(dataDir, `${dataDir}-moved`) },
@@ -137,7 +137,7 @@ describe('a data directory that goes away under a coordinator', () => {
       },
     },
   ])(
-    'once $how, nothing is acknowledged, reads go on, and probes and the log say so',
+    'stops acknowledgements once $how, while reads continue and probes and the log report it',
     async ({ act }) => {
       const coordinator = await serving();
       expect(await write(coordinator, 'before')).toBe('acknowledged');
@@ -152,7 +152,7 @@ describe('a data directory that goes away under a coordinator', () => {
     },
   );
 
-  it('once deleted, can be made again from a backup of the coordinator that still has it open', async () => {
+  it('can be restored after deletion from a backup of the coordinator that still has it open', async () => {
     const coordinator = await serving();
     expect(await write(coordinator, 'before')).toBe('acknowledged');
     rmSync(dataDir, { recursive: true });
@@ -170,7 +170,7 @@ describe('a data directory that goes away under a coordinator', () => {
     expect(await namesIn(await serving())).toEqual(['before']);
   });
 
-  it('is noticed without any write, and what was acknowledged is there once it is back', async () => {
+  it('is noticed without a write, and has all acknowledged writes when it is back', async () => {
     const coordinator = await serving();
     expect(await write(coordinator, 'before')).toBe('acknowledged');
     renameSync(dataDir, `${dataDir}-moved`);
@@ -182,8 +182,8 @@ describe('a data directory that goes away under a coordinator', () => {
   });
 });
 
-describe('a coordinator with an empty data directory', () => {
-  it('reports agents of another cluster by log, event and /ready', async () => {
+describe('coordinator with an empty data directory', () => {
+  it('reports agents of another cluster in the log, as an event and on /ready', async () => {
     const cluster = await RealCluster.start(['zone-a']);
     try {
       await cluster.coordinatorProcess.kill('SIGKILL');
@@ -193,8 +193,7 @@ describe('a coordinator with an empty data directory', () => {
       expect(logged).toMatchObject({ level: 'error', nodeId: 'agent-1' });
       const response = await fetch(`${cluster.opsUrl}/ready`);
       expect(await response.text()).toContain('1 agent of another cluster');
-      // The event follows the line in the log; without it this loop runs into the time limit of the
-      // test.
+      // The event is written after the log line; the time limit of the test bounds the loop.
       const reasons = async (): Promise<readonly string[]> =>
         (await cluster.client.listEvents({})).events.map(({ reason }) => reason);
       while (!(await reasons()).includes('AgentOfAnotherCluster'));
@@ -205,7 +204,7 @@ describe('a coordinator with an empty data directory', () => {
 });
 
 describeOnDiskImages('a disk that fails under a coordinator', () => {
-  it('ends the process, so that a supervisor can start it again', async () => {
+  it('exits, so that a service manager can restart the coordinator', async () => {
     const image = await DiskImage.create(join(directory, 'image'), IMAGE_MIB);
     cleanups.push(() => image.unmount());
     dataDir = await image.makeDirectory('data');

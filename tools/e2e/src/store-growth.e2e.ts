@@ -5,10 +5,10 @@ import { RealCluster } from './cluster.js';
 
 const LIMIT_BYTES = 64 * 1024;
 const LIMIT_FLAGS = ['--event-bytes', '--audit-bytes', '--request-bytes', '--history-bytes'];
-/** As docs/operating.md says: four times the bounds, and what is in use beside them. */
+/** The bound of docs/operating.md: four times the configured bounds and the records in use. */
 const BOUND_BYTES = 4 * LIMIT_FLAGS.length * LIMIT_BYTES + 512 * 1024;
 const CLIENTS = 8;
-/** An audit record takes more than 200 bytes. */
+/** Minimum size of an audit record in bytes. */
 const MAX_AUDIT_RECORDS = LIMIT_BYTES / 200;
 
 let cluster: RealCluster;
@@ -29,7 +29,7 @@ async function restartCoordinator(): Promise<void> {
   await cluster.startCoordinator();
 }
 
-/** Each client creates and deletes workloads of its own, with a request id for each call. */
+/** Each client creates and deletes its own workloads, with a request id for each call. */
 async function createAndDelete(phase: string, cyclesPerClient: number): Promise<void> {
   const run = async (client: number): Promise<void> => {
     const name = `web-${client}`;
@@ -44,14 +44,14 @@ async function createAndDelete(phase: string, cyclesPerClient: number): Promise<
   await Promise.all(Array.from({ length: CLIENTS }, (_, client) => run(client)));
 }
 
-describe('the data file of a coordinator', () => {
-  it('shrinks below its bound when the bounds are lowered, and stays there over hundreds of workloads', async () => {
+describe('data file of a coordinator', () => {
+  it('shrinks when its bounds are lowered, and stays below them over hundreds of workloads', async () => {
     await createAndDelete('grow', 10);
     expect(await dataFileBytes()).toBeGreaterThan(BOUND_BYTES);
 
     cluster.coordinatorFlags = LIMIT_FLAGS.flatMap((flag) => [flag, `${LIMIT_BYTES}`]);
     await restartCoordinator();
-    // Its first commit, of the leadership, has dropped the history; now most of the file is free.
+    // The first commit of the leadership has dropped the history, so most of the file is free.
     await restartCoordinator();
     await cluster.coordinatorProcess.logged('data file compacted');
     expect(await dataFileBytes()).toBeLessThan(BOUND_BYTES);

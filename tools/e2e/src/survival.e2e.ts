@@ -19,8 +19,8 @@ async function createServers(replicas: number): Promise<Workload> {
   return cluster.settled('web');
 }
 
-describe('what a crash does not take', () => {
-  it('a process killed with -9 is restarted in place: same replica, same node, new container', async () => {
+describe('crash of a component', () => {
+  it('restarts a killed process in place: same replica, same node, new container', async () => {
     const before = await createServers(3);
     const victim = before.status!.replicas[0]!;
     const { pid } = await cluster.agentClient.getContainerStatus({
@@ -38,7 +38,7 @@ describe('what a crash does not take', () => {
     );
   });
 
-  it('an agent killed with -9 leaves its processes running and adopts them, with no log line lost or doubled', async () => {
+  it('keeps processes running when the agent is killed; the new agent adopts them without a lost or repeated log line', async () => {
     const counter = 'let n = 0; setInterval(() => console.log(String(++n)), 2);';
     await cluster.client.createWorkload({
       name: 'web',
@@ -82,7 +82,7 @@ describe('what a crash does not take', () => {
     ).toBe(pid);
   });
 
-  it('a coordinator killed with -9 comes back with the state it acknowledged, and nothing restarts', async () => {
+  it('keeps the acknowledged state and restarts nothing when the coordinator is killed', async () => {
     const before = await createServers(5);
     await cluster.client.createWorkload({
       name: 'other',
@@ -103,7 +103,7 @@ describe('what a crash does not take', () => {
     });
   });
 
-  it("an agent's own service answers for its containers", async () => {
+  it('lists the containers of an agent on the port of the agent', async () => {
     const address = await cluster.startAgent('agent-4', 'zone-d');
     const spec = { command: ['sh', '-c', 'echo up; sleep 1000'], placement: { zones: ['zone-d'] } };
     await cluster.client.createWorkload({ name: 'web', spec });

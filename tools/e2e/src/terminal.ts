@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { RealCluster } from './cluster.js';
 import { bundleOf, repository } from './processes.js';
 
-/** What the terminal library offers, as far as it is used here. */
+/** The part of node-pty that is used here. */
 interface Pty {
   readonly pid: number;
   onData(listener: (text: string) => void): unknown;
@@ -15,9 +15,9 @@ const { spawn } = createRequire(import.meta.url)('@lydell/node-pty') as {
   readonly spawn: (file: string, args: readonly string[], options: object) => Pty;
 };
 
-/** A cloudlessctl that somebody has open in a terminal. */
+/** A cloudlessctl that runs in a terminal. */
 export class Terminal {
-  /** All that was on the screen. */
+  /** All output so far. */
   text = '';
   readonly exited: Promise<number>;
   private readonly waiting = new Set<() => void>();
@@ -52,7 +52,7 @@ export class Terminal {
     this.pty.kill(signal);
   }
 
-  /** Waits until the screen shows it. */
+  /** Waits until the output contains a text. */
   async shows(what: RegExp): Promise<void> {
     while (!what.test(this.text)) await new Promise<void>((resolve) => this.waiting.add(resolve));
   }

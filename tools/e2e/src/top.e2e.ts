@@ -7,7 +7,7 @@ import {
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { QUICK, RealCluster } from './cluster.js';
 
-/** Computes for ever, in a child of the main process. */
+/** Computes forever in a child of the main process. */
 const BUSY = ['sh', '-c', '(while :; do :; done) & wait'];
 const resources = { requests: { cpuMillis: 70, memoryBytes: 1_048_576n } };
 
@@ -34,7 +34,7 @@ const replicaOf = async (name: string): Promise<string> =>
   (await cluster.client.getWorkload({ name })).status?.replicas[0]?.id ?? '';
 const nanosOf = (stats: ContainerStats): bigint => stats.cpu?.cpuUsageNanos ?? 0n;
 
-/** Asks until there are rates of every container. */
+/** Retries until every container has rates. */
 async function rated(): Promise<readonly ContainerUse[]> {
   for (;;) {
     const { containers } = await cluster.agentClient.listContainerStats({});
@@ -43,8 +43,8 @@ async function rated(): Promise<readonly ContainerUse[]> {
   }
 }
 
-describe('what replicas use, with processes', () => {
-  it('is read anew by the coordinator and by the agent itself', async () => {
+describe('resource usage of process replicas', () => {
+  it('is measured on request through the coordinator and by the agent', async () => {
     const replicaId = await replicaOf('busy');
     const first = await cluster.agentClient.getContainerStats({ replicaId });
     expect(first).toMatchObject({
@@ -58,7 +58,7 @@ describe('what replicas use, with processes', () => {
     let last = first;
     while (nanosOf(last) < nanosOf(first) + 50_000_000n)
       last = await cluster.agentClient.getContainerStats({ replicaId });
-    expect(last.pids?.pidsCurrent).toBe(2n); // the shell, and its child that computes
+    expect(last.pids?.pidsCurrent).toBe(2n); // the shell and its child that computes
     const agent = createAgentClient(createGrpcTransport({ baseUrl: agentUrl }));
     const { containerId } = last;
     expect(
@@ -69,7 +69,7 @@ describe('what replicas use, with processes', () => {
     );
   });
 
-  it('is told of all nodes as rates, beside what they reserve', async () => {
+  it('is listed for all nodes as rates, with requests and limits', async () => {
     const [busy, idle] = await rated();
     expect(busy).toMatchObject({
       workload: 'busy',
@@ -82,7 +82,7 @@ describe('what replicas use, with processes', () => {
     expect(busy!.cpuMillis).toBeLessThan(1_200n); // one thread
   });
 
-  it('is shown by cloudlessctl top, the busiest first', async () => {
+  it('is printed by cloudlessctl top, highest first', async () => {
     await rated();
     const replicas = await cluster.ctl('top', 'replica');
     expect(replicas).toMatchObject({ code: 0, stderr: '' });
@@ -98,7 +98,7 @@ describe('what replicas use, with processes', () => {
     expect(await cluster.ctl('top', 'workload', 'none')).toMatchObject({ code: 3 });
   });
 
-  it('is in the metrics of the agent, as long as the container runs', async () => {
+  it('is in the metrics of the agent while the container runs', async () => {
     await rated();
     const opsUrl = String((await cluster.agent('agent-1').logged('agent ready'))['opsUrl']);
     const lines = async (): Promise<readonly string[]> =>
@@ -120,7 +120,7 @@ describe('what replicas use, with processes', () => {
     while ((await lines()).length > 0);
   });
 
-  it('names a node that does not tell, and shows the others', async () => {
+  it('is listed without a node that does not answer, which is named', async () => {
     await cluster.client.createWorkload({
       name: 'still',
       spec: { ...QUICK, placement: { zones: ['zone-a'] }, command: ['sleep', '1000'] },

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { RealCluster } from './cluster.js';
 import { bundleOf, repository, runToEnd } from './processes.js';
 
-/** The commands of the README's tour, in order. */
+/** Returns the commands of the tour in README.md, in order. */
 function tourCommands(): string[] {
   const readme = readFileSync(join(repository, 'README.md'), 'utf8');
   return [...readme.matchAll(/```sh tour\n([\s\S]*?)```/g)].flatMap(([, block = '']) =>
@@ -11,7 +11,7 @@ function tourCommands(): string[] {
   );
 }
 
-/** What a command must show for the tour to be true, where its exit code does not say it all. */
+/** Texts that the output of a command must contain, where the exit code alone proves too little. */
 const shows: Readonly<Record<string, readonly string[]>> = {
   'npx cloudlessctl workload list': ['hello', '3/3'],
   'npx cloudlessctl node list': ['agent-1', 'zone-c'],
@@ -30,12 +30,12 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-describe("the README's tour", () => {
-  it('has commands', () => {
+describe('commands in README.md', () => {
+  it('exist', () => {
     expect(tourCommands().length).toBeGreaterThan(10);
   });
 
-  it.each(tourCommands())('%s', async (command) => {
+  it.each(tourCommands())('run as documented: %s', async (command) => {
     const here = command
       .replace('npx cloudlessctl', `'${process.execPath}' '${bundleOf('cloudlessctl')}'`)
       .replace('npx buf', join(repository, 'node_modules/.bin/buf'))

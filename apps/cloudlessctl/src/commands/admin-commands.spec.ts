@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-/** The chunks of a store with two entries at revision 2. */
+/** Exports a store with two entries at revision 2. */
 async function chunksOf(): Promise<readonly Uint8Array[]> {
   const store = createMemoryStateStore({ clock: new ManualClock() });
   for (const key of ['/a', '/b'])
@@ -26,7 +26,7 @@ async function chunksOf(): Promise<readonly Uint8Array[]> {
   return chunks;
 }
 
-/** A coordinator whose backup is `chunks`, and then perhaps fails. */
+/** Creates a coordinator that sends `chunks` as backup and then fails with `failure`, if given. */
 function serving(chunks: readonly Uint8Array[], failure?: ConnectError): Transport {
   return createRouterTransport(({ service }) =>
     service(AdminService, {
@@ -41,20 +41,20 @@ function serving(chunks: readonly Uint8Array[], failure?: ConnectError): Transpo
 const backUp = async (file: string, ...more: readonly string[]) =>
   runCli(['admin', 'backup', file, ...more], { transport: serving(await chunksOf()) });
 
-describe('admin backup', () => {
-  it('keeps what the coordinator sends in a file that only its owner may read', async () => {
+describe('cloudlessctl admin backup', () => {
+  it('writes the backup to a file that only its owner can read', async () => {
     const file = join(directory, 'today.backup');
     const { exitCode, stdout } = await backUp(file);
     expect({ exitCode, stdout }).toEqual({
       exitCode: 0,
-      stdout: `${file}: holds revision 2 of cluster cluster-1, 2 entries, 155 bytes\n`,
+      stdout: `${file}: saved revision 2 of cluster cluster-1, 2 entries, 155 bytes\n`,
     });
     expect((await readFile(file)).equals(Buffer.concat([...(await chunksOf())]))).toBe(true);
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     expect(await readdir(directory)).toEqual(['today.backup']);
   });
 
-  it('prints what it kept for programs', async () => {
+  it('prints the summary of the backup as JSON', async () => {
     const file = join(directory, 'today.backup');
     expect(JSON.parse((await backUp(file, '-o', 'json')).stdout)).toEqual({
       file,
@@ -67,13 +67,13 @@ describe('admin backup', () => {
     });
   });
 
-  it('replaces a file only when it is told to, and asks no coordinator before', async () => {
+  it('overwrites an existing file only with --force, and does not connect otherwise', async () => {
     const file = join(directory, 'kept.backup');
     await writeFile(file, 'an older one');
     const refused = await backUp(file);
     expect(refused).toMatchObject({
       exitCode: 4,
-      stderr: `cloudlessctl: ${file} is there already; name another file, or replace it with --force\n`,
+      stderr: `cloudlessctl: ${file} already exists; choose another file, or overwrite it with --force\n`,
       servers: [],
     });
     expect(await readFile(file, 'utf8')).toBe('an older one');
@@ -89,26 +89,26 @@ describe('admin backup', () => {
     says: string;
   }>([
     {
-      name: 'breaks off',
+      name: 'is interrupted by an error',
       chunks: (whole) => whole.subarray(0, 100),
       failure: new ConnectError('the state changed so much', Code.Unavailable),
       exitCode: 5,
       says: 'the state changed so much',
     },
     {
-      name: 'ends early',
+      name: 'is incomplete',
       chunks: (whole) => whole.subarray(0, 100),
       exitCode: 4,
       says: 'the backup is damaged: it is truncated',
     },
     {
-      name: 'was altered on its way',
+      name: 'was altered',
       chunks: (whole) => whole.fill('X', 60, 61),
       exitCode: 4,
       says: 'the backup is damaged: ',
     },
   ])(
-    'leaves nothing, and an older file as it is, when what comes $name',
+    'keeps an existing file and no partial file when the received backup $name',
     async ({ chunks, failure, exitCode, says }) => {
       const file = join(directory, 'kept.backup');
       await writeFile(file, 'an older one');
@@ -120,26 +120,26 @@ describe('admin backup', () => {
     },
   );
 
-  it('says where it cannot write', async () => {
+  it('names the file that cannot be written', async () => {
     const { exitCode, stderr } = await backUp(join(directory, 'none', 'today.backup'));
     expect(exitCode).toBe(1);
-    expect(stderr).toMatch(/none\/today\.backup\.[0-9a-f]{8}\.partial cannot be written: ENOENT/);
+    expect(stderr).toMatch(/cannot write .*none\/today\.backup\.[0-9a-f]{8}\.partial: ENOENT/);
   });
 });
 
-describe('admin verify and restore', () => {
+describe('cloudlessctl admin verify and restore', () => {
   let file = '';
   beforeEach(async () => {
     file = join(directory, 'today.backup');
     await backUp(file);
   });
 
-  it('tell what a backup holds and make a data directory of it, without a coordinator', async () => {
+  it('verify a backup and create a data directory from it without a coordinator', async () => {
     const dataDir = join(directory, 'restored');
     const verified = await runCli(['admin', 'verify', file]);
     expect(verified).toMatchObject({
       exitCode: 0,
-      stdout: `${file}: is whole and holds revision 2 of cluster cluster-1, 2 entries, 155 bytes\n`,
+      stdout: `${file}: valid backup of revision 2 of cluster cluster-1, 2 entries, 155 bytes\n`,
       servers: [],
     });
     const { exitCode, stdout, servers } = await runCli([
@@ -152,8 +152,8 @@ describe('admin verify and restore', () => {
     expect({ exitCode, stdout, servers }).toEqual({
       exitCode: 0,
       stdout:
-        `${dataDir}: restored with revision 2 of cluster cluster-1, 2 entries, 155 bytes\n` +
-        `start a coordinator on it: cloudless-coordinator --data-dir ${dataDir}\n`,
+        `${dataDir}: restored revision 2 of cluster cluster-1, 2 entries, 155 bytes\n` +
+        `start a coordinator with: cloudless-coordinator --data-dir ${dataDir}\n`,
       servers: [],
     });
     const store = await openLmdbStateStore({ directory: dataDir, clock: new ManualClock() });
@@ -178,11 +178,11 @@ describe('admin verify and restore', () => {
       says: 'the backup is damaged: it is truncated after 150 bytes',
     },
     {
-      name: 'something else',
+      name: 'not a backup',
       damage: () => Buffer.from('hello'),
       says: 'this is no backup of a Cloudless cluster',
     },
-  ])('refuse a file that is $name, and make nothing', async ({ damage, says }) => {
+  ])('reject a file that is $name, and create nothing', async ({ damage, says }) => {
     await writeFile(file, damage(await readFile(file)));
     for (const verb of [['verify'], ['restore', '--data-dir', join(directory, 'restored')]]) {
       const result = await runCli(['admin', ...verb, file]);
@@ -194,7 +194,7 @@ describe('admin verify and restore', () => {
     expect(await readdir(directory)).toEqual(['today.backup']);
   });
 
-  it('never touch a directory that holds something', async () => {
+  it('reject a data directory that is not empty, and leave it unchanged', async () => {
     const dataDir = join(directory, 'in-use');
     await mkdir(dataDir, { mode: 0o700 });
     await writeFile(join(dataDir, 'store.mdb'), 'what is there');
@@ -206,10 +206,10 @@ describe('admin verify and restore', () => {
     expect(await readFile(join(dataDir, 'store.mdb'), 'utf8')).toBe('what is there');
   });
 
-  it('say what is missing', async () => {
+  it('report a missing file and a missing --data-dir', async () => {
     expect(await runCli(['admin', 'verify', join(directory, 'none')])).toMatchObject({
       exitCode: 3,
-      stderr: `cloudlessctl: there is no file ${join(directory, 'none')}\n`,
+      stderr: `cloudlessctl: file ${join(directory, 'none')} does not exist\n`,
     });
     const { exitCode, stderr } = await runCli(['admin', 'restore', file]);
     expect([exitCode, stderr]).toEqual([
@@ -219,7 +219,7 @@ describe('admin verify and restore', () => {
   });
 });
 
-describe('admin accept-restored-state', () => {
+describe('cloudlessctl admin accept-restored-state', () => {
   const answering = (accepted: boolean): Transport =>
     createRouterTransport(({ service }) =>
       service(AdminService, {
@@ -230,20 +230,23 @@ describe('admin accept-restored-state', () => {
   it.each([
     {
       accepted: true,
-      says: 'restored state: accepted from epoch 1006 on; agents get orders again, and what the state does not know is stopped\n',
+      says: 'restored state: accepted in epoch 1006; agents receive orders again, and replicas that the state does not know are stopped\n',
     },
     {
       accepted: false,
-      says: 'restored state: there is none to accept, the state has not gone back in time (epoch 1006)\n',
+      says: 'restored state: nothing to accept, no agent has seen a newer state (epoch 1006)\n',
     },
-  ])('says what came of it: accepted $accepted', async ({ accepted, says }) => {
-    const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
-      transport: answering(accepted),
-    });
-    expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
-    const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
-      transport: answering(accepted),
-    });
-    expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
-  });
+  ])(
+    'prints the result as text and as JSON when accepted is $accepted',
+    async ({ accepted, says }) => {
+      const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
+        transport: answering(accepted),
+      });
+      expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
+      const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
+        transport: answering(accepted),
+      });
+      expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
+    },
+  );
 });

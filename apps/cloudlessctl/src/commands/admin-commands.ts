@@ -9,29 +9,34 @@ import { CliFailure, exitCodeOf } from '../failure.js';
 import type { Session } from '../session.js';
 import { flagOption, operand, textOption } from './options.js';
 
-/** Adds the verbs of `admin`: what operators do on the coordinator and its state. */
+/** Adds the subcommands of `admin`: backup, verify, restore and accept-restored-state. */
 export function addAdminCommands(tree: CommandTree, parent: Command): void {
   tree
     .leaf(
       parent,
       'backup <file>',
-      "keep all of the coordinator's state, at one revision, in a file",
+      "write the coordinator's state at one revision to a file",
       backUp,
     )
-    .option('--force', 'replace the file if there is one');
-  tree.offlineLeaf(parent, 'verify <file>', 'read a backup and tell whether it is whole', verify);
+    .option('--force', 'overwrite an existing file');
+  tree.offlineLeaf(
+    parent,
+    'verify <file>',
+    'check that a backup file is complete and unaltered',
+    verify,
+  );
   tree
     .offlineLeaf(
       parent,
       'restore <file>',
-      'make a data directory of a backup, for a coordinator to be started on',
+      'create a data directory for a coordinator from a backup',
       restore,
     )
-    .requiredOption('--data-dir <dir>', 'the new directory; must not exist or be empty');
+    .requiredOption('--data-dir <dir>', 'directory to create; it must be empty if it exists');
   tree.leaf(
     parent,
     'accept-restored-state',
-    'after the state went back in time: make it the truth again, and stop what it does not know',
+    'after an old state was restored: use this state, and stop replicas that it does not know',
     acceptRestoredState,
   );
 }
@@ -50,40 +55,34 @@ async function acceptRestoredState({ session }: Invocation): Promise<void> {
   }
   await session.print(
     accepted
-      ? `restored state: accepted from epoch ${epoch} on; agents get orders again, and what the state does not know is stopped\n`
-      : `restored state: there is none to accept, the state has not gone back in time (epoch ${epoch})\n`,
+      ? `restored state: accepted in epoch ${epoch}; agents receive orders again, and replicas that the state does not know are stopped\n`
+      : `restored state: nothing to accept, no agent has seen a newer state (epoch ${epoch})\n`,
   );
 }
 
 async function backUp(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const file = operand(invocation, 0, 'file');
-  // How long it takes depends on the size of the state: without --timeout it takes the time it
-  // needs.
+  // The duration depends on the size of the state, so there is no time limit without --timeout.
   const options =
     session.settings.timeoutMs === undefined ? session.streamOptions() : session.callOptions();
   const chunks = async function* (): AsyncGenerator<Uint8Array> {
     for await (const { data } of session.admin.backup({}, options)) yield data;
   };
   const summary = await reported(() => writeBackup(file, chunks, flagOption(invocation, 'force')));
-  await print(session, file, summary, `${file}: holds ${describe(summary)}`);
+  await print(session, file, summary, `${file}: saved ${describe(summary)}`);
 }
 
 async function verify(invocation: Invocation): Promise<void> {
   const file = operand(invocation, 0, 'file');
   const summary = await reported(() => verifySnapshot(readChunks(file)), file);
-  await print(
-    invocation.session,
-    file,
-    summary,
-    `${file}: is whole and holds ${describe(summary)}`,
-  );
+  await print(invocation.session, file, summary, `${file}: valid backup of ${describe(summary)}`);
 }
 
 async function restore(invocation: Invocation): Promise<void> {
   const file = operand(invocation, 0, 'file');
   const directory = textOption(invocation, 'dataDir') ?? '';
-  // Read twice: so that nothing at all is made of a backup that is no good.
+  // Verify the whole backup first, so that nothing is created from a damaged one.
   await reported(() => verifySnapshot(readChunks(file)), file);
   const summary = await reported(() =>
     restoreLmdbStateStore({ directory, chunks: readChunks(file) }),
@@ -92,7 +91,7 @@ async function restore(invocation: Invocation): Promise<void> {
     invocation.session,
     file,
     summary,
-    `${directory}: restored with ${describe(summary)}\nstart a coordinator on it: cloudless-coordinator --data-dir ${directory}`,
+    `${directory}: restored ${describe(summary)}\nstart a coordinator with: cloudless-coordinator --data-dir ${directory}`,
   );
 }
 
@@ -121,7 +120,9 @@ async function print(
   await session.print(`${text}\n`);
 }
 
-/** What failed on this machine gets the exit code of the same failure on a coordinator. */
+/**
+ * Runs a local action and gives its errors the exit code that the same error of a coordinator has.
+ */
 async function reported<Result>(act: () => Promise<Result>, file?: string): Promise<Result> {
   try {
     return await act();

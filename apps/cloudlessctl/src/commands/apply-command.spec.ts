@@ -10,7 +10,9 @@ import { aWorkload, runCli } from '../testing/run-cli.js';
 const WEB = 'name: web\nspec: {image: nginx, replicas: 3}\n';
 const JOB = '{"name": "job", "namespace": "batch", "spec": {"image": "job"}}';
 
-/** Creates `batch/job`, updates `default/web`, and knows `default/same`. */
+/**
+ * A coordinator that creates `batch/job`, updates `default/web` and finds `default/same` unchanged.
+ */
 function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCli>[1] } {
   const calls: string[] = [];
   const note = (verb: string, { namespace, name }: { namespace: string; name: string }): void =>
@@ -63,8 +65,8 @@ function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCl
   };
 }
 
-describe('apply', () => {
-  it('plans all documents, then creates and updates, telling the difference and the plan', async () => {
+describe('cloudlessctl apply', () => {
+  it('plans all documents, then applies them and prints the differences and the plans', async () => {
     const { calls, coordinator } = aCoordinator();
     const files = {
       'm/a.yaml': `${WEB}---\nname: same\nspec: {image: x}\n`,
@@ -88,22 +90,22 @@ describe('apply', () => {
   replicas: 2 -> 3
   image: (absent) -> "nginx"
   args: (absent) -> ["${'x'.repeat(58)} … ${'x'.repeat(58)}"]
-  a new version: every replica is replaced
+  new version: every replica is replaced
   new replicas on: n1 (2), n2 (1)
   STEP                    READY   MIN   LIVE
   create 1 of version 2   2       1     3
-  lowest ready 2 (floor 1), highest live 4
+  lowest ready 2 (minimum 1), highest live 4
   warning: the port 80 is taken on n3
 workload default/web: updated
 workload default/same: unchanged
 workload batch/job: create
-  1 replica would find no node: no node has a container runtime
+  1 replica cannot be placed: no node has a container runtime
 workload batch/job: created
 `,
     );
   });
 
-  it('names the workloads that the coordinator refuses, all of them, and applies nothing', async () => {
+  it('lists all workloads that the coordinator refuses, and applies nothing', async () => {
     const files = {
       'a.yaml':
         'name: a\nspec: {replicas: -1}\n---\nname: b\nspec: {image: x}\n---\nname: c\nspec: {replicas: -2}\n',
@@ -133,7 +135,7 @@ workload batch/job: created
     expect(created).toEqual([]);
   });
 
-  it('stops after the plan with --dry-run', async () => {
+  it('prints only the plan with --dry-run', async () => {
     const { calls, coordinator } = aCoordinator();
     const result = await runCli(['apply', '-f', '-', '--dry-run', '-o', 'json'], {
       ...coordinator,
@@ -145,7 +147,7 @@ workload batch/job: created
     });
   });
 
-  it('applies nothing when any document is bad, and lists all problems', async () => {
+  it('lists all problems and applies nothing when a document is invalid', async () => {
     const { calls, coordinator } = aCoordinator();
     const files = { 'a.yaml': WEB, 'b.yaml': 'name: b\nspec: {imag: x}\n', 'c.yaml': WEB };
     const result = await runCli(['apply', '-f', 'a.yaml', '-f', 'b.yaml', '-f', 'c.yaml'], {
@@ -157,7 +159,7 @@ workload batch/job: created
       stdout: '',
       stderr:
         'cloudlessctl: nothing was applied:\nb.yaml:2:8: spec.imag: unknown key; did you mean image?\n' +
-        'c.yaml: the workload default/web is declared in a.yaml too\n',
+        'c.yaml: the workload default/web is already declared in a.yaml\n',
     });
     expect(calls).toEqual([]);
   });

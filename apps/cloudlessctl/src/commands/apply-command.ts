@@ -22,13 +22,17 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
     tree.leaf(
       parent,
       'apply',
-      'make the cluster as manifests say; prints the difference and the plan',
+      'create or update workloads from manifests; prints the differences and the plan',
       apply,
     ),
   )
-    .option('-f, --filename <path>', 'file, directory or - for the input (repeatable)', collect)
-    .option('--dry-run', 'stop after the plan')
-    .option('--wait', 'wait until it is done, for 10m or --timeout');
+    .option(
+      '-f, --filename <path>',
+      'manifest file, directory, or - for standard input (repeatable)',
+      collect,
+    )
+    .option('--dry-run', 'print the plan and change nothing')
+    .option('--wait', 'wait until the change is complete, at most 10m or --timeout');
 }
 
 interface Planned {
@@ -37,8 +41,8 @@ interface Planned {
 }
 
 /**
- * Reads all manifests, plans all, applies all: nothing changes when a document is bad or the
- * coordinator refuses a plan.
+ * Reads all manifests, plans all workloads, then applies them. Nothing is changed when a document
+ * is invalid or the coordinator refuses one of the plans.
  */
 async function apply(invocation: Invocation): Promise<void> {
   const { session } = invocation;
@@ -66,17 +70,19 @@ function filesOf(invocation: Invocation): readonly string[] {
   return paths;
 }
 
-/** What the manifests ask for, for a plan of all together. */
+/** The changes that the manifests describe, for one plan of all of them. */
 async function appliesOf(invocation: Invocation): Promise<readonly ChangeInit[]> {
   if (flagOption(invocation, 'dryRun'))
-    throw usageFailure('--dry-run keeps nothing and --plan keeps the plan: give one of them');
+    throw usageFailure(
+      '--dry-run and --plan exclude each other: --dry-run only prints the plan, --plan also stores it',
+    );
   const workloads = await readManifests(invocation.session, filesOf(invocation));
   return workloads.map(({ namespace, name, spec }) => ({
     change: { case: 'apply', value: { namespace, name, spec, updateMask: { paths: ['*'] } } },
   }));
 }
 
-/** Plans every document. @throws the refusals of all of them together, each with its workload. */
+/** Plans every workload. @throws {@link ConnectError} that lists the refusals of all workloads. */
 async function planAll(
   session: Session,
   workloads: readonly ManifestWorkload[],
@@ -121,9 +127,9 @@ async function applyOne(
     await session.tell(`${labelOf(created)}: created`);
     return created;
   }
-  // The mask replaces the whole spec, save that a manifest without a replica count keeps the
-  // present one. What was shown is what happens: had the workload changed since the plan, the
-  // update is refused.
+  // The mask `*` replaces the whole spec, except that a manifest without a replica count keeps the
+  // current count. The expected generation makes the coordinator refuse the update when the
+  // workload has changed since the plan was shown.
   const request = {
     namespace,
     name,
@@ -165,7 +171,7 @@ async function readManifests(
       const key = `${workload.namespace}/${workload.name}`;
       const other = declaredIn.get(key);
       if (other !== undefined && other !== file)
-        problems.push(`${file}: the workload ${key} is declared in ${other} too`);
+        problems.push(`${file}: the workload ${key} is already declared in ${other}`);
       declaredIn.set(key, file);
       workloads.push(workload);
     }
@@ -183,7 +189,8 @@ async function readFiles(
   for (const path of paths) {
     if (path === '-') {
       const bytes = await io.stdin.readAll(MAX_FILE_BYTES);
-      if (bytes === undefined) throw usageFailure('the input is larger than 1 MiB');
+      if (bytes === undefined)
+        throw usageFailure('standard input is larger than 1 MiB; split the manifests');
       files.push({ file: '<stdin>', bytes });
       continue;
     }

@@ -11,7 +11,7 @@ const complete = async (...words: string[]): Promise<string[]> =>
     .split('\n')
     .filter((word) => word !== '');
 
-describe('completion', () => {
+describe('shell completion', () => {
   it.each([
     { words: ['work'], found: ['workload'] },
     { words: ['node', 'un'], found: ['uncordon'] },
@@ -28,11 +28,11 @@ describe('completion', () => {
     { words: ['completion', ''], found: ['bash', 'zsh', 'fish'] },
     { words: ['workload', 'create', '--mem'], found: ['--memory', '--memory-limit'] },
     { words: ['workload', 'create', ''], found: [] },
-  ])('of $words', async ({ words, found }) => {
+  ])('completes the words $words to $found', async ({ words, found }) => {
     expect(await complete(...words)).toEqual(found);
   });
 
-  it('is silent when there is no coordinator', async () => {
+  it('prints nothing when no coordinator answers', async () => {
     expect(await runCli(['__complete', '--', 'scale', ''])).toMatchObject({
       exitCode: 0,
       stdout: '',
@@ -40,11 +40,11 @@ describe('completion', () => {
     });
   });
 
-  it.each(['bash', 'zsh', 'fish'])('prints a script for %s', async (shell) => {
+  it.each(['bash', 'zsh', 'fish'])('prints the completion script for %s', async (shell) => {
     expect((await runCli(['completion', shell])).stdout).toContain('cloudlessctl __complete --');
   });
 
-  it('knows no other shell', async () => {
+  it('rejects an unknown shell', async () => {
     expect(await runCli(['completion', 'ksh'])).toMatchObject({ exitCode: 2 });
   });
 });

@@ -6,9 +6,12 @@ import { parseWorkloadName } from '../names.js';
 import type { Session } from '../session.js';
 import { operand } from './options.js';
 
-/** What the shells' scripts call, with the words so far after `--`; the last one is being typed. */
+/**
+ * Hidden command that the completion scripts call with the words of the command line after `--`.
+ * The last word is the one to complete.
+ */
 const HELPER = '__complete';
-/** A completion that takes longer is worse than none. */
+/** A shell must not hang while it completes a word. */
 const LOOKUP_TIMEOUT_MS = 1_000;
 const MAX_NAMES = 200;
 
@@ -35,7 +38,7 @@ complete -c cloudlessctl -a '(__cloudlessctl_complete)'
 `,
 };
 
-/** Adds `completion`, and the hidden command its scripts call. */
+/** Adds `completion` and the hidden command that the completion scripts call. */
 export function addCompletionCommands(tree: CommandTree, program: Command): void {
   const shell = new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS));
   const print = async (invocation: Invocation): Promise<void> =>
@@ -44,7 +47,7 @@ export function addCompletionCommands(tree: CommandTree, program: Command): void
     .offlineLeaf(
       program,
       'completion',
-      'print a script that makes the shell complete commands, flags and names',
+      'print the script for shell completion of commands, flags and names',
       print,
     )
     .addArgument(shell)
@@ -63,7 +66,7 @@ export function addCompletionCommands(tree: CommandTree, program: Command): void
   });
 }
 
-/** The words that may stand where the last of `words` is being typed. */
+/** The candidates for the last of `words`. */
 async function candidatesFor(
   program: Command,
   words: readonly string[],
@@ -125,8 +128,8 @@ async function namesFor(
     );
     return page.workloads.map(({ name }) => name);
   } catch {
-    // No coordinator, no names: the shell falls back to files, and an error would only disturb the
-    // line being typed.
+    // Without a coordinator there are no names. The shell falls back to file names; an error
+    // message would disturb the command line.
     return [];
   }
 }

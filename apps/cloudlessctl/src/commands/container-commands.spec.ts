@@ -37,8 +37,8 @@ const other = aContainer({ containerId: '34'.repeat(32), namespace: 'team', repl
 const agents = { listContainers: () => ({ containers: [web, job, other] }) };
 const get = (...argv: readonly string[]) => runCli(['get', 'containers', ...argv], { agents });
 
-describe('get containers', () => {
-  it('shows what docker ps shows, with the replica and the node', async () => {
+describe('cloudlessctl get containers', () => {
+  it('lists the containers of the namespace with replica and node', async () => {
     const { stdout } = await get();
     const rows = stdout
       .trimEnd()
@@ -69,13 +69,13 @@ describe('get containers', () => {
     ]);
   });
 
-  it('shows the names of the runtime with -o wide', async () => {
+  it('shows runtime, runtime id and image digest with -o wide', async () => {
     const { stdout } = await get('-o', 'wide');
     expect(stdout).toMatch(/NAMESPACE +WORKLOAD +PID +RUNTIME +RUNTIME ID +DIGEST/);
     expect(stdout).toMatch(/default +web +4711 +cri +cdcdcdcdcdcd +efefefefefef/);
   });
 
-  it('gives everything with -o json', async () => {
+  it('prints all fields with -o json', async () => {
     const { containers } = JSON.parse((await get('-o', 'json')).stdout) as {
       containers: readonly object[];
     };
@@ -97,12 +97,12 @@ describe('get containers', () => {
     { argv: ['--workload', 'team/web'], shows: ['x-9'] },
     { argv: ['-n', 'team'], shows: ['x-9'] },
     { argv: ['3434'], shows: ['x-9'] },
-  ])('shows $shows with $argv', async ({ argv, shows }) => {
+  ])('lists the replicas $shows with the arguments $argv', async ({ argv, shows }) => {
     const { stdout } = await get(...argv);
     expect(['w-1', 'j-1', 'x-9'].filter((id) => stdout.includes(id))).toEqual(shows);
   });
 
-  it('refuses an id that no container has', async () => {
+  it('rejects an id prefix that matches no container', async () => {
     expect(await get('ffff')).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining('"ffff"') as string,
@@ -110,8 +110,8 @@ describe('get containers', () => {
   });
 });
 
-describe('describe', () => {
-  it("shows the runtime's own id of a container and the digest of its image", async () => {
+describe('cloudlessctl describe', () => {
+  it('shows the runtime id of a container and the digest of its image', async () => {
     const { runtimeId, imageDigest, pid } = web;
     const replicas = [{ id: 'w-1', container: { runtimeId, imageDigest, pid } }];
     const coordinator = {

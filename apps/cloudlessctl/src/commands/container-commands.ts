@@ -7,8 +7,8 @@ import { parseWorkloadName } from '../names.js';
 import { flagOption, textOption } from './options.js';
 
 /**
- * Shows the current container of each replica, as its agent last reported it.
- * @param names - The first digits of container ids; empty: all that the options select.
+ * Shows the current container of each replica, as last reported by its agent.
+ * @param names - Prefixes of container ids. Empty: all containers that the options select.
  */
 export async function showContainers(
   invocation: Invocation,
@@ -45,6 +45,8 @@ function withPrefix(containers: readonly ContainerStatus[], prefix: string): Con
   if (found === undefined)
     throw usageFailure(`no container has an id that begins with ${JSON.stringify(prefix)}`);
   if (another !== undefined)
-    throw usageFailure(`several containers have an id that begins with ${JSON.stringify(prefix)}`);
+    throw usageFailure(
+      `several containers have an id that begins with ${JSON.stringify(prefix)}; give more digits`,
+    );
   return found;
 }

@@ -7,15 +7,15 @@ import { formatTable } from '../output/table.js';
 import { didYouMean } from '../suggest.js';
 import { operand } from './options.js';
 
-/** Adds the verbs of `context`. They read and write the configuration only. */
+/** Adds the subcommands of `context`. They only read and write the configuration file. */
 export function addContextCommands(tree: CommandTree, parent: Command): void {
   tree.offlineLeaf(parent, 'list', 'list contexts', listContexts).alias('ls');
-  tree.offlineLeaf(parent, 'show', 'show what is used, and where it comes from', showContext);
-  tree.offlineLeaf(parent, 'use <name>', 'make a context the current one', useContext);
+  tree.offlineLeaf(parent, 'show', 'show the context, server and namespace in use', showContext);
+  tree.offlineLeaf(parent, 'use <name>', 'set the current context', useContext);
   tree.offlineLeaf(
     parent,
     'set <name>',
-    'make or change a context, by --server and --namespace',
+    'create or change a context with --server and --namespace',
     setContext,
   );
 }
@@ -33,7 +33,7 @@ async function listContexts({ session }: Invocation): Promise<void> {
   if (session.structured) return session.printValue({ contexts: rows });
   if (rows.length === 0)
     return session.note(
-      `no contexts in ${path}; make one with: cloudlessctl context set <name> --server <url>`,
+      `no contexts in ${path}; create one with: cloudlessctl context set <name> --server <url>`,
     );
   await session.print(
     formatTable(
@@ -65,11 +65,11 @@ async function useContext(invocation: Invocation): Promise<void> {
   if (!contexts.has(name)) {
     throw new CliFailure(
       ExitCode.notFound,
-      `there is no context ${JSON.stringify(name)} in ${path}${didYouMean(name, contexts.keys())}`,
+      `context ${JSON.stringify(name)} does not exist in ${path}${didYouMean(name, contexts.keys())}`,
     );
   }
   await editContexts(session.io.files, path, (document) => document.set('current', name));
-  await session.tell(`context ${name}: is the current one now`);
+  await session.tell(`context ${name}: is now the current context`);
 }
 
 async function setContext(invocation: Invocation): Promise<void> {
@@ -78,7 +78,7 @@ async function setContext(invocation: Invocation): Promise<void> {
   const name = operand(invocation, 0, 'name');
   if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(name)) {
     throw usageFailure(
-      `${JSON.stringify(name)} is not the name of a context: expected letters, digits, dots, hyphens and underscores`,
+      `${JSON.stringify(name)} is not a valid context name: expected letters, digits, dots, hyphens and underscores`,
     );
   }
   if (!serverGiven && !namespaceGiven)

@@ -16,7 +16,10 @@ import { flagOption, textOption } from './options.js';
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 const DESCRIBED_EVENTS = 10;
-/** What happened, without who asked for it: that would tell most things twice. */
+/**
+ * All categories except AUDIT, because an audit record repeats what the other events of a change
+ * say.
+ */
 const HAPPENINGS = [
   Event_Category.MEMBERSHIP,
   Event_Category.SCHEDULING,
@@ -26,34 +29,38 @@ const HAPPENINGS = [
   Event_Category.SYSTEM,
 ];
 
-/** Which events are meant; empty fields mean all. */
+/** Selects events; an empty or absent field matches all. */
 interface EventFilter {
   readonly namespace?: string;
   readonly workload?: string;
   readonly nodeId?: string;
-  /** Empty: all. */
+  /** Empty: all categories. */
   readonly categories?: Event_Category[];
 }
 
 /** Adds `events`. */
 export function addEventCommands(tree: CommandTree, parent: Command): void {
-  addEventOptions(tree.leaf(parent, 'events', 'what happened in the cluster', showEvents));
+  addEventOptions(tree.leaf(parent, 'events', 'list events', showEvents));
 }
 
-/** The options of a list of events. */
+/** Adds the options that select events. */
 export function addEventOptions(command: Command): Command {
   return command
-    .option('--workload <name>', 'only of this workload')
-    .option('--node <node>', 'only of this node')
-    .option('--limit <number>', `the newest so many, at most ${MAX_LIMIT}`, String(DEFAULT_LIMIT))
-    .option('--audit', 'who asked for what, in place of what happened')
-    .option('--why <id>', 'what led to this event, and what it led to, as a tree')
-    .option('-w, --watch', 'go on with what is new');
+    .option('--workload <name>', 'only for this workload')
+    .option('--node <node>', 'only for this node')
+    .option(
+      '--limit <number>',
+      `number of newest events, at most ${MAX_LIMIT}`,
+      String(DEFAULT_LIMIT),
+    )
+    .option('--audit', 'list audit records instead of other events')
+    .option('--why <id>', 'show the causes and consequences of an event as a tree')
+    .option('-w, --watch', 'watch for changes after the list');
 }
 
 /**
- * The newest events about something, oldest first; none when they cannot be had, because what they
- * describe is what matters.
+ * Returns the newest events that match the filter, oldest first. Returns none when the coordinator
+ * has no events service, because events only complement a description.
  */
 export async function recentEvents(
   session: Session,
@@ -72,7 +79,8 @@ export async function recentEvents(
 }
 
 /**
- * Lists the newest events, of all namespaces unless one is asked for, and goes on with `--watch`.
+ * Lists the newest events of all namespaces, or of one namespace when `--namespace` is given. With
+ * `--watch` it continues with new events.
  */
 export async function showEvents(invocation: Invocation): Promise<void> {
   const { session } = invocation;
@@ -101,7 +109,7 @@ export async function showEvents(invocation: Invocation): Promise<void> {
   }
 }
 
-/** Prints an event among those that led to it and those it led to. */
+/** Prints an event as part of the tree of its causes and consequences. */
 async function explainEvent(session: Session, id: string): Promise<void> {
   const { events } = await session.client.listEvents(
     { relatedTo: id, pageSize: MAX_LIMIT },
@@ -113,8 +121,8 @@ async function explainEvent(session: Session, id: string): Promise<void> {
 }
 
 /**
- * @param from - The newest event that was shown already, and the revision up to which there is no
- * other.
+ * Prints new events until Ctrl-C.
+ * @param from - The newest event that was printed already, and the revision of that list.
  */
 async function watchEvents(
   session: Session,
@@ -129,7 +137,10 @@ async function watchEvents(
         ? session.client.watchEvents({ ...filter, afterRevision }, options)
         : openAfterId(options),
   };
-  /** Where the history is gone, the events themselves may be kept for longer. */
+  /**
+   * Resumes by event id: when the history of changes is compacted, the events themselves may still
+   * be stored.
+   */
   async function* openAfterId(options: CallOptions): AsyncGenerator<WatchEventsResponse> {
     try {
       yield* session.client.watchEvents({ ...filter, afterId }, options);

@@ -9,10 +9,11 @@ import { execStream } from './exec-stream.js';
 import { commandAfterSeparator, flagOption, operand } from './options.js';
 
 const MAX_STDIN_BYTES = 1024 * 1024;
-/** What the coordinator gives a command that asks for nothing else. */
+/** Time limit of the coordinator for a command without `--timeout`. */
 const DEFAULT_TIMEOUT_MS = 30_000;
 /**
- * The coordinator ends the command at its limit; this long after it the call itself is given up.
+ * The coordinator ends the command at its time limit. The call itself gets this much more time, so
+ * that the result still arrives.
  */
 const GRACE_MS = 15_000;
 
@@ -22,23 +23,23 @@ export function addExecCommand(tree: CommandTree, parent: Command): void {
     .leaf(
       parent,
       'exec <target> [command...]',
-      'run a command inside a workload, replica or container; it stands after --',
+      'run a command in a workload, replica or container; the command follows --',
       exec,
     )
-    .addHelpText('after', '\nA shell: cloudlessctl exec -it web -- sh')
-    .option('-i, --stdin', 'forward the input as it comes, and show the output as it comes')
-    .option('-t, --tty', 'give the command a terminal; Ctrl-C then goes to the command')
-    .option('--no-stdin', 'do not read the input');
+    .addHelpText('after', '\nExample: cloudlessctl exec -it web -- sh')
+    .option('-i, --stdin', 'stream standard input to the command')
+    .option('-t, --tty', 'allocate a terminal; Ctrl-C is sent to the command')
+    .option('--no-stdin', 'do not read standard input');
 }
 
-/** Passes on what the command wrote, and its exit code. */
+/** Prints the output of the command. @returns Its exit code. */
 async function exec(invocation: Invocation): Promise<number> {
   const { session } = invocation;
   const target = parseReplicaTarget(operand(invocation, 0, 'target'), session.settings.namespace);
   const command = commandAfterSeparator(invocation, 1, 'cloudlessctl exec web -- ls -l');
   if (command.length === 0)
     throw usageFailure(
-      'the command is missing: it stands after --, as in: cloudlessctl exec web -- ls -l',
+      'no command given: put the command after --, for example: cloudlessctl exec web -- ls -l',
     );
   const [stdin, tty] = [flagOption(invocation, 'stdin'), flagOption(invocation, 'tty')];
   if (stdin || tty) return execStream(session, { target, command, stdin, tty });
@@ -59,7 +60,9 @@ async function exec(invocation: Invocation): Promise<number> {
     await session.print(toOutput(result.stdoutRaw, result.stdout));
     await session.io.stderr.write(toOutput(result.stderrRaw, result.stderr));
     if (result.truncated)
-      await session.note('cloudlessctl: the output was longer than 1 MiB; the rest is left out');
+      await session.note(
+        'cloudlessctl: the output is longer than 1 MiB and was truncated; use -i to stream it',
+      );
   }
   return result.exitCode & 0xff;
 }
@@ -68,13 +71,15 @@ function toOutput(raw: Uint8Array, text: string): Uint8Array | string {
   return raw.length > 0 ? raw : text;
 }
 
-/** A pipe or file is read to its end. Anything else may never end: it is forwarded only with -i. */
+/**
+ * Reads a pipe or a file to its end. Other inputs may never end, so they are only read with `-i`.
+ */
 async function readStdin({ session, options }: Invocation): Promise<Uint8Array> {
   const { stdin } = session.io;
   const wanted = options['stdin'] ?? stdin.kind === 'pipe';
   if (wanted !== true) return new Uint8Array();
   const bytes = await stdin.readAll(MAX_STDIN_BYTES);
   if (bytes === undefined)
-    throw usageFailure('the input is longer than 1 MiB: give -i to forward it as it comes');
+    throw usageFailure('standard input is longer than 1 MiB; use -i to stream it');
   return bytes;
 }

@@ -2,7 +2,7 @@ import type { ExecRequest } from '@cloudless/api';
 import type { Terminal } from '../io.js';
 import { runCli } from '../testing/run-cli.js';
 
-/** A coordinator whose command copies its input and ends with 5. */
+/** Creates a coordinator whose command copies its input and exits with 5. */
 function copying(seen: ExecRequest['request'][]) {
   return {
     exec: async function* (requests: AsyncIterable<ExecRequest>) {
@@ -20,8 +20,8 @@ function copying(seen: ExecRequest['request'][]) {
   };
 }
 
-describe('exec -i', () => {
-  it('carries input and output as they come, and the exit code', async () => {
+describe('cloudlessctl exec with -i or -t', () => {
+  it('streams input and output, and exits with the exit code of the command', async () => {
     const seen: ExecRequest['request'][] = [];
     const result = await runCli(['exec', '-i', 'shop/web', '--timeout', '5s', '--', 'cat', '-n'], {
       coordinator: copying(seen),
@@ -35,7 +35,7 @@ describe('exec -i', () => {
     expect(seen.map(({ case: kind }) => kind)).toEqual(['start', 'stdin', 'stdinEnd']);
   });
 
-  it('ends when its input cannot be read any more', async () => {
+  it('fails when standard input cannot be read', async () => {
     const stdin = {
       kind: 'other',
       text: 'hello',
@@ -49,7 +49,7 @@ describe('exec -i', () => {
     expect(result.stderr).toContain('cloudlessctl: ');
   });
 
-  it('with -t makes the terminal raw and back again, and tells its size', async () => {
+  it('sends the terminal size with -t, and switches to raw mode and back with -it', async () => {
     const seen: ExecRequest['request'][] = [];
     const modes: string[] = [];
     let resized: (() => void) | undefined;
@@ -82,9 +82,12 @@ describe('exec -i', () => {
   });
 
   it.each([
-    { argv: ['exec', '-it', 'web', '--', 'sh'], says: '-t needs a terminal as input and output' },
-    { argv: ['exec', '-i', '-o', 'json', 'web', '--', 'sh'], says: 'leave out -i and -t' },
-  ])('$argv is refused: $says', async ({ argv, says }) => {
+    {
+      argv: ['exec', '-it', 'web', '--', 'sh'],
+      says: '-t requires a terminal as standard input and output',
+    },
+    { argv: ['exec', '-i', '-o', 'json', 'web', '--', 'sh'], says: 'cannot be used with -i or -t' },
+  ])('rejects $argv with: $says', async ({ argv, says }) => {
     expect(await runCli(argv, { coordinator: copying([]) })).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining(says),

@@ -10,27 +10,33 @@ import type { ReplicaTarget } from '../names.js';
 import { Outbox } from '../outbox.js';
 import type { Session } from '../session.js';
 
-/** What the coordinator takes in one message is 256 KiB. */
+/** The coordinator accepts messages of up to 256 KiB. */
 const CHUNK_BYTES = 64 * 1024;
 
-/** How a command is run whose input comes while it runs. */
+/** Options of {@link execStream}. */
 export interface ExecStreamOptions {
   readonly target: ReplicaTarget;
   readonly command: readonly string[];
-  /** Forwards the input. */
+  /** Whether to forward standard input. */
   readonly stdin: boolean;
-  /** Gives the command a terminal of the size of ours. */
+  /** Whether to allocate a terminal of the same size as the local terminal. */
   readonly tty: boolean;
 }
 
-/** Runs a command with input as it comes. @returns its exit code. */
+/**
+ * Runs a command and streams its input and output. @returns Its exit code.
+ * @throws {@link CliFailure} when the options do not fit together or the connection ends before the
+ *   command.
+ */
 export async function execStream(session: Session, options: ExecStreamOptions): Promise<number> {
   const { io } = session;
   if (session.structured)
-    throw usageFailure('-o json and yaml show a result when all is done: leave out -i and -t');
+    throw usageFailure(
+      '-o json and yaml cannot be used with -i or -t: they print one result at the end',
+    );
   const terminal = options.tty ? io.terminal : undefined;
   if (options.tty && terminal === undefined)
-    throw usageFailure('-t needs a terminal as input and output: leave it out here');
+    throw usageFailure('-t requires a terminal as standard input and output');
   const requests = new Outbox<ExecRequest>();
   void requests.put(startOf(session, options, terminal));
   const ending = new AbortController();
@@ -41,7 +47,7 @@ export async function execStream(session: Session, options: ExecStreamOptions): 
   try {
     const signal = AbortSignal.any([io.signal, ending.signal]);
     const responses = session.client.exec(requests.read(), session.streamOptions(signal));
-    // Whose terminal has hung up cannot go on: the command ends as with its caller.
+    // When standard input fails, for example because the terminal was closed, the command is ended.
     if (options.stdin)
       sendInput(session, requests, ending.signal).catch((reason: unknown) => ending.abort(reason));
     return await show(session, responses);
@@ -78,7 +84,7 @@ function request(
   return create(ExecRequestSchema, { request: value });
 }
 
-/** Sends the input as fast as it is taken. */
+/** Sends standard input and waits after each chunk until it was sent. */
 async function sendInput(
   { io }: Session,
   requests: Outbox<ExecRequest>,
@@ -104,5 +110,5 @@ async function show({ io }: Session, responses: AsyncIterable<ExecResponse>): Pr
     else if (response.case === 'stderr') await io.stderr.write(response.value);
     else if (response.case === 'exit') return response.value.exitCode & 0xff;
   }
-  throw new CliFailure(ExitCode.unavailable, 'the call ended before the command did');
+  throw new CliFailure(ExitCode.unavailable, 'the connection ended before the command did');
 }

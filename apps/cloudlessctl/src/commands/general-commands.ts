@@ -15,7 +15,7 @@ import { addListOptions, describe, getWorkloads, listWorkloads } from './workloa
 
 type Kind = 'workload' | 'node' | 'event' | 'container';
 
-/** What `get` and `describe` know, by each word that names it. */
+/** The kinds of `get` and `describe`, by each accepted word. */
 const KINDS: Readonly<Record<string, Kind>> = {
   workload: 'workload',
   workloads: 'workload',
@@ -28,7 +28,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   containers: 'container',
 };
 
-/** `get` offers the options of every kind; these are the kinds that take each. */
+/** `get` has the options of every kind; this table lists the kinds that accept an option. */
 const TAKEN_BY: Readonly<Record<string, readonly string[]>> = {
   workload: ['event', 'container'],
   node: ['event', 'container'],
@@ -36,27 +36,32 @@ const TAKEN_BY: Readonly<Record<string, readonly string[]>> = {
   allNamespaces: ['workload', 'event', 'container'],
 };
 
-/** Adds the short forms `get` and `describe`, and `version`. */
+/** Adds `get`, `describe` and `version`. */
 export function addGeneralCommands(tree: CommandTree, parent: Command): void {
   const getCommand = tree.leaf(
     parent,
     'get <kind> [names...]',
-    'list or show workloads, nodes, containers or events',
+    'list workloads, nodes, containers or events',
     get,
   );
   addEventOptions(addListOptions(getCommand));
   tree.leaf(
     parent,
     'describe <kind-or-workload> [name]',
-    'everything about one workload or node',
+    'show details of a workload or node',
     describeAny,
   );
   tree
-    .leaf(parent, 'version', 'show the version, and that of the coordinator', showVersion)
-    .option('--client', 'only of this program, without asking a coordinator');
+    .leaf(
+      parent,
+      'version',
+      'print the versions of cloudlessctl and of the coordinator',
+      showVersion,
+    )
+    .option('--client', 'print only the version of cloudlessctl');
 }
 
-/** How long `version` waits for the coordinator. */
+/** Time limit of `version` for the answer of the coordinator. */
 const VERSION_TIMEOUT_MS = 3_000;
 
 async function showVersion(invocation: Invocation): Promise<number> {
@@ -80,7 +85,7 @@ async function showVersion(invocation: Invocation): Promise<number> {
     return ExitCode.ok;
   } catch (reason) {
     if (!(reason instanceof ConnectError)) throw reason;
-    // What was asked first is known whether or not anybody answers.
+    // The version of cloudlessctl is printed even when the coordinator does not answer.
     if (session.structured) await session.printValue({ version: VERSION });
     const failure = describeCallFailure(reason, session.settings);
     await session.note(`cloudlessctl: ${failure.message}`);
@@ -95,12 +100,12 @@ async function get(invocation: Invocation): Promise<void> {
     if (invocation.options[option] === undefined || kinds.includes(kind)) continue;
     const flag = option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
     throw usageFailure(
-      `--${flag} is for ${listed(kinds.map((taken) => `${taken}s`))}, not for ${kind}s`,
+      `--${flag} applies to ${listed(kinds.map((taken) => `${taken}s`))}, not to ${kind}s`,
     );
   }
   if (kind === 'container') {
     if (flagOption(invocation, 'watch'))
-      throw usageFailure('--watch is for workloads, nodes and events, not for containers');
+      throw usageFailure('--watch applies to workloads, nodes and events, not to containers');
     return showContainers(invocation, names);
   }
   if (kind !== 'event' && flagOption(invocation, 'watch')) {
@@ -110,7 +115,8 @@ async function get(invocation: Invocation): Promise<void> {
     return names.length > 0 ? getWorkloads(invocation, names) : listWorkloads(invocation);
   if (kind === 'node')
     return names.length > 0 ? getNodes(invocation, names) : listNodes(invocation);
-  if (names.length > 0) throw usageFailure('events have no names: give --workload or --node');
+  if (names.length > 0)
+    throw usageFailure('events have no names: filter with --workload or --node');
   return showEvents(invocation);
 }
 
@@ -121,11 +127,11 @@ async function describeAny(invocation: Invocation): Promise<void> {
   if (kind === 'workload') return describe(invocation, second);
   if (kind === 'node') return describeNode(invocation, second);
   if (kind === 'container')
-    throw usageFailure('containers are listed, not described: cloudlessctl get containers -o wide');
-  throw usageFailure('events are listed, not described: cloudlessctl events');
+    throw usageFailure('containers cannot be described; use: cloudlessctl get containers -o wide');
+  throw usageFailure('events cannot be described; use: cloudlessctl events');
 }
 
-/** Joins words as a sentence does: `a`, `a and b`, `a, b and c`. */
+/** Joins words to a list: `a`, `a and b`, `a, b and c`. */
 function listed(words: readonly string[]): string {
   const last = words.at(-1) ?? '';
   return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} and ${last}`;

@@ -34,8 +34,8 @@ const sending = (...entries: LogEntry[]) => ({
   },
 });
 
-describe('logs', () => {
-  it('prints the lines of one replica as they are', async () => {
+describe('cloudlessctl logs', () => {
+  it('prints the lines of a single replica without a prefix', async () => {
     const coordinator = {
       ...sending(entry(1, 1, 'a'), create(LogEntrySchema, {}), entry(1, 2, 'b')),
       getWorkload: () => one,
@@ -46,7 +46,7 @@ describe('logs', () => {
     });
   });
 
-  it('says which replica a line is from when there are several', async () => {
+  it('prefixes lines with their replica when several replicas write', async () => {
     expect(
       (
         await runCli(['logs', 'web'], {
@@ -58,7 +58,7 @@ describe('logs', () => {
     expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nweb-2 | b\n');
   });
 
-  it('keeps the pieces of a line together, and prints its exact bytes', async () => {
+  it('joins the pieces of a long line, and prints the exact bytes', async () => {
     const pieces = [
       entry(1, 1, 'lo', { partial: true }),
       entry(2, 1, 'x'),
@@ -71,7 +71,7 @@ describe('logs', () => {
     );
   });
 
-  it('asks for what the flags say', async () => {
+  it('sends the values of the flags in the request', async () => {
     let seen: StreamLogsRequest | undefined;
     const coordinator = {
       streamLogs: async function* (request: StreamLogsRequest) {
@@ -100,7 +100,7 @@ describe('logs', () => {
     expect(seen?.since).toEqual(timestampFromMs(NOW_MS - 600_000));
   });
 
-  it('prints all lines of a batch', async () => {
+  it('prints all lines of a batch as text and as JSON', async () => {
     let asked = 0;
     const batchOf = (...lines: LogEntry[]): LogEntry => {
       const entries = lines.map((line) =>
@@ -134,7 +134,7 @@ describe('logs', () => {
     ]);
   });
 
-  it('says which lines are missing', async () => {
+  it('reports missing lines on stderr, and as an entry with -o json', async () => {
     const skipped = { firstSequence: 2n, lastSequence: 1_001n, bytes: 2_048n };
     const marker = create(LogEntrySchema, {
       containerId: 'c1',
@@ -157,7 +157,7 @@ describe('logs', () => {
     });
   });
 
-  it('goes on where it was when the connection breaks, without a line twice', async () => {
+  it('continues after the last line when the connection breaks, without repeated lines', async () => {
     const clock = new ManualClock(NOW_MS);
     const requests: StreamLogsRequest[] = [];
     const coordinator = {
@@ -181,7 +181,7 @@ describe('logs', () => {
     expect(requests[1]?.after).toMatchObject([{ containerId: 'c1', sequence: 1n }]);
   });
 
-  it('knows where it was also when it had shown nothing yet', async () => {
+  it('continues at the start position when the connection breaks before the first line', async () => {
     const clock = new ManualClock(NOW_MS);
     const requests: StreamLogsRequest[] = [];
     const coordinator = {
@@ -207,7 +207,7 @@ describe('logs', () => {
     expect(requests[1]?.tailLines).toBeUndefined();
   });
 
-  it('prints entries for programs, one in a line', async () => {
+  it('prints one JSON entry per line with -o json', async () => {
     const { stdout } = await runCli(['logs', 'web', '-o', 'json'], {
       coordinator: sending(entry(1, 1, 'a'), entry(2, 1, 'b')),
     });

@@ -21,12 +21,15 @@ import { flagOption, operand, textOption } from './options.js';
 /** Adds `logs`. */
 export function addLogCommand(tree: CommandTree, parent: Command): void {
   tree
-    .leaf(parent, 'logs <target>', 'output of a workload, replica or container', showLogs)
-    .option('-f, --follow', 'go on with new lines')
-    .option('--tail <lines>', 'only the last so many of each replica')
-    .option('--since <time>', 'only since 10m ago, or since 2026-01-31T12:00:00Z')
-    .option('--timestamps', 'the time before each line')
-    .option('--stream <stream>', 'only stdout, or only stderr');
+    .leaf(parent, 'logs <target>', 'print the log of a workload, replica or container', showLogs)
+    .option('-f, --follow', 'follow the log')
+    .option('--tail <lines>', 'number of newest lines of each replica')
+    .option(
+      '--since <time>',
+      'only lines since a duration ago (10m) or since a time (2026-01-31T12:00:00Z)',
+    )
+    .option('--timestamps', 'print the time before each line')
+    .option('--stream <stream>', 'only stdout or only stderr');
 }
 
 async function showLogs(invocation: Invocation): Promise<void> {
@@ -43,7 +46,7 @@ async function showLogs(invocation: Invocation): Promise<void> {
   });
   const deadline = new Deadline(io.clock, io.signal, settings.timeoutMs);
   const onLost = (reason: string): Promise<void> =>
-    session.note(`the connection was lost (${reason}), connecting again`);
+    session.note(`connection lost (${reason}), reconnecting`);
   const log = new ResumableLog(session, request, deadline.signal);
   const open = (): AsyncIterable<readonly LogEntry[]> => log.open();
   try {
@@ -63,7 +66,10 @@ async function showLogs(invocation: Invocation): Promise<void> {
     }
   } catch (reason) {
     if (deadline.passed)
-      throw new CliFailure(ExitCode.timeout, `followed for ${formatSpan(settings.timeoutMs ?? 0)}`);
+      throw new CliFailure(
+        ExitCode.timeout,
+        `stopped following: --timeout expired after ${formatSpan(settings.timeoutMs ?? 0)}`,
+      );
     throw reason;
   } finally {
     deadline.cancel();
@@ -73,10 +79,10 @@ async function showLogs(invocation: Invocation): Promise<void> {
 
 type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
 
-/** Lines that are there together come in one message of about this size. */
+/** Available lines are sent together in messages of about this size. */
 const BATCH_BYTES = 64 * 1024;
 
-/** Names the gap for people; with `-o json` the entry is printed as well. */
+/** Describes a gap in the log. With `-o json` the entry is printed as well. */
 function describeSkipped(
   { replicaId }: LogEntry,
   { firstSequence, lastSequence, bytes }: SkippedLines,
@@ -86,12 +92,17 @@ function describeSkipped(
   return `${lines}${size} of ${replicaId} missing: log rotation removed them before they were read`;
 }
 
-/** The most positions that a request may hold; those of replicas long gone are left out first. */
+/**
+ * The maximum number of positions in a request. The positions of the replicas that were silent for
+ * longest are left out first.
+ */
 const MAX_POSITIONS = 4_096;
 
-/** A log that can be opened again where it broke off. */
+/** A log stream that continues after the last received line when it is opened again. */
 class ResumableLog {
-  /** What was seen last of each replica, the one seen longest ago first. */
+  /**
+   * Last received position of each replica; the replica that was silent for longest comes first.
+   */
   private readonly seen = new Map<
     string,
     { readonly containerId: string; readonly sequence: bigint }
@@ -104,7 +115,7 @@ class ResumableLog {
     private readonly signal: AbortSignal,
   ) {}
 
-  /** Yields the entries of each message together. */
+  /** Opens the stream. Yields the entries of each message together. */
   async *open(): AsyncGenerator<readonly LogEntry[]> {
     const { tailLines: _, ...resumed } = this.request;
     const after = [...this.seen.values()]
@@ -121,7 +132,7 @@ class ResumableLog {
     }
   }
 
-  /** Takes down what was seen; false for a line that was seen before. */
+  /** Records the position of an entry. @returns False when the entry was received before. */
   private isNew({ replicaId, containerId, sequence, position, skipped }: LogEntry): boolean {
     const known = this.seen.get(replicaId);
     const sameContainer = known?.containerId === containerId;
@@ -156,7 +167,7 @@ function parseSince(text: string, nowMs: number): Timestamp {
   } catch (reason) {
     throw new CliFailure(
       ExitCode.usage,
-      `--since: expected 10m or 2026-01-31T12:00:00Z, got ${JSON.stringify(text)}`,
+      `--since: expected a duration such as 10m or a time such as 2026-01-31T12:00:00Z, got ${JSON.stringify(text)}`,
       {
         cause: reason,
       },
@@ -171,7 +182,7 @@ function parseStream(text: string | undefined): OutputStream[] {
   throw usageFailure(`--stream: expected stdout or stderr, got ${JSON.stringify(text)}`);
 }
 
-/** Lines of a workload with several replicas say which one they are from. */
+/** Lines are prefixed with their replica when the workload has several replicas. */
 async function prefixesFor(session: Session, target: ReplicaTarget): Promise<boolean> {
   if (target.kind !== 'workload' || session.structured) return false;
   const { status } = await session.client.getWorkload(target.workload, session.callOptions());

@@ -23,20 +23,20 @@ import { addPlanOptions, throughPlan, type ChangeInit } from './plan-command.js'
 
 const PAGE_SIZE = 500;
 
-/** Adds the verbs of `node`. */
+/** Adds the subcommands of `node`. */
 export function addNodeCommands(tree: CommandTree, parent: Command): void {
   const nameOf = (invocation: Invocation): string => operand(invocation, 0, 'node');
   tree
     .leaf(parent, 'list', 'list nodes', listNodes)
     .alias('ls')
-    .option('-l, --selector <selector>', 'only with these labels');
+    .option('-l, --selector <selector>', 'only with these labels, for example disk=ssd');
   tree.leaf(parent, 'get <nodes...>', 'show nodes', (invocation) =>
     getNodes(invocation, invocation.operands),
   );
-  tree.leaf(parent, 'describe <node>', 'everything about one node', (invocation) =>
+  tree.leaf(parent, 'describe <node>', 'show details of a node', (invocation) =>
     describeNode(invocation, nameOf(invocation)),
   );
-  tree.leaf(parent, 'cordon <node>', 'let nothing new onto the node', async (invocation) => {
+  tree.leaf(parent, 'cordon <node>', 'mark a node as unschedulable', async (invocation) => {
     const { session } = invocation;
     await finish(
       session,
@@ -47,50 +47,55 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
       'cordoned',
     );
   });
-  tree.leaf(parent, 'uncordon <node>', 'end cordon and drain', async (invocation) => {
-    const { session } = invocation;
-    await finish(
-      session,
-      await session.client.uncordonNode(
-        { nodeId: nameOf(invocation), requestId: session.requestId() },
-        session.callOptions(),
-      ),
-      'uncordoned',
-    );
-  });
+  tree.leaf(
+    parent,
+    'uncordon <node>',
+    'mark a node as schedulable and end its drain',
+    async (invocation) => {
+      const { session } = invocation;
+      await finish(
+        session,
+        await session.client.uncordonNode(
+          { nodeId: nameOf(invocation), requestId: session.requestId() },
+          session.callOptions(),
+        ),
+        'uncordoned',
+      );
+    },
+  );
   addPlanOptions(
     tree.leaf(
       parent,
       'drain [nodes...]',
-      'cordon, and replace every replica elsewhere',
+      'cordon nodes and replace their replicas on other nodes',
       drainNodes,
     ),
   )
     .option(
       '--deadline <duration>',
-      'how long it may take, like 5m; then it has failed, or stops what is left with --force',
+      'time limit, such as 5m; then the drain fails or, with --force, stops the remaining replicas',
     )
     .option(
       '--force',
-      'stop replicas whatever must stay available: at the deadline, or at once without one',
+      'stop replicas regardless of availability: at the deadline, or at once without --deadline',
     )
-    .option('--wait', 'wait until no replicas are left, for 10m or --timeout');
+    .option('--wait', 'wait until no replicas are left, at most 10m or --timeout');
   tree.leaf(
     parent,
     'label <node> <labels...>',
-    'set labels by key=value, remove by key-',
+    'set labels with key=value, remove labels with key-',
     labelNode,
   );
   tree.leaf(
     parent,
     'taint <node> <taints...>',
-    'set taints by key=value:EFFECT, remove by key- or key:EFFECT-',
+    'set taints with key=value:EFFECT, remove taints with key- or key:EFFECT-',
     taintNode,
   );
   tree.leaf(
     parent,
     'confirm-lost <node>',
-    'a lost node is dead for sure: replace what it ran at once',
+    'confirm that a lost node is down, so that its replicas are replaced at once',
     async (invocation) => {
       const { session } = invocation;
       const node = await session.client.confirmNodeLost(
@@ -101,16 +106,21 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
     },
   );
   tree
-    .leaf(parent, 'remove <node>', 'forget a node that is drained or lost', async (invocation) => {
-      const { session } = invocation;
-      const nodeId = nameOf(invocation);
-      await session.client.removeNode(
-        { nodeId, force: flagOption(invocation, 'force'), requestId: session.requestId() },
-        session.callOptions(),
-      );
-      await session.tell(`node ${nodeId}: removed`);
-    })
-    .option('--force', 'also when replicas are recorded on it; they count as lost');
+    .leaf(
+      parent,
+      'remove <node>',
+      'remove a drained or lost node from the cluster',
+      async (invocation) => {
+        const { session } = invocation;
+        const nodeId = nameOf(invocation);
+        await session.client.removeNode(
+          { nodeId, force: flagOption(invocation, 'force'), requestId: session.requestId() },
+          session.callOptions(),
+        );
+        await session.tell(`node ${nodeId}: removed`);
+      },
+    )
+    .option('--force', 'remove the node even if it has replicas; they count as lost');
 }
 
 /** Lists nodes. */
@@ -121,7 +131,7 @@ export async function listNodes(invocation: Invocation): Promise<void> {
   else await printNodes(session, nodes);
 }
 
-/** Every node there is, or every one with these labels. */
+/** Returns all nodes, or those that match the label selector. */
 export async function allNodes(session: Session, labelSelector = ''): Promise<readonly Node[]> {
   const nodes: Node[] = [];
   let pageToken = '';
@@ -232,8 +242,8 @@ async function taintNode(invocation: Invocation): Promise<void> {
 }
 
 /**
- * Reads `key=value:EFFECT` or `key:EFFECT`, which sets, or `key-` or `key:EFFECT-`, which removes
- * and is returned without the hyphen.
+ * Parses `key=value:EFFECT` or `key:EFFECT`, which set a taint, and `key-` or `key:EFFECT-`, which
+ * remove taints. @returns The taint to set, or the text without the final hyphen.
  */
 function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string {
   const match = /^([^=:]+?)(?:=([^:]*))?(?::([^:]+?))?(-?)$/.exec(text);
@@ -254,7 +264,7 @@ function parseEffect(text: string, name: string): Taint_Effect {
   const found = Taint_EffectSchema.values.find((value) => value.name === name);
   if (found === undefined)
     throw usageFailure(
-      `${text}: the effect is one of ${names.join(', ')}${didYouMean(name, names)}`,
+      `${text}: unknown effect, expected one of ${names.join(', ')}${didYouMean(name, names)}`,
     );
   return found.number;
 }

@@ -1,31 +1,31 @@
 import { usageFailure } from '../failure.js';
 import type { Invocation } from '../command-tree.js';
 
-/** The text of an option, if given. */
+/** Returns the value of an option; undefined when it was not given. */
 export function textOption({ options }: Invocation, name: string): string | undefined {
   const value = options[name];
   return typeof value === 'string' ? value : undefined;
 }
 
-/** The texts of an option that may be repeated. */
+/** Returns the values of a repeatable option. */
 export function listOption({ options }: Invocation, name: string): readonly string[] {
   const value = options[name];
   return Array.isArray(value) ? value.map(String) : [];
 }
 
-/** Whether a flag was given. */
+/** Returns true when a flag was given. */
 export function flagOption({ options }: Invocation, name: string): boolean {
   return options[name] === true;
 }
 
-/** Collects the values of an option that may be repeated. */
+/** Collects the values of a repeatable option, for commander. */
 export function collect(given: string, before: readonly string[] | undefined): readonly string[] {
   return [...(before ?? []), given];
 }
 
 /**
- * Refuses, as commander would, that operands are missing which a command needs unless an option
- * stands for them.
+ * Requires operands that are optional for commander because another option may replace them.
+ * @throws {@link CliFailure} with the message that commander has for a missing argument.
  */
 export function requireOperands({ operands, rest }: Invocation, ...names: readonly string[]): void {
   const missing = names[operands.length];
@@ -33,15 +33,24 @@ export function requireOperands({ operands, rest }: Invocation, ...names: readon
     throw usageFailure(`missing required argument '${missing}'`);
 }
 
-/** The operand at `index`; commander has checked that it is there. */
+/**
+ * Returns the operand at `index`. Commander has checked the number of operands, but counts words
+ * after `--` too.
+ * @throws {@link CliFailure} when the operand is missing.
+ */
 export function operand({ operands }: Invocation, index: number, name: string): string {
   const value = operands[index];
   if (value === undefined)
-    throw usageFailure(`the ${name} is missing; put only a command after --`);
+    throw usageFailure(`the ${name} is missing: only a command may follow --`);
   return value;
 }
 
-/** The command after `--`; operands that look like one are refused with the right form. */
+/**
+ * Returns the words after `--`.
+ * @param names - Number of operands before `--`.
+ * @throws {@link CliFailure} when there are more operands than `names`, with an example of the
+ *   right form.
+ */
 export function commandAfterSeparator(
   { operands, rest }: Invocation,
   names: number,
@@ -52,7 +61,7 @@ export function commandAfterSeparator(
       `unexpected ${operands
         .slice(names)
         .map((word) => JSON.stringify(word))
-        .join(' ')}: a command stands after --, as in: ${usage}`,
+        .join(' ')}: put the command after --, for example: ${usage}`,
     );
   }
   return rest ?? [];

@@ -7,7 +7,7 @@ const ID = '00112233aabbccdd';
 const WEB = 'name: web\nspec: {image: nginx, replicas: 3}\n';
 const JOB = 'name: job\nnamespace: batch\nspec: {image: job}\n';
 
-/** Keeps a plan of one update, and remembers what it was asked for. */
+/** Creates a coordinator that stores a plan with one update and records the requests. */
 function planner(asked: CreatePlanRequest[] = []): FakeCoordinator {
   return {
     createPlan: (request) => {
@@ -36,8 +36,8 @@ function planner(asked: CreatePlanRequest[] = []): FakeCoordinator {
   };
 }
 
-describe('--plan', () => {
-  it('shows the plan of all manifests together, and how to execute it', async () => {
+describe('option --plan', () => {
+  it('stores one plan for all manifests, and prints the command that executes the plan', async () => {
     const asked: CreatePlanRequest[] = [];
     const files = { 'a.yaml': `${WEB}---\n${JOB}` };
     const result = await runCli(['apply', '-f', 'a.yaml', '--plan'], {
@@ -51,7 +51,7 @@ describe('--plan', () => {
         '  STEP                    READY   MIN   LIVE',
         '  create 1 of version 2   2       2     4',
         '  stop 1 of version 1     2       2     4',
-        '  lowest ready 2 (floor 2), highest live 4',
+        '  lowest ready 2 (minimum 2), highest live 4',
         `plan ${ID}, kept until 2026-01-01T01:00:00Z: cloudlessctl apply --plan-id ${ID}`,
         '',
       ].join('\n'),
@@ -84,7 +84,7 @@ describe('--plan', () => {
       argv: ['node', 'drain', 'n1', '--force', '--deadline', '5m'],
       change: { case: 'drain', value: { nodeId: 'n1', force: true, deadline: { seconds: 300n } } },
     },
-  ])('of $argv changes nothing', async ({ argv, change }) => {
+  ])('creates a plan and changes nothing with $argv', async ({ argv, change }) => {
     const asked: CreatePlanRequest[] = [];
     const result = await runCli([...argv, '--plan', '-o', 'json'], { coordinator: planner(asked) });
     expect(JSON.parse(result.stdout)).toMatchObject({
@@ -94,7 +94,7 @@ describe('--plan', () => {
     expect(asked[0]?.changes).toMatchObject([{ change }]);
   });
 
-  it('names the workload where the coordinator names a change by its place', async () => {
+  it('names the workload of a refused change instead of its index', async () => {
     const coordinator: FakeCoordinator = {
       createPlan: () => {
         throw new ConnectError(
@@ -111,33 +111,31 @@ describe('--plan', () => {
     expect(result.stderr).toContain('workload batch/job: spec.replicas: must be from 0 to 1000000');
   });
 
-  it('says that there is nothing to be moved', async () => {
+  it('reports nodes without replicas to move', async () => {
     const coordinator: FakeCoordinator = {
       createPlan: ({ changes }) => ({ id: ID, changes, workloads: [] }),
     };
     const result = await runCli(['node', 'drain', 'n1', 'n2', '--plan'], { coordinator });
-    expect(result.stdout).toContain(
-      'node n1: nothing is to be moved\nnode n2: nothing is to be moved\n',
-    );
+    expect(result.stdout).toContain('node n1: no replicas to move\nnode n2: no replicas to move\n');
   });
 
   it.each([
     {
       argv: ['scale', 'web', '4', '--plan', '--wait'],
-      says: '--plan does nothing that could be waited for',
+      says: '--plan changes nothing to wait for',
     },
     {
       argv: ['scale', 'web', '4', '--plan', '--request-id', 'r'],
-      says: '--plan changes nothing: give --request-id with --plan-id',
+      says: '--plan changes nothing; use --request-id with --plan-id',
     },
     {
       argv: ['apply', '-f', '-', '--plan', '--dry-run'],
-      says: '--dry-run keeps nothing and --plan keeps the plan',
+      says: '--dry-run and --plan exclude each other',
     },
     { argv: ['scale', '--plan'], says: "missing required argument 'name'" },
     { argv: ['apply', '--plan'], says: "required option '-f, --filename <path>' not specified" },
     { argv: ['node', 'drain', '--plan'], says: "missing required argument 'nodes'" },
-  ])('refuses $argv', async ({ argv, says }) => {
+  ])('rejects $argv', async ({ argv, says }) => {
     const result = await runCli(argv, {
       coordinator: planner(),
       stdin: { kind: 'pipe', text: WEB },
@@ -150,9 +148,9 @@ describe('--plan', () => {
   });
 });
 
-describe('--plan-id', () => {
+describe('option --plan-id', () => {
   it.each([['apply'], ['scale'], ['rollout', 'undo'], ['rollout', 'restart'], ['node', 'drain']])(
-    'of %s %s executes the plan and tells what it did',
+    'executes the plan with %s %s and prints the changes',
     async (...argv) => {
       const asked: object[] = [];
       const coordinator: FakeCoordinator = {
@@ -181,36 +179,42 @@ describe('--plan-id', () => {
     { code: Code.Aborted, exitCode: 4 },
     { code: Code.FailedPrecondition, exitCode: 4 },
     { code: Code.NotFound, exitCode: 3 },
-  ])('ends with $exitCode when the coordinator says $code', async ({ code, exitCode }) => {
-    const coordinator: FakeCoordinator = {
-      executePlan: () => {
-        throw new ConnectError(
-          'default/web: generation 4 was planned, it is 5 now; create a new plan',
-          code,
-        );
-      },
-    };
-    const result = await runCli(['apply', '--plan-id', ID], { coordinator });
-    expect(result).toMatchObject({
-      exitCode,
-      stdout: '',
-      stderr: expect.stringContaining('generation 4 was planned'),
-    });
-  });
+  ])(
+    'exits with $exitCode when the coordinator answers with error code $code',
+    async ({ code, exitCode }) => {
+      const coordinator: FakeCoordinator = {
+        executePlan: () => {
+          throw new ConnectError(
+            'default/web: generation 4 was planned, it is 5 now; create a new plan',
+            code,
+          );
+        },
+      };
+      const result = await runCli(['apply', '--plan-id', ID], { coordinator });
+      expect(result).toMatchObject({
+        exitCode,
+        stdout: '',
+        stderr: expect.stringContaining('generation 4 was planned'),
+      });
+    },
+  );
 
   it.each([
-    { argv: ['scale', 'web', '4', '--plan-id', ID], says: '--plan-id does what its plan says' },
-    { argv: ['apply', '-f', 'a.yaml', '--plan-id', ID], says: '--plan-id does what its plan says' },
+    { argv: ['scale', 'web', '4', '--plan-id', ID], says: '--plan-id executes the stored plan' },
+    {
+      argv: ['apply', '-f', 'a.yaml', '--plan-id', ID],
+      says: '--plan-id executes the stored plan',
+    },
     {
       argv: ['node', 'drain', '--force', '--plan-id', ID],
-      says: '--plan-id does what its plan says',
+      says: '--plan-id executes the stored plan',
     },
-    { argv: ['apply', '--plan', '--plan-id', ID], says: '--plan-id does what its plan says' },
+    { argv: ['apply', '--plan', '--plan-id', ID], says: '--plan-id executes the stored plan' },
     {
       argv: ['apply', '--plan-id', 'x'],
-      says: '"x" is not the id of a plan: expected 16 hex digits',
+      says: '"x" is not a plan id: expected 16 hex digits',
     },
-  ])('refuses $argv', async ({ argv, says }) => {
+  ])('rejects $argv', async ({ argv, says }) => {
     expect(await runCli(argv)).toMatchObject({
       exitCode: 2,
       stdout: '',

@@ -15,20 +15,20 @@ import { waitUntilDrained } from '../wait/wait-node.js';
 import { waitUntilSettled } from '../wait/wait-workload.js';
 import { flagOption, textOption } from './options.js';
 
-/** A change as a plan takes it. */
+/** A change of a plan, as CreatePlan accepts it. */
 export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
 
 /** Adds `--plan` and `--plan-id`. */
 export function addPlanOptions(command: Command): Command {
   return command
-    .option('--plan', 'only show what it would do, and keep that for an hour as a plan')
-    .option('--plan-id <id>', 'do what a plan has shown, exactly that or nothing');
+    .option('--plan', 'only show the change, and store it as a plan for an hour')
+    .option('--plan-id <id>', 'execute a stored plan exactly as it was shown');
 }
 
 /**
- * Does the part of a command that has to do with plans.
- * @param changes - What the command would do.
- * @returns Whether that is all: with neither option the command goes on.
+ * Handles `--plan` and `--plan-id`.
+ * @param changes - Called with `--plan`: the changes that the command would make.
+ * @returns True when the command is done; false when neither option was given.
  */
 export async function throughPlan(
   invocation: Invocation,
@@ -42,16 +42,17 @@ export async function throughPlan(
   }
   if (!flagOption(invocation, 'plan')) return false;
   if (flagOption(invocation, 'wait'))
-    throw usageFailure('--plan does nothing that could be waited for: give --wait with --plan-id');
+    throw usageFailure('--plan changes nothing to wait for; use --wait with --plan-id');
   if (session.settings.requestId !== '')
-    throw usageFailure('--plan changes nothing: give --request-id with --plan-id');
+    throw usageFailure('--plan changes nothing; use --request-id with --plan-id');
   await printPlan(session, await createPlan(session, [...(await changes())]));
   return true;
 }
 
 /**
- * @throws the coordinator's refusal, which names the workload or node of a change instead of its
- * place among them.
+ * Creates a plan.
+ * @throws {@link ConnectError} of the coordinator; its message names the workload or node of a
+ *   refused change instead of the index of the change.
  */
 async function createPlan(session: Session, changes: ChangeInit[]): Promise<Plan> {
   try {
@@ -73,7 +74,7 @@ function nameOf(planned: ChangeInit | undefined): string | undefined {
   return `${labelOf({ namespace: value.namespace ?? '', name: value.name ?? '' })}: `;
 }
 
-/** What `--plan-id` can stand with. */
+/** The options that may be combined with `--plan-id`. */
 const BESIDE_PLAN_ID: readonly string[] = [...GLOBAL_NAMES, 'planId', 'wait'];
 
 async function executePlan(invocation: Invocation, id: string): Promise<void> {
@@ -81,11 +82,11 @@ async function executePlan(invocation: Invocation, id: string): Promise<void> {
   const others = Object.keys(options).filter((name) => !BESIDE_PLAN_ID.includes(name));
   if (operands.length > 0 || others.length > 0) {
     throw usageFailure(
-      '--plan-id does what its plan says: of everything else only --wait goes with it',
+      '--plan-id executes the stored plan: of the operands and flags of this command, only --wait can be added',
     );
   }
   if (!/^[0-9a-f]{16}$/.test(id))
-    throw usageFailure(`${JSON.stringify(id)} is not the id of a plan: expected 16 hex digits`);
+    throw usageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
   const done = await session.client.executePlan(
     { id, requestId: session.requestId() },
     session.callOptions(),
@@ -104,7 +105,8 @@ async function tellDone(
       `${labelOf(workload)}: ${workload.generation === 1n ? 'created' : 'updated'}`,
     );
   for (const { id } of nodes) await session.tell(`node ${id}: draining`);
-  if (workloads.length + nodes.length === 0) await session.tell('nothing had to be changed');
+  if (workloads.length + nodes.length === 0)
+    await session.tell('nothing to change, the workloads are as planned');
 }
 
 async function waitForAll(
@@ -124,7 +126,7 @@ async function printPlan(session: Session, plan: Plan): Promise<void> {
     await session.print(planText(labelOf(workload), workload, session.style));
   for (const { change } of plan.changes) {
     const idle = change.case === 'drain' && plan.workloads.length === 0;
-    if (idle) await session.print(`node ${change.value.nodeId}: nothing is to be moved\n`);
+    if (idle) await session.print(`node ${change.value.nodeId}: no replicas to move\n`);
   }
   const until = formatTime(plan.expiresAt);
   await session.print(

@@ -5,16 +5,19 @@ const coordinator = {
     aWorkload({ spec: { ports: [{ name: 'http', containerPort: 80 }, { containerPort: 9090 }] } }),
 };
 
-describe('port-forward', () => {
+describe('cloudlessctl port-forward', () => {
   it.each([
     {
       ports: ['8080:web'],
       says: 'the workload declares no TCP port web; it has http (80), port-9090 (9090)',
     },
-    { ports: ['1:2:3'], says: 'expected [LOCAL:]PORT, as 8080:http, 8080:80 or http, got "1:2:3"' },
+    {
+      ports: ['1:2:3'],
+      says: 'expected [LOCAL:]PORT, such as 8080:http, 8080:80 or http, got "1:2:3"',
+    },
     { ports: ['70000:http'], says: 'expected [LOCAL:]PORT' },
     { ports: ['http', ':'], says: 'expected [LOCAL:]PORT' },
-  ])('of $ports: $says', async ({ ports, says }) => {
+  ])('rejects the ports $ports: $says', async ({ ports, says }) => {
     expect(await runCli(['port-forward', 'web', ...ports], { coordinator })).toMatchObject({
       exitCode: 2,
       stdout: '',
@@ -22,7 +25,7 @@ describe('port-forward', () => {
     });
   });
 
-  it('says which local port is taken, and lets go of the others', async () => {
+  it('names the local port that is in use, and closes the other listeners', async () => {
     const open = new Set<number>();
     const listen = async (port: number) => {
       if (port === 81) throw Object.assign(new Error('in use'), { code: 'EADDRINUSE' });
@@ -38,7 +41,7 @@ describe('port-forward', () => {
       stdout: 'Forwarding 127.0.0.1:4711 -> web http\n',
     });
     expect(result.stderr).toContain(
-      'port 81 of this machine cannot be listened at: it is in use; leave it out',
+      'cannot listen on 127.0.0.1:81: the port is in use; choose another port',
     );
     expect(open.size).toBe(0);
   });

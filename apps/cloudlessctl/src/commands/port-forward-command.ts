@@ -13,14 +13,14 @@ import type { Session } from '../session.js';
 import { Deadline } from '../streams.js';
 import { operand } from './options.js';
 
-/** What the coordinator takes in one message is 256 KiB. */
+/** The coordinator accepts messages of up to 256 KiB. */
 const CHUNK_BYTES = 64 * 1024;
 
-/** One port of this machine, and the port of the replica behind it. */
+/** A local port and the port of the replica that it is forwarded to. */
 interface Forwarding {
-  /** 0 picks one. */
+  /** 0: the system chooses a free port. */
   readonly local: number;
-  /** Name or number of a declared port. */
+  /** Name or number of a port that the workload declares. */
   readonly port: string;
 }
 
@@ -30,7 +30,7 @@ export function addPortForwardCommand(tree: CommandTree, parent: Command): void 
     .leaf(
       parent,
       'port-forward <target> <ports...>',
-      'reach ports of a workload, replica or container from this machine',
+      'forward local ports to a workload, replica or container',
       portForward,
     )
     .addHelpText(
@@ -41,7 +41,8 @@ export function addPortForwardCommand(tree: CommandTree, parent: Command): void 
 }
 
 /**
- * Serves until it is ended. What fails in one connection is told, and ends that connection only.
+ * Forwards connections until Ctrl-C or `--timeout`. An error of one connection is printed and ends
+ * only that connection.
  */
 async function portForward(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
@@ -66,7 +67,7 @@ async function portForward(invocation: Invocation): Promise<void> {
     if (deadline.passed)
       throw new CliFailure(
         ExitCode.timeout,
-        `forwarded for ${formatSpan(settings.timeoutMs ?? 0)}`,
+        `stopped forwarding: --timeout expired after ${formatSpan(settings.timeoutMs ?? 0)}`,
       );
   } finally {
     deadline.cancel();
@@ -84,15 +85,15 @@ function parseForwarding(text: string): Forwarding {
     !/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(port)
   ) {
     throw usageFailure(
-      `expected [LOCAL:]PORT, as 8080:http, 8080:80 or http, got ${JSON.stringify(text)}`,
+      `expected [LOCAL:]PORT, such as 8080:http, 8080:80 or http, got ${JSON.stringify(text)}`,
     );
   }
   return { local: Number(local), port };
 }
 
 /**
- * A port that the workload does not declare would fail with each connection: it is better said at
- * once.
+ * Checks that the workload declares the ports, because otherwise every single connection would
+ * fail.
  */
 async function checkPorts(
   session: Session,
@@ -121,16 +122,17 @@ async function listenAt(
     return await io.listen(local, onConnection);
   } catch (reason) {
     const code = reason instanceof Error && 'code' in reason ? String(reason.code) : String(reason);
-    const why = code === 'EADDRINUSE' ? 'it is in use; leave it out and one is picked' : code;
-    throw new CliFailure(
-      ExitCode.error,
-      `port ${local} of this machine cannot be listened at: ${why}`,
-      { cause: reason },
-    );
+    const why =
+      code === 'EADDRINUSE'
+        ? 'the port is in use; choose another port, or omit LOCAL to use a free port'
+        : code;
+    throw new CliFailure(ExitCode.error, `cannot listen on 127.0.0.1:${local}: ${why}`, {
+      cause: reason,
+    });
   }
 }
 
-/** One connection, until both sides have ended. */
+/** Forwards one connection until both sides have ended. */
 async function carry(
   session: Session,
   target: ReplicaTarget,
@@ -151,7 +153,7 @@ async function carry(
     connection.end();
   } catch (reason) {
     connection.reset();
-    if (ending.aborted) return; // whoever had opened it has gone
+    if (ending.aborted) return; // the local client has closed the connection
     const failure =
       reason instanceof ConnectError ? describeCallFailure(reason, session.settings) : reason;
     await session.note(

@@ -10,32 +10,32 @@ import type { FakeCoordinator } from '../testing/run-cli.js';
 const paused = aRollout({ phase: RolloutStatus_Phase.PAUSED, pausedByUser: true });
 const undone = aWorkload({ status: { version: 3 } });
 
-describe('rollout', () => {
+describe('cloudlessctl rollout', () => {
   it.each<{ argv: string[]; coordinator: FakeCoordinator; says: string }>([
     {
       argv: ['pause', 'web'],
       coordinator: { pauseRollout: () => paused },
-      says: 'the rollout of version 2, from version 1 is paused; it goes on with: cloudlessctl rollout resume web',
+      says: 'the rollout of version 2, from version 1 is paused; resume the rollout with: cloudlessctl rollout resume web',
     },
     {
       argv: ['pause', 'default/web', '-n', 'prod'],
       coordinator: { pauseRollout: () => paused },
-      says: 'the rollout of version 2, from version 1 is paused; it goes on with: cloudlessctl rollout resume default/web',
+      says: 'the rollout of version 2, from version 1 is paused; resume the rollout with: cloudlessctl rollout resume default/web',
     },
     {
       argv: ['resume', 'web'],
       coordinator: { resumeRollout: () => aRollout() },
-      says: 'the rollout of version 2, from version 1 goes on',
+      says: 'the rollout of version 2, from version 1 is resumed',
     },
     {
       argv: ['promote', 'web'],
       coordinator: { promoteRollout: () => aRollout({ step: 1, steps: 3 }) },
-      says: 'version 2 is promoted: it goes on after step 1 of 3',
+      says: 'version 2 is promoted: the rollout continues after step 1 of 3',
     },
     {
       argv: ['promote', 'web'],
       coordinator: { promoteRollout: () => aRollout({ strategy: Rollout_Strategy.BLUE_GREEN }) },
-      says: 'version 2 is promoted: traffic goes to it now',
+      says: 'version 2 is promoted: traffic switches to this version now',
     },
     {
       argv: ['undo', 'web'],
@@ -45,19 +45,19 @@ describe('rollout', () => {
           info: { version, cause: version === 3 ? 'undo to version 1' : '' },
         }),
       },
-      says: 'undo to version 1: it is rolled out as version 3',
+      says: 'undo to version 1: rolling out as version 3',
     },
     {
       argv: ['undo', 'web', '--to-version', '1'],
       coordinator: { undoRollout: () => undone },
-      says: 'undo: it is rolled out as version 3',
+      says: 'undo: rolling out as version 3',
     },
     {
       argv: ['restart', 'web'],
       coordinator: { restartRollout: () => undone },
-      says: 'restart: every replica is replaced, as version 3',
+      says: 'restart: replacing every replica, as version 3',
     },
-  ])('$argv says what happens next', async ({ argv, coordinator, says }) => {
+  ])('prints the next step after $argv', async ({ argv, coordinator, says }) => {
     expect(await runCli(['rollout', ...argv], { coordinator })).toMatchObject({
       exitCode: 0,
       stdout: `workload default/web: ${says}\n`,
@@ -65,7 +65,7 @@ describe('rollout', () => {
     });
   });
 
-  it('sends names, versions and the request id', async () => {
+  it('sends names, versions and the request id in the requests', async () => {
     const requests: unknown[] = [];
     const coordinator = {
       undoRollout: (request: UndoRolloutRequest) => (requests.push(request), undone),
@@ -86,18 +86,21 @@ describe('rollout', () => {
       argv: ['undo', 'web', '--to-version', 'x'],
       message: '--to-version: expected a whole number, got "x"',
     },
-    { argv: ['undo', 'web', '--to-version', '0'], message: '--to-version: versions count from 1' },
+    {
+      argv: ['undo', 'web', '--to-version', '0'],
+      message: '--to-version: version numbers start at 1',
+    },
     {
       argv: ['promote', 'web', '--version', '-1'],
       message: '--version: expected a whole number, got "-1"',
     },
-    { argv: ['pause', 'Web!'], message: '"Web!" is not the name of a workload' },
+    { argv: ['pause', 'Web!'], message: '"Web!" is not a valid workload name' },
     { argv: ['stauts', 'web'], message: "unknown command 'stauts'\n(Did you mean status?)" },
     {
       argv: ['status', 'web', '--watch=no'],
       message: "option '--watch <boolean>' argument 'no' is invalid",
     },
-  ])('refuses $argv with exit code 2', async ({ argv, message }) => {
+  ])('rejects $argv with exit code 2 before it connects', async ({ argv, message }) => {
     const { exitCode, stderr, servers } = await runCli(['rollout', ...argv]);
     expect({ exitCode, servers }).toEqual({ exitCode: 2, servers: [] });
     expect(stderr).toContain(message);
@@ -106,16 +109,21 @@ describe('rollout', () => {
   it.each([
     { code: Code.NotFound, exitCode: 3 },
     { code: Code.FailedPrecondition, exitCode: 4 },
-  ])('ends with $exitCode when the coordinator refuses', async ({ code, exitCode }) => {
-    const coordinator = {
-      pauseRollout: () => {
-        throw new ConnectError('no rollout is under way', code);
-      },
-    };
-    expect(await runCli(['rollout', 'pause', 'web'], { coordinator })).toMatchObject({ exitCode });
-  });
+  ])(
+    'exits with $exitCode when the coordinator refuses with error code $code',
+    async ({ code, exitCode }) => {
+      const coordinator = {
+        pauseRollout: () => {
+          throw new ConnectError('no rollout is under way', code);
+        },
+      };
+      expect(await runCli(['rollout', 'pause', 'web'], { coordinator })).toMatchObject({
+        exitCode,
+      });
+    },
+  );
 
-  it('waits for the end of what it has begun', async () => {
+  it('waits with --wait until the rollout is complete', async () => {
     const done = aWorkload();
     const coordinator = {
       resumeRollout: () => aRollout(),
@@ -124,7 +132,7 @@ describe('rollout', () => {
     expect(await runCli(['rollout', 'resume', 'web', '--wait'], { coordinator })).toMatchObject({
       exitCode: 0,
       stdout: [
-        'workload default/web: the rollout of version 2, from version 1 goes on',
+        'workload default/web: the rollout of version 2, from version 1 is resumed',
         'workload default/web: 4 of 4 ready, 1 updated, 3 old',
         'workload default/web: 2 of 2 ready',
         '',
@@ -133,8 +141,8 @@ describe('rollout', () => {
   });
 });
 
-describe('rollout plan', () => {
-  it('shows what is still ahead', async () => {
+describe('cloudlessctl rollout plan', () => {
+  it('shows the remaining steps of a rollout', async () => {
     const coordinator: FakeCoordinator = {
       getWorkload: () => aRollout({ reason: 'waits for replica x' }),
       planWorkload: ({ spec, updateMask }) => {
@@ -148,21 +156,21 @@ describe('rollout plan', () => {
         'workload default/web: version 2, from version 1: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3): waits for replica x',
         '  STEP                  READY   MIN   LIVE',
         '  stop 1 of version 1   3       3     4',
-        '  lowest ready 3 (floor 3), highest live 5',
+        '  lowest ready 3 (minimum 3), highest live 5',
         '',
       ].join('\n'),
     );
   });
 
-  it('says why nothing is', async () => {
+  it('explains why no steps are left', async () => {
     const coordinator: FakeCoordinator = { getWorkload: () => paused, planWorkload: () => ({}) };
     expect((await runCli(['rollout', 'plan', 'web'], { coordinator })).stdout).toContain(
-      'nothing is ahead while it is paused\n',
+      'no steps left while the rollout is paused\n',
     );
   });
 });
 
-describe('rollout history', () => {
+describe('cloudlessctl rollout history', () => {
   const versions = [
     create(VersionInfoSchema, {
       version: 3,
@@ -186,7 +194,7 @@ describe('rollout history', () => {
     }),
   };
 
-  it('lists the versions, oldest first', async () => {
+  it('lists the stored versions, oldest first', async () => {
     expect((await runCli(['rollout', 'history', 'web'], { coordinator })).stdout).toBe(
       [
         'VERSION   ACTIVE   CREATED    CAUSE               SAME AS   RUNS',
@@ -202,7 +210,7 @@ describe('rollout history', () => {
     });
   });
 
-  it('shows one of them as a manifest', async () => {
+  it('prints a version as a manifest', async () => {
     const { stdout } = await runCli(['rollout', 'history', 'web', '--version', '2'], {
       coordinator,
     });

@@ -26,46 +26,36 @@ import { addPlanOptions, throughPlan } from './plan-command.js';
 import { addRolloutStatus } from './rollout-status.js';
 import { addWait, finishChange } from './workload-commands.js';
 
-/** Adds the verbs of `rollout`. */
+/** Adds the subcommands of `rollout`. */
 export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   addRolloutStatus(tree, parent);
-  tree.leaf(parent, 'plan <name>', 'what is still ahead of a rollout', plan);
-  tree.leaf(parent, 'pause <name>', 'stop a rollout from going on', pause);
+  tree.leaf(parent, 'plan <name>', 'show the remaining steps of a rollout', plan);
+  tree.leaf(parent, 'pause <name>', 'pause a rollout', pause);
   addWait(
     tree.leaf(
       parent,
       'resume <name>',
-      'let a paused rollout go on, and a failed one try again',
+      'resume a paused rollout, or retry a failed rollout',
       resume,
     ),
   );
   addWait(
-    tree.leaf(
-      parent,
-      'promote <name>',
-      'let a rollout that waits for it take its next step, or switch',
-      promote,
-    ),
-  ).option('--version <number>', 'only when this version waits');
+    tree.leaf(parent, 'promote <name>', 'continue a rollout that waits for a promotion', promote),
+  ).option('--version <number>', 'promote only if this version waits for a promotion');
   addPlanOptions(
-    addWait(tree.leaf(parent, 'undo [name]', 'make an older version the newest one', undo)),
+    addWait(tree.leaf(parent, 'undo [name]', 'roll back to an earlier version', undo)),
   ).option(
     '--to-version <number>',
-    'a version of the history; default: the one that was rolled out before',
+    'version to roll back to; default: the version that was rolled out before',
   );
   addPlanOptions(
     addWait(
-      tree.leaf(
-        parent,
-        'restart [name]',
-        'replace every replica by a new one of the same version',
-        restart,
-      ),
+      tree.leaf(parent, 'restart [name]', 'replace every replica, with the same template', restart),
     ),
   );
   tree
-    .leaf(parent, 'history <name>', 'the versions that are kept', history)
-    .option('--version <number>', 'show this one, as the manifest of a workload');
+    .leaf(parent, 'history <name>', 'list the stored versions', history)
+    .option('--version <number>', 'show this version as a manifest');
 }
 
 const nameOf = (invocation: Invocation): WorkloadName => {
@@ -91,7 +81,7 @@ async function resume(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const request = { ...nameOf(invocation), requestId: session.requestId() };
   const resumed = await session.client.resumeRollout(request, session.callOptions());
-  await finishChange(invocation, resumed, `the rollout of ${versionsText(resumed)} goes on`);
+  await finishChange(invocation, resumed, `the rollout of ${versionsText(resumed)} is resumed`);
 }
 
 async function promote(invocation: Invocation): Promise<void> {
@@ -107,10 +97,10 @@ async function promote(invocation: Invocation): Promise<void> {
   } = promoted.status?.rollout ?? {};
   const next =
     strategy === Rollout_Strategy.BLUE_GREEN
-      ? 'traffic goes to it now'
+      ? 'traffic switches to this version now'
       : step === 0
-        ? 'all replicas follow'
-        : `it goes on after step ${step} of ${steps}`;
+        ? 'the remaining replicas are replaced'
+        : `the rollout continues after step ${step} of ${steps}`;
   await finishChange(invocation, promoted, `version ${promotedVersion} is promoted: ${next}`);
 }
 
@@ -127,7 +117,7 @@ async function undo(invocation: Invocation): Promise<void> {
   await finishChange(
     invocation,
     undone,
-    `${cause}: it is rolled out as version ${undone.status?.version ?? 0}`,
+    `${cause}: rolling out as version ${undone.status?.version ?? 0}`,
   );
 }
 
@@ -145,11 +135,11 @@ async function restart(invocation: Invocation): Promise<void> {
   await finishChange(
     invocation,
     restarted,
-    `restart: every replica is replaced, as version ${version}`,
+    `restart: replacing every replica, as version ${version}`,
   );
 }
 
-/** Which version an undo went back to, as the history tells it. */
+/** Returns the recorded cause of the new version, for example `undo to version 1`. */
 async function causeOf(session: Session, { namespace, name, status }: Workload): Promise<string> {
   try {
     const request = { namespace, name, version: status?.version ?? 0 };
@@ -158,8 +148,7 @@ async function causeOf(session: Session, { namespace, name, status }: Workload):
       'undo'
     );
   } catch {
-    // It is undone: that somebody has deleted it meanwhile, or that nobody answers now, does not
-    // make the command fail.
+    // The undo has succeeded. A failure to read the cause must not fail the command.
     return 'undo';
   }
 }
@@ -168,13 +157,13 @@ async function plan(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = nameOf(invocation);
   const workload = await session.client.getWorkload(name, session.callOptions());
-  // Without a change of the spec, a plan is what is left to do.
+  // A plan without a change of the spec contains the remaining steps.
   const ahead = await session.client.planWorkload({ ...name, spec: {} }, session.callOptions());
   if (session.structured) return session.printValue(messageJson(WorkloadPlanSchema, ahead));
   await session.tell(`${labelOf(name)}: ${rolloutLine(workload)}`);
   const lines = planLines(ahead, session.style);
   await session.print(
-    lines.length === 0 ? `  nothing is ahead${whyNothing(workload)}\n` : `${lines.join('\n')}\n`,
+    lines.length === 0 ? `  no steps left${whyNothing(workload)}\n` : `${lines.join('\n')}\n`,
   );
 }
 
@@ -182,10 +171,10 @@ function whyNothing({ status }: Workload): string {
   switch (status?.rollout?.phase) {
     case RolloutStatus_Phase.PAUSED:
       return status.rollout.waitsForPromotion
-        ? ' before somebody promotes it'
-        : ' while it is paused';
+        ? ' until the rollout is promoted'
+        : ' while the rollout is paused';
     case RolloutStatus_Phase.FAILED:
-      return ' as it has failed';
+      return ' because the rollout has failed';
     default:
       return '';
   }
@@ -229,6 +218,6 @@ function versionOption(invocation: Invocation, name: 'version' | 'toVersion'): n
   if (given === undefined) return undefined;
   const flag = name === 'version' ? '--version' : '--to-version';
   const version = parseWholeNumber(flag, given);
-  if (version === 0) throw usageFailure(`${flag}: versions count from 1`);
+  if (version === 0) throw usageFailure(`${flag}: version numbers start at 1`);
   return version;
 }

@@ -26,7 +26,7 @@ const follow = (
   });
 const about = 'workload default/web: version 2, from version 1';
 
-describe('rollout status', () => {
+describe('cloudlessctl rollout status', () => {
   it('prints a line for each change until the rollout is complete', async () => {
     const states = [
       aRollout(),
@@ -48,7 +48,7 @@ describe('rollout status', () => {
     });
   });
 
-  it('waits for what is asked for and not begun yet', async () => {
+  it('waits until the newest generation is observed', async () => {
     const asked = aRollout({ phase: Phase.COMPLETED });
     asked.generation = 4n;
     const begun = aRollout({ phase: Phase.COMPLETED }, { updated: 4 });
@@ -73,14 +73,14 @@ describe('rollout status', () => {
     {
       name: 'paused by a user',
       state: aRollout({ phase: Phase.PAUSED, pausedByUser: true, reason: 'paused by a user' }),
-      says: 'the rollout is paused: paused by a user; it goes on with: cloudlessctl rollout resume web',
+      says: 'the rollout is paused: paused by a user; resume the rollout with: cloudlessctl rollout resume web',
     },
     {
       name: 'paused by impossible limits',
       state: aRollout({ phase: Phase.PAUSED, reason: 'no replica may be stopped' }),
       says: 'the rollout is paused: no replica may be stopped\n',
     },
-  ])('ends with 8 when it has $name', async ({ state, says }) => {
+  ])('exits with 8 when the rollout is $name', async ({ state, says }) => {
     for (const more of [[], ['--watch=false']]) {
       const { exitCode, stderr, stdout } = await follow(
         [aRollout(), state].slice(more.length),
@@ -92,7 +92,7 @@ describe('rollout status', () => {
     }
   });
 
-  it('goes on while a failed version is rolled back', async () => {
+  it('keeps watching while a failed version is rolled back', async () => {
     const back = aRollout({ version: 3, failure: FAILURE });
     const { stdout, exitCode } = await follow([
       back,
@@ -102,21 +102,21 @@ describe('rollout status', () => {
     expect(stdout.match(/InProgress|RolledBack/g)).toEqual(['InProgress', 'RolledBack']);
   });
 
-  it('ends with 0 where somebody has to promote it, and says how', async () => {
+  it('exits with 0 at a manual promotion, and prints the promote command', async () => {
     expect(await follow([promotion])).toMatchObject({
       exitCode: 0,
       stdout: `${about}: Paused, 1 of 4 new ready, 3 old, 4 ready (minimum 3): step 1 of 2: waits for a promotion\n`,
-      stderr: 'it goes on with: cloudlessctl rollout promote web\n',
+      stderr: 'promote the rollout with: cloudlessctl rollout promote web\n',
     });
   });
 
-  it('goes on there with --wait-promotion', async () => {
+  it('keeps watching at a manual promotion with --wait-promotion', async () => {
     const { exitCode, stdout, stderr } = await follow([promotion, done], ['--wait-promotion']);
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
     expect(stdout).toContain('is rolled out');
   });
 
-  it('shows how it is now with --watch=false and for programs', async () => {
+  it('prints the current status with --watch=false, -o json and -o yaml', async () => {
     const coordinator = { getWorkload: () => aRollout({ step: 1, steps: 3 }) };
     expect(
       await runCli(['rollout', 'status', 'web', '--watch=false'], { coordinator }),
@@ -140,7 +140,7 @@ describe('rollout status', () => {
     ).toBe(8);
   });
 
-  it('ends with 3 when there is no such workload', async () => {
+  it('exits with 3 when the workload does not exist', async () => {
     const getWorkload = () => {
       throw new ConnectError('workload default/web does not exist', Code.NotFound);
     };
@@ -149,15 +149,15 @@ describe('rollout status', () => {
     ).toBe(3);
   });
 
-  it('ends with 4 when it is deleted meanwhile', async () => {
+  it('exits with 4 when the workload is deleted while it watches', async () => {
     const coordinator = { getWorkload: () => done, watchWorkloads: watching(aRollout(), 'gone') };
     expect(await runCli(['rollout', 'status', 'web'], { coordinator })).toMatchObject({
       exitCode: 4,
-      stderr: 'cloudlessctl: workload default/web was deleted meanwhile\n',
+      stderr: 'cloudlessctl: workload default/web was deleted while waiting\n',
     });
   });
 
-  it('ends with 6 when the time is over', async () => {
+  it('exits with 6 when --timeout expires', async () => {
     const clock = new ManualClock(NOW_MS);
     let seen = false;
     const onStdout = (): void => void (seen = true);
@@ -166,11 +166,11 @@ describe('rollout status', () => {
     await clock.advance(30_000);
     expect(await running).toMatchObject({
       exitCode: 6,
-      stderr: `cloudlessctl: the rollout goes on after 30s: ${about}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
+      stderr: `cloudlessctl: the rollout is not complete after 30s: ${about}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
     });
   });
 
-  it('draws bars on a terminal, and the time that is left anew each second', async () => {
+  it('draws progress bars on a terminal, and updates the remaining time each second', async () => {
     const clock = new ManualClock(NOW_MS);
     const stop = new AbortController();
     let drawn = '';

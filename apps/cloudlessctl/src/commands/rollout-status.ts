@@ -14,24 +14,24 @@ import { withLastLines } from '../wait/wait-workload.js';
 import { watchWorkload } from '../wait/watch-workload.js';
 import { flagOption, operand, textOption } from './options.js';
 
-/** How often the time that is left is drawn anew. */
+/** Interval at which the remaining time is redrawn. */
 const REDRAW_MS = 1_000;
 
 /** Adds `rollout status`. */
 export function addRolloutStatus(tree: CommandTree, parent: Command): void {
   tree
-    .leaf(parent, 'status <name>', 'follow a rollout to its end', status)
+    .leaf(parent, 'status <name>', 'show the status of a rollout until it ends', status)
     .addOption(
-      new Option('--watch <boolean>', 'false: how it is now, without waiting')
+      new Option('--watch <boolean>', 'false: print the current status and exit')
         .choices(['true', 'false'])
         .default('true'),
     )
-    .option('--wait-promotion', 'go on waiting when it waits for a promotion')
+    .option('--wait-promotion', 'keep waiting while the rollout waits for a promotion')
     .addHelpText(
       'after',
       `
-Ends with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, and
-with 6 when --timeout is over. -o json and yaml print how it is now.`,
+Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, and
+with 6 when --timeout expires. -o json and yaml print the current status.`,
     );
 }
 
@@ -53,14 +53,14 @@ async function status(invocation: Invocation): Promise<number> {
   return finish(session, final, end);
 }
 
-/** How a rollout has come to an end, or to where only somebody can let it go on. */
+/** The result of a rollout that has ended, or that waits for a user. */
 interface End {
   readonly exitCode: number;
-  /** What to say about it beside its state. */
+  /** Message beside the state; may be empty. */
   readonly text: string;
 }
 
-/** Shows each state until the rollout ends. */
+/** Prints each state until the rollout ends. */
 async function follow(
   session: Session,
   subject: Workload,
@@ -74,11 +74,11 @@ async function follow(
       subject,
       timeoutMs: session.settings.timeoutMs,
       onTimeout: (after) =>
-        new CliFailure(ExitCode.timeout, `the rollout goes on after ${after}: ${last}`),
+        new CliFailure(ExitCode.timeout, `the rollout is not complete after ${after}: ${last}`),
       look: async (workload, progress) => {
         tick?.cancel();
         if (workload === undefined)
-          throw new CliFailure(ExitCode.conflict, `${labelOf(subject)} was deleted meanwhile`);
+          throw new CliFailure(ExitCode.conflict, `${labelOf(subject)} was deleted while waiting`);
         last = lineOf(workload);
         const draw = async (): Promise<void> => {
           if (!progress.redraws) return progress.show(last);
@@ -86,7 +86,7 @@ async function follow(
             `${labelOf(workload)}: ${versionsText(workload)}`,
             rolloutBlock(workload, session.nowMs),
           );
-          // What goes wrong here is told by the next look.
+          // An error of this write shows up at the next state.
           tick = clock.setTimer(REDRAW_MS, () => void draw().catch(() => undefined));
         };
         await draw();
@@ -99,7 +99,10 @@ async function follow(
   }
 }
 
-/** Says how it ended. */
+/**
+ * Prints the result of the rollout. @returns The exit code. @throws {@link CliFailure} when the
+ * rollout did not succeed.
+ */
 async function finish(session: Session, workload: Workload, end: End | undefined): Promise<number> {
   if (end === undefined) return ExitCode.ok;
   if (end.exitCode !== ExitCode.ok) {

@@ -30,7 +30,7 @@ const aUse = (init: MessageInitShape<typeof ContainerUseSchema> = {}): Container
     memoryRequestBytes: 1n << 26n,
     ...init,
   });
-/** Nothing is known of it yet. */
+/** Creates the usage of a container that was not measured yet. */
 const aNewUse = (init: MessageInitShape<typeof ContainerUseSchema> = {}): ContainerUse =>
   create(ContainerUseSchema, {
     namespace: 'default',
@@ -57,8 +57,8 @@ const listing = (...containers: readonly ContainerUse[]): CliOptions => ({
   agents: { listContainerStats: () => ({ containers: [...containers] }) },
 });
 
-describe('top', () => {
-  it('shows replicas, the busiest first, beside their requests and limits', async () => {
+describe('cloudlessctl top', () => {
+  it('lists replicas by usage, highest first, with requests and limits', async () => {
     expect(await runCli(['top', 'replica'], listing(...uses))).toMatchObject({
       exitCode: 0,
       stderr: '',
@@ -70,7 +70,7 @@ default     db         00000000000000bb-1   node1   20m    100m/200m       3Mi  
     });
   });
 
-  it('shows more of replicas when there is room', async () => {
+  it('shows rates, throttling and sample age of replicas with -o wide', async () => {
     const { stdout } = await runCli(
       ['top', 'replica', '-o', 'wide'],
       listing(aUse({ throttledPeriodsRatio: 0.456 })),
@@ -83,11 +83,11 @@ default     db         00000000000000bb-1   node1   20m    100m/200m       3Mi  
     ['top', 'workload'],
     ['top', 'wl'],
     ['workload', 'top'],
-  ])('%s %s adds up the replicas of each workload', async (...argv) => {
+  ])('sums the replicas of each workload with %s %s', async (...argv) => {
     expect(await runCli([...argv, '-o', 'wide'], listing(...uses, aNewUse()))).toMatchObject({
       exitCode: 0,
       stderr:
-        '1 container without CPU use: a container is measured for the first time in its first seconds; ask again\n',
+        '1 container without CPU usage: the first measurement takes some seconds; try again\n',
       stdout: `NAMESPACE   NAME   REPLICAS   CPU    REQUEST/LIMIT   MEMORY   REQUEST/LIMIT   PIDS   READ    WRITTEN   RECEIVED   SENT
 default     web    2/3        370m   300m/600m       6Mi      192Mi/-         8      2Ki/s   1/s       -          -
 default     db     1/1        20m    100m/200m       3Mi      64Mi/128Mi      4      1Ki/s   0/s       -          2Ki/s
@@ -95,7 +95,7 @@ default     db     1/1        20m    100m/200m       3Mi      64Mi/128Mi      4 
     });
   });
 
-  it('leaves a limit out when one of the replicas has none', () => {
+  it('omits the limit of a workload when one of its replicas has no limit', () => {
     const [sum] = sumByWorkload([aUse({ memoryLimitBytes: 5n }), aUse()]);
     expect(sum).not.toHaveProperty('memoryLimitBytes');
     expect(sum).toMatchObject({ cpuLimitMillis: 400, measuredReplicas: 2 });
@@ -106,7 +106,7 @@ default     db     1/1        20m    100m/200m       3Mi      64Mi/128Mi      4 
     ['top', 'node'],
     ['top', 'nodes'],
     ['node', 'top'],
-  ])('%s %s shows nodes, the busiest first', async (...argv) => {
+  ])('lists nodes by usage, highest first, with %s %s', async (...argv) => {
     const status = {
       usage: { cpuMillis: 600, memoryBytes: 2n << 30n },
       capacity: { cpuMillis: 2_000, memoryBytes: 8n << 30n },
@@ -146,7 +146,7 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
       argv: ['replica', 'prod/web', '--node', 'n1'],
       asks: { namespace: 'prod', name: 'web', nodeId: 'n1' },
     },
-  ])('asks for $asks by $argv', async ({ argv, asks }) => {
+  ])('sends the filter $asks with the arguments $argv', async ({ argv, asks }) => {
     const requests: ListContainerStatsRequest[] = [];
     await runCli(['top', ...argv], {
       agents: { listContainerStats: (request) => (requests.push(request), {}) },
@@ -154,7 +154,7 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
     expect(requests).toMatchObject([asks]);
   });
 
-  it('reads all pages, and names each silent node once', async () => {
+  it('reads all pages, and names each node that does not answer once', async () => {
     const silentNodes = [{ nodeId: 'node9', reason: 'node "node9" is not connected' }];
     const listContainerStats = ({ pageToken }: ListContainerStatsRequest) =>
       pageToken === ''
@@ -165,12 +165,12 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
     });
     expect(stdout.split('\n')).toHaveLength(4);
     expect(stderr).toBe(
-      'node node9 did not tell what it runs, and it is missing here: node "node9" is not connected\n',
+      'node node9 did not answer, so its containers are not shown: node "node9" is not connected\n',
     );
     expect(exitCode).toBe(0);
   });
 
-  it('gives programs the figures as they are', async () => {
+  it('prints unformatted figures with -o json and -o yaml', async () => {
     const silentNodes = [{ nodeId: 'node9', reason: 'away' }];
     const agents = { listContainerStats: () => ({ containers: uses, silentNodes }) };
     const replicas = JSON.parse(
@@ -211,7 +211,7 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
   it.each([
     { argv: ['replica'], says: 'no running containers\n' },
     { argv: ['workload', 'web'], says: 'no running containers of workload web\n' },
-  ])('says of $argv: $says', async ({ argv, says }) => {
+  ])('prints "$says" with the arguments $argv when nothing runs', async ({ argv, says }) => {
     expect(await runCli(['top', ...argv], listing())).toMatchObject({
       exitCode: 0,
       stdout: '',
@@ -219,7 +219,7 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
     });
   });
 
-  it('says when there is no such workload, and what can be shown', async () => {
+  it('exits with 3 for an unknown workload, and lists its subcommands in the help', async () => {
     const agents: CliOptions['agents'] = {
       listContainerStats: () =>
         Promise.reject(new ConnectError('workload "default/none" not found', Code.NotFound)),
@@ -233,7 +233,7 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
 });
 
 describe('busiestFirst', () => {
-  it('orders by CPU, then memory, then name, whatever the order before; what is not known comes last', () => {
+  it('sorts by CPU, memory and name for every input order, with unknown usage last', () => {
     const arbKey = fc.record({
       name: fc.string({ maxLength: 3 }),
       cpuMillis: fc.option(fc.nat(3), { nil: undefined }),

@@ -25,28 +25,28 @@ export function addTopCommands(tree: CommandTree, parent: Command): void {
     tree.leaf(
       parent,
       'replica [workload]',
-      'what each replica uses, beside its requests and limits',
+      'show resource usage of replicas, with their requests and limits',
       showReplicas,
     ),
   ).alias('replicas');
 }
 
-/** Adds what shows the use of nodes. */
+/** Adds the command that shows the resource usage of nodes. */
 export function addNodeTop(tree: CommandTree, parent: Command, name: string): Command {
   return tree.leaf(
     parent,
     `${name} [nodes...]`,
-    'what nodes use, beside what is reserved on them',
+    'show resource usage of nodes, with the resources reserved on them',
     showNodes,
   );
 }
 
-/** Adds what shows the use of workloads. */
+/** Adds the command that shows the resource usage of workloads. */
 export function addWorkloadTop(tree: CommandTree, parent: Command, name: string): Command {
   const command = tree.leaf(
     parent,
     `${name} [workload]`,
-    'what workloads use, beside their requests and limits',
+    'show resource usage of workloads, with their requests and limits',
     showWorkloads,
   );
   return addUseOptions(command);
@@ -54,8 +54,8 @@ export function addWorkloadTop(tree: CommandTree, parent: Command, name: string)
 
 function addUseOptions(command: Command): Command {
   return command
-    .option('-A, --all-namespaces', 'of every namespace')
-    .option('--node <node>', 'only of the replicas on this node');
+    .option('-A, --all-namespaces', 'include all namespaces')
+    .option('--node <node>', 'only replicas on this node');
 }
 
 async function showNodes(invocation: Invocation): Promise<void> {
@@ -113,7 +113,7 @@ interface Use {
   readonly silent: readonly SilentNode[];
 }
 
-/** What is asked for by the operand and the options, all pages of it. */
+/** Reads all pages of the containers that the operand and the options select. */
 async function readUse(invocation: Invocation): Promise<Use> {
   const { session } = invocation;
   const given = invocation.operands[0];
@@ -138,7 +138,7 @@ async function readUse(invocation: Invocation): Promise<Use> {
   return { containers, silent: [...silent.values()] };
 }
 
-/** Says why there is less than one might expect. */
+/** Prints notes about containers and nodes that are missing in the table. */
 async function explainGaps(
   { session, operands }: Invocation,
   containers: Use['containers'],
@@ -152,12 +152,10 @@ async function explainGaps(
   const early = containers.filter(({ cpuMillis }) => cpuMillis === undefined).length;
   if (early > 0) {
     await session.note(
-      `${count(early, 'container')} without CPU use: a container is measured for the first time in its first seconds; ask again`,
+      `${count(early, 'container')} without CPU usage: the first measurement takes some seconds; try again`,
     );
   }
   for (const { nodeId, reason } of silent) {
-    await session.note(
-      `node ${nodeId} did not tell what it runs, and it is missing here: ${reason}`,
-    );
+    await session.note(`node ${nodeId} did not answer, so its containers are not shown: ${reason}`);
   }
 }

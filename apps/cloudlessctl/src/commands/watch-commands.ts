@@ -16,8 +16,8 @@ import { workloadCells, workloadHeaders } from '../views/workload-view.js';
 import { flagOption, textOption } from './options.js';
 
 /**
- * Shows the workloads there are, then a row for each change, until Ctrl-C. For programs each item
- * is a line.
+ * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json` each watch
+ * item is a line.
  */
 export async function watchWorkloads(
   invocation: Invocation,
@@ -59,8 +59,8 @@ export async function watchWorkloads(
 }
 
 /**
- * Shows the nodes there are, then a row for each change, until Ctrl-C. For programs each item is a
- * line.
+ * Lists the nodes, then prints a row for each change until Ctrl-C. With `-o json` each watch item
+ * is a line.
  */
 export async function watchNodes(invocation: Invocation, names: readonly string[]): Promise<void> {
   const { session } = invocation;
@@ -89,6 +89,6 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
 
 function onlyOne(names: readonly string[], what: string): string | undefined {
   if (names.length > 1)
-    throw usageFailure(`--watch takes one ${what} or all of them, not ${names.length}`);
+    throw usageFailure(`--watch takes at most one ${what}, got ${names.length}`);
   return names[0];
 }

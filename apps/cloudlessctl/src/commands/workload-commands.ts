@@ -28,15 +28,17 @@ import { addPlanOptions, throughPlan } from './plan-command.js';
 import { recentEvents } from './event-commands.js';
 
 const PAGE_SIZE = 500;
-/** An update that reads before it writes starts again this often when somebody else was faster. */
+/**
+ * Number of attempts of an update that reads the workload first and conflicts with other updates.
+ */
 const MAX_UPDATE_ATTEMPTS = 4;
 
-/** Adds the verbs that only stand below `workload`. */
+/** Adds the subcommands that exist only below `workload`. */
 export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
   const createCommand = tree.leaf(
     parent,
     'create <name> [command...]',
-    'create a workload; a command stands after --',
+    'create a workload; its command follows --',
     createWorkload,
   );
   addSpecFlags(createCommand);
@@ -44,7 +46,7 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
   const update = tree.leaf(
     parent,
     'update <name> [command...]',
-    'change what the flags name, and nothing else',
+    'change only the fields that the flags set',
     updateWorkload,
   );
   addSpecFlags(update);
@@ -53,38 +55,43 @@ export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
   tree.leaf(parent, 'get <names...>', 'show workloads', (invocation) =>
     getWorkloads(invocation, invocation.operands),
   );
-  tree.leaf(parent, 'describe <name>', 'everything about one workload', (invocation) =>
+  tree.leaf(parent, 'describe <name>', 'show details of a workload', (invocation) =>
     describe(invocation, operand(invocation, 0, 'name')),
   );
 }
 
-/** Adds `scale`, `delete` and `explain`, which stand below `workload` and at the top. */
+/** Adds `scale`, `delete` and `explain`, which exist below `workload` and at the top level. */
 export function addSharedWorkloadCommands(tree: CommandTree, parent: Command): void {
   addPlanOptions(
     addWait(
-      tree.leaf(parent, 'scale [name] [replicas]', 'change the number of replicas', scaleWorkload),
+      tree.leaf(parent, 'scale [name] [replicas]', 'set the number of replicas', scaleWorkload),
     ),
   );
   addWait(tree.leaf(parent, 'delete <names...>', 'delete workloads', deleteWorkloads)).option(
     '--ignore-not-found',
-    'succeed when there is none',
+    'succeed if a workload does not exist',
   );
-  tree.leaf(parent, 'explain <name>', 'why replicas are where they are, or nowhere', explain);
+  tree.leaf(
+    parent,
+    'explain <name>',
+    'explain where replicas are placed, or why they are not',
+    explain,
+  );
 }
 
-/** The options of a list of workloads. */
+/** Adds the options that select workloads or nodes of a list. */
 export function addListOptions(command: Command): Command {
   return command
-    .option('-A, --all-namespaces', 'of every namespace')
-    .option('-l, --selector <selector>', 'only with these labels');
+    .option('-A, --all-namespaces', 'include all namespaces')
+    .option('-l, --selector <selector>', 'only with these labels, for example disk=ssd');
 }
 
 /** Adds `--wait`. */
 export function addWait(command: Command): Command {
-  return command.option('--wait', 'wait until it is done, for 10m or --timeout');
+  return command.option('--wait', 'wait until the change is complete, at most 10m or --timeout');
 }
 
-/** Lists the workloads of a namespace, or of all. */
+/** Lists the workloads of a namespace, or of all namespaces with `--all-namespaces`. */
 export async function listWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const namespace = flagOption(invocation, 'allNamespaces') ? '' : session.settings.namespace;
@@ -101,7 +108,7 @@ export async function listWorkloads(invocation: Invocation): Promise<void> {
   } while (pageToken !== '');
   if (workloads.length === 0 && !session.structured) {
     await session.note(
-      namespace === '' ? 'no workloads' : `no workloads in the namespace ${namespace}`,
+      namespace === '' ? 'no workloads' : `no workloads in namespace ${namespace}`,
     );
     return;
   }
@@ -141,7 +148,7 @@ async function createWorkload(invocation: Invocation): Promise<void> {
     'cloudlessctl workload create web -- sleep 60',
   );
   if (command.length === 0 && options['image'] === undefined)
-    throw usageFailure('what to run is missing: give --image, or a command after --');
+    throw usageFailure('nothing to run: give --image, or a command after --');
   const { spec } = specFromFlags(await withEnvFiles(options, session.io), command);
   const created = await session.client.createWorkload(
     { ...name, spec, requestId: session.requestId() },
@@ -159,7 +166,7 @@ async function updateWorkload(invocation: Invocation): Promise<void> {
     1,
     'cloudlessctl workload update web -- sleep 60',
   );
-  // Checks the flags, and that there are any, before anything is sent.
+  // Validates the flags before anything is sent.
   if (specFromFlags(options, command).paths.length === 0)
     throw usageFailure('nothing to change: give at least one flag, or a command after --');
   const updated = await sendUpdate(session, name, options, command);
@@ -173,8 +180,9 @@ async function sendUpdate(
   command: readonly string[],
 ): Promise<Workload> {
   for (let attempt = 1; ; attempt += 1) {
-    // A map can only be sent whole, so what the flags add to must be read, and must not have
-    // changed when it is written.
+    // An update replaces a map as a whole. So the current map is read, the flags are applied to it,
+    // and the expected generation makes the coordinator refuse the update after a concurrent
+    // change.
     const present = needsPresentSpec(options)
       ? await session.client.getWorkload(name, session.callOptions())
       : undefined;
@@ -265,7 +273,7 @@ async function explain(invocation: Invocation): Promise<void> {
   else await session.print(explainText(explained, session.nowMs, session.style));
 }
 
-/** Tells what was done to a workload, and waits for its end where that is asked for. */
+/** Prints what was done to a workload; with `--wait` it waits until the change is complete. */
 export async function finishChange(
   invocation: Invocation,
   workload: Workload,
@@ -279,7 +287,7 @@ export async function finishChange(
   if (session.structured) await session.printValue(messageJson(WorkloadSchema, final));
 }
 
-/** Prints workloads as a table, or as the list that a program expects. */
+/** Prints workloads as a table, or as a list in JSON or YAML. */
 export async function printWorkloads(
   session: Session,
   workloads: readonly Workload[],

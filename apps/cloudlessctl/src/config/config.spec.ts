@@ -9,10 +9,10 @@ const CONFIG =
   '# mine\ncurrent: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n    namespace: team\n  prod: {server: "https://cluster.example:8443"}\n';
 const coordinator = { listWorkloads: () => ({}) };
 
-describe('the configuration', () => {
+describe('configuration file', () => {
   it.each([
     {
-      name: 'the default',
+      name: 'defaults without a configuration file',
       argv: [],
       env: {},
       config: '',
@@ -28,7 +28,7 @@ describe('the configuration', () => {
       namespace: 'team',
     },
     {
-      name: 'the environment over it',
+      name: 'CLOUDLESS_SERVER overrides the current context',
       argv: [],
       env: { CLOUDLESS_SERVER: 'http://h:1' },
       config: CONFIG,
@@ -36,7 +36,7 @@ describe('the configuration', () => {
       namespace: 'team',
     },
     {
-      name: '--context over both',
+      name: '--context overrides CLOUDLESS_SERVER and the current context',
       argv: ['--context', 'prod'],
       env: { CLOUDLESS_SERVER: 'http://h:1' },
       config: CONFIG,
@@ -44,14 +44,14 @@ describe('the configuration', () => {
       namespace: 'default',
     },
     {
-      name: 'flags over all',
+      name: '--server and --namespace override everything else',
       argv: ['--server', 'http://x:2/', '-n', 'mine'],
       env: { CLOUDLESS_SERVER: 'http://h:1' },
       config: CONFIG,
       server: 'http://x:2',
       namespace: 'mine',
     },
-  ])('uses $name', async ({ argv, env, config, server, namespace }) => {
+  ])('selects server and namespace: $name', async ({ argv, env, config, server, namespace }) => {
     const files = config === '' ? {} : { [PATH]: config };
     for (const placed of [
       [...argv, 'get', 'workloads'],
@@ -64,7 +64,7 @@ describe('the configuration', () => {
       expect(result).toMatchObject({
         exitCode: 0,
         servers: [server],
-        stderr: `no workloads in the namespace ${namespace}\n`,
+        stderr: `no workloads in namespace ${namespace}\n`,
       });
     }
   });
@@ -81,9 +81,9 @@ describe('the configuration', () => {
     },
     {
       config: 'current: prd\ncontexts: {prod: {}}\n',
-      message: `the current context of ${PATH}: there is no context "prd" in ${PATH}; did you mean prod?`,
+      message: `the current context of ${PATH}: context "prd" does not exist in ${PATH}; did you mean prod?`,
     },
-  ])('refuses $config', async ({ config, message }) => {
+  ])('rejects the configuration $config', async ({ config, message }) => {
     expect(await runCli(['get', 'workloads'], { files: { [PATH]: config } })).toMatchObject({
       exitCode: 2,
       stderr: `cloudlessctl: ${message}\n`,
@@ -91,7 +91,7 @@ describe('the configuration', () => {
     });
   });
 
-  it('is changed by context set and use, comments stay', async () => {
+  it('is edited by context set and context use, and keeps its comments', async () => {
     const first = await runCli(['context', 'set', 'dev', '--server', 'http://127.0.0.1:9000']);
     expect(first.files[PATH]).toBe(
       'current: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n',
@@ -116,7 +116,7 @@ describe('the configuration', () => {
     );
   });
 
-  it('is listed and shown', async () => {
+  it('is printed by context list and context show', async () => {
     expect((await runCli(['context', 'list'], { files: { [PATH]: CONFIG } })).stdout).toBe(
       'CURRENT   NAME   SERVER                         NAMESPACE\n*         dev    http://127.0.0.1:9000          team\n-         prod   https://cluster.example:8443   default\n',
     );
@@ -133,8 +133,8 @@ describe('the configuration', () => {
   });
 });
 
-describe('a real connection', () => {
-  it('speaks Connect over HTTP/2 without TLS', async () => {
+describe('connection to a coordinator', () => {
+  it('uses the Connect protocol over HTTP/2 without TLS', async () => {
     const server = createServer(
       connectNodeAdapter({
         routes: ({ service }) => void service(CoordinatorService, { getNode: () => aNode() }),
@@ -153,7 +153,7 @@ describe('a real connection', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('says where it looked when nobody listens there', async () => {
+  it('names the address and the settings to check when the connection is refused', async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;

@@ -5,7 +5,7 @@ import { DNS_LABEL_RULE, isDnsLabel } from '../manifest/parse-manifest.js';
 import { YamlReader, formatProblem } from '../manifest/yaml-reader.js';
 import type { Entry } from '../manifest/yaml-reader.js';
 
-/** Where a cluster is, and which namespace is meant there. */
+/** A context: the address of a cluster and the default namespace. */
 export interface Context {
   readonly server?: string;
   readonly namespace?: string;
@@ -13,13 +13,16 @@ export interface Context {
 
 /** The configuration file. */
 export interface Contexts {
-  /** The path it was, or would be, read from. */
+  /** Path of the file; the file may not exist. */
   readonly path: string;
   readonly current?: string;
   readonly contexts: ReadonlyMap<string, Context>;
 }
 
-/** `$CLOUDLESS_CONFIG`, else below `$XDG_CONFIG_HOME` or `~/.config`. */
+/**
+ * Returns the path of the configuration file: `$CLOUDLESS_CONFIG`, else `cloudless/config.yaml`
+ * below `$XDG_CONFIG_HOME` or `~/.config`.
+ */
 export function configPathOf(env: CliIo['env']): string {
   if (env['CLOUDLESS_CONFIG']) return env['CLOUDLESS_CONFIG'];
   const base = env['XDG_CONFIG_HOME'] || `${env['HOME'] || ''}/.config`;
@@ -27,8 +30,8 @@ export function configPathOf(env: CliIo['env']): string {
 }
 
 /**
- * Reads the configuration; a missing file is an empty one.
- * @throws {@link CliFailure} of exit code 2 with all that is wrong in it.
+ * Reads the configuration file; a missing file is an empty configuration.
+ * @throws {@link CliFailure} with exit code 2 that lists all problems of the file.
  */
 export async function readContexts(files: Files, path: string): Promise<Contexts> {
   const bytes = await readIfPresent(files, path);
@@ -39,7 +42,8 @@ export async function readContexts(files: Files, path: string): Promise<Contexts
 }
 
 /**
- * Checks a configuration file. Unknown keys are refused: a misspelt server would be another server.
+ * Parses a configuration file. Unknown keys are errors, because a misspelt `server` would send
+ * commands to the wrong cluster.
  */
 export function parseContexts(
   path: string,
@@ -87,7 +91,7 @@ function readContext(reader: YamlReader, name: string, fields: readonly Entry[])
   return context;
 }
 
-/** What is wrong with the address of a server, if anything. */
+/** Validates the address of a coordinator. @returns The problem, or undefined. */
 export function serverProblem(server: string): string | undefined {
   const url = URL.canParse(server) ? new URL(server) : undefined;
   const plain =
@@ -100,14 +104,14 @@ export function serverProblem(server: string): string | undefined {
     : `expected an address such as http://127.0.0.1:8080, got ${JSON.stringify(server)}`;
 }
 
-/** What is wrong with the name of a namespace, if anything. */
+/** Validates the name of a namespace. @returns The problem, or undefined. */
 export function namespaceProblem(namespace: string): string | undefined {
   return isDnsLabel(namespace)
     ? undefined
     : `expected ${DNS_LABEL_RULE}, got ${JSON.stringify(namespace)}`;
 }
 
-/** Changes the configuration file in place; comments in it stay. */
+/** Edits the configuration file and keeps its comments. */
 export async function editContexts(
   files: Files,
   path: string,

@@ -5,7 +5,7 @@ import { parseDuration } from '../quantity.js';
 import { didYouMean } from '../suggest.js';
 import { configPathOf, namespaceProblem, readContexts, serverProblem } from './contexts.js';
 
-/** The options every command takes, as given. */
+/** The global options as given on the command line. */
 export interface GlobalOptions {
   readonly server?: string;
   readonly context?: string;
@@ -17,33 +17,35 @@ export interface GlobalOptions {
   readonly requestId?: string;
 }
 
-/** How results are printed. */
+/** Format of results. */
 export type OutputFormat = 'table' | 'wide' | 'json' | 'yaml';
 
-/** The options with the environment, the configuration and the defaults filled in. */
+/**
+ * The settings of a command: global options, environment, configuration file and defaults combined.
+ */
 export interface Settings extends Target {
   readonly namespace: string;
-  /** Whether the server was asked for with `--server`. */
+  /** True when `--server` was given. */
   readonly serverGiven: boolean;
-  /** Whether the namespace was asked for with `--namespace`. */
+  /** True when `--namespace` was given. */
   readonly namespaceGiven: boolean;
   readonly output: OutputFormat;
-  /** Set only when asked for. */
+  /** Present only when `--timeout` was given. */
   readonly timeoutMs?: number;
-  /** Empty when not asked for. */
+  /** Empty without `--request-id`. */
   readonly requestId: string;
 }
 
-/** The coordinator of a development cluster. */
+/** Address of the coordinator of a development cluster. */
 export const DEFAULT_SERVER = 'http://127.0.0.1:8080';
 const DEFAULT_NAMESPACE = 'default';
 const OUTPUT_FORMATS: readonly OutputFormat[] = ['table', 'wide', 'json', 'yaml'];
 
 /**
- * Resolves the options. Server: `--server`, then the context of `--context`, then
- * `CLOUDLESS_SERVER`, then the current context, then the default. Namespace: `--namespace`, then
- * the context in use.
- * @param offline - No coordinator will be asked: a context that does not exist is no fault.
+ * Resolves the settings. Precedence of the server: `--server`, the context of `--context`,
+ * `CLOUDLESS_SERVER`, the current context, the default. Precedence of the namespace: `--namespace`,
+ * the context in use, `default`.
+ * @param offline - The command does not call a coordinator, so a missing context is no error.
  */
 export async function resolveSettings(
   options: GlobalOptions,
@@ -63,7 +65,7 @@ export async function resolveSettings(
   if (name !== undefined && context === undefined && !offline) {
     const where = options.context === undefined ? `the current context of ${path}` : '--context';
     throw usageFailure(
-      `${where}: there is no context ${JSON.stringify(name)} in ${path}${didYouMean(name, contexts.keys())}`,
+      `${where}: context ${JSON.stringify(name)} does not exist in ${path}${didYouMean(name, contexts.keys())}`,
     );
   }
   const fromEnvironment =
@@ -87,14 +89,14 @@ export async function resolveSettings(
   };
 }
 
-/** Reads a duration greater than zero from an option, in milliseconds. */
+/** Parses a duration greater than zero. @returns Milliseconds. */
 export function durationOption(option: string, text: string): number {
   const parsed = parseDuration(text);
   refuse(
     'problem' in parsed
       ? parsed.problem
       : parsed.value <= 0n
-        ? 'must be longer than nothing'
+        ? 'must be greater than zero'
         : undefined,
     option,
   );

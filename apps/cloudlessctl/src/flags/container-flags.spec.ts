@@ -28,7 +28,7 @@ async function updatesBy(flags: readonly string[]): Promise<UpdateWorkloadReques
   return requests[0];
 }
 
-describe('flags of containers', () => {
+describe('container flags', () => {
   it.each<{ flags: string[]; gives: object }>([
     {
       flags: ['--pull', 'if-not-present'],
@@ -170,11 +170,11 @@ describe('flags of containers', () => {
         ],
       },
     },
-  ])('$flags', async ({ flags, gives }) => {
+  ])('sets the fields of $flags in the spec', async ({ flags, gives }) => {
     expect(await createdBy(flags)).toMatchObject({ image: 'nginx:alpine', ...gives });
   });
 
-  it('takes no word behind a switch for its value', async () => {
+  it('does not take the word after a switch as its value', async () => {
     const requests: CreateWorkloadRequest[] = [];
     const coordinator = {
       createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
@@ -225,11 +225,11 @@ describe('flags of containers', () => {
       },
     },
     { given: `/${'a'.repeat(70)}`, volume: { name: 'a'.repeat(63), source: { case: 'emptyDir' } } },
-  ])('--volume $given', async ({ given, volume }) => {
+  ])('parses --volume $given', async ({ given, volume }) => {
     expect((await createdBy(['--volume', given]))?.volumes).toMatchObject([volume]);
   });
 
-  it('change what they name and nothing beside it, also back', async () => {
+  it('updates only the fields of the given flags, and resets them', async () => {
     const [set, back] = [
       await updatesBy(['--read-only', '--user', '5']),
       await updatesBy(['--no-read-only']),
@@ -253,7 +253,7 @@ describe('flags of containers', () => {
   });
 
   const form =
-    'expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each with :ro or not, or /PATH:memory=64Mi, as in data:/var/lib/data, got';
+    'expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each optionally with :ro, or /PATH:memory=64Mi, for example data:/var/lib/data, got';
   it.each([
     { flags: ['--volume', 'data'], says: `--volume: ${form} "data"` },
     { flags: ['--volume', 'data:rel'], says: `--volume: ${form} "data:rel"` },
@@ -262,7 +262,7 @@ describe('flags of containers', () => {
     { flags: ['--volume', 'data:/a:memory'], says: `--volume: ${form} "data:/a:memory"` },
     {
       flags: ['--user', 'nginx'],
-      says: '--user: expected a numeric id, got "nginx"; a name is given by --user-name',
+      says: '--user: expected a numeric id, got "nginx"; use --user-name for a name',
     },
     { flags: ['--group-add', 'disk'], says: '--group-add: expected a numeric id, got "disk"' },
     {
@@ -271,7 +271,7 @@ describe('flags of containers', () => {
     },
     {
       flags: ['--device', 'fuse'],
-      says: '--device: expected /HOST/PATH, with :/PATH and :rwm behind it or not, got "fuse"',
+      says: '--device: expected /HOST/PATH[:/PATH[:rwm]], got "fuse"',
     },
     {
       flags: ['--sysctl', 'a'],
@@ -279,11 +279,11 @@ describe('flags of containers', () => {
     },
     {
       flags: ['--user', '1000:1000'],
-      says: '--user: expected a numeric id, got "1000:1000"; the group is given by --group',
+      says: '--user: expected a numeric id, got "1000:1000"; use --group for the group',
     },
     {
       flags: ['--extra-host', 'db'],
-      says: '--extra-host: expected NAME:ADDRESS, as in db:10.0.0.5, got "db"',
+      says: '--extra-host: expected NAME:ADDRESS, for example db:10.0.0.5, got "db"',
     },
     { flags: ['--group', '-1'], says: '--group: expected a numeric id, got "-1"' },
     {
@@ -293,9 +293,9 @@ describe('flags of containers', () => {
     { flags: ['--pids-limit', 'x'], says: '--pids-limit: expected a whole number, got "x"' },
     {
       flags: ['--port', '1:2:3'],
-      says: '--port: expected 8080, http=8080, dns=53/udp or, with a port of the node before it, 80:8080, got "1:2:3"',
+      says: '--port: expected 8080, http=8080, dns=53/udp or, with a host port, 80:8080, got "1:2:3"',
     },
-  ])('refuses $flags', async ({ flags, says }) => {
+  ])('rejects $flags', async ({ flags, says }) => {
     const { exitCode, stderr } = await runCli(['workload', 'update', 'web', ...flags]);
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: `cloudlessctl: ${says}\n` });
   });

@@ -7,15 +7,15 @@ import type { SpecFlag, SpecSwitch } from './flag-values.js';
 import { KERNEL_FLAGS } from './kernel-flags.js';
 
 /**
- * What only containers have: where the image comes from, what it may do, and what it sees of its
- * node. Profiles need a manifest.
+ * Flags of the container settings: image pull policy, security context, volumes, network. Security
+ * profiles can only be set in a manifest.
  */
 export const CONTAINER_FLAGS: readonly SpecFlag[] = [
   {
     ...{
       flag: '--pull',
       value: 'policy',
-      description: 'IF_NOT_PRESENT, ALWAYS or NEVER',
+      description: 'image pull policy: IF_NOT_PRESENT, ALWAYS or NEVER',
       path: 'image_pull.policy',
     },
     parse: word('--pull', names(ImagePull_PolicySchema)),
@@ -23,47 +23,47 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
   {
     ...{ flag: '--volume', value: 'volume', path: 'volumes', repeatable: true, parse: volumes },
     description:
-      'NAME:/PATH (kept on the node), /HOST/PATH:/PATH, /PATH (empty) or /PATH:memory=64Mi; :ro at the end; none: no volumes',
+      'NAME:/PATH (kept on the node), /HOST/PATH:/PATH, /PATH (empty directory) or /PATH:memory=64Mi; append :ro for read-only; none removes all volumes',
   },
   {
     flag: '--user',
     value: 'id',
-    description: 'numeric user it runs as',
+    description: 'numeric user id to run as',
     path: 'security.run_as_user',
     parse: id('--user'),
   },
   {
     flag: '--user-name',
     value: 'name',
-    description: 'user that the image knows by name',
+    description: 'user name of the image to run as',
     path: 'security.user',
     parse: text,
   },
   {
     flag: '--group',
     value: 'id',
-    description: 'numeric group, with --user',
+    description: 'numeric group id to run as, with --user',
     path: 'security.run_as_group',
     parse: id('--group'),
   },
   capabilities(
     '--cap-add',
-    'Linux capability to give it, such as NET_ADMIN',
+    'Linux capability to add, such as NET_ADMIN; none removes all',
     'security.capabilities_add',
   ),
   capabilities(
     '--cap-drop',
-    'Linux capability to take from it, or ALL',
+    'Linux capability to drop, or ALL; none removes all',
     'security.capabilities_drop',
   ),
   {
     ...{ flag: '--runtime-class', value: 'name', path: 'security.runtime_class', parse: text },
-    description: 'another runtime of the node, such as runsc',
+    description: 'runtime class of the node, such as runsc',
   },
   {
     flag: '--hostname',
     value: 'name',
-    description: 'name of its host',
+    description: 'host name of the container',
     path: 'network.hostname',
     parse: text,
   },
@@ -83,7 +83,7 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
       repeatable: true,
       parse: extraHosts,
     },
-    description: 'name that the container resolves by its /etc/hosts; none: no such names',
+    description: 'entry for /etc/hosts of the container; none removes all entries',
   },
   {
     ...{
@@ -92,44 +92,49 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
       path: 'resources.limits.pids',
       parse: wholeNumber('--pids-limit'),
     },
-    description: 'processes and threads never to exceed',
+    description: 'limit of processes and threads',
   },
   ...KERNEL_FLAGS,
 ];
 
-/** Those that are on or off. */
+/** Flags without a value; `--no-NAME` sets the field to false. */
 export const CONTAINER_SWITCHES: readonly SpecSwitch[] = [
   { flag: '--non-root', description: 'refuse to start as root', path: 'security.run_as_non_root' },
   {
     flag: '--init',
-    description: 'an init process reaps orphans, the default; --no-init: none does',
+    description: 'run an init process that reaps orphaned processes (default); --no-init runs none',
     path: 'init',
   },
   {
     flag: '--read-only',
-    description: 'only volumes can be written to',
+    description: 'mount the root file system read-only; only volumes are writable',
     path: 'security.read_only_root_filesystem',
   },
-  { flag: '--privileged', description: 'all privileges of the node', path: 'security.privileged' },
-  { flag: '--host-network', description: 'the network of the node', path: 'network.host_network' },
+  {
+    flag: '--privileged',
+    description: 'run the container with all privileges of the node',
+    path: 'security.privileged',
+  },
+  {
+    flag: '--host-network',
+    description: 'use the network of the node',
+    path: 'network.host_network',
+  },
 ];
 
-/**
- * Reads `NAME:ADDRESS`, as container engines take it; the name ends at the first colon, the address
- * may have more.
- */
+/** Parses `NAME:ADDRESS`. The name ends at the first colon; the address may contain colons. */
 function extraHosts(texts: readonly string[]): JsonValue {
   if (isNone(texts)) return [];
   return texts.map((given) => {
     const [, name, ip] = /^([^:=]+)[:=](.+)$/.exec(given) ?? [];
     if (name !== undefined && ip !== undefined) return { ip, hostnames: [name] };
     throw usageFailure(
-      `--extra-host: expected NAME:ADDRESS, as in db:10.0.0.5, got ${JSON.stringify(given)}`,
+      `--extra-host: expected NAME:ADDRESS, for example db:10.0.0.5, got ${JSON.stringify(given)}`,
     );
   });
 }
 
-/** `none` gives the empty list. */
+/** Creates a repeatable flag; the value `none` sets the empty list. */
 function capabilities(flag: string, description: string, path: string): SpecFlag {
   const parse = (texts: readonly string[]): JsonValue => (isNone(texts) ? [] : list(texts));
   return { flag, value: 'capability', description, path, repeatable: true, parse };
@@ -139,8 +144,8 @@ function id(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const given = texts.at(-1) ?? '';
     const hint = given.includes(':')
-      ? '; the group is given by --group'
-      : '; a name is given by --user-name';
+      ? '; use --group for the group'
+      : '; use --user-name for a name';
     return numericId(flag, given, flag === '--user' ? hint : '');
   };
 }
@@ -150,7 +155,7 @@ function volumes(texts: readonly string[]): JsonValue {
 }
 
 /**
- * Reads `NAME:/PATH`, `/HOST/PATH:/PATH` and `/PATH`, each with `:ro` or `:rw` behind it, and
+ * Parses `NAME:/PATH`, `/HOST/PATH:/PATH` and `/PATH`, each optionally with `:ro` or `:rw`, and
  * `/PATH:memory=64Mi`.
  */
 function volume(given: string): JsonValue {
@@ -166,7 +171,7 @@ function volume(given: string): JsonValue {
   const isName = source !== undefined && /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(source);
   if (match === null || (source !== undefined && !isName && !source.startsWith('/'))) {
     throw usageFailure(
-      `--volume: expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each with :ro or not, or /PATH:memory=64Mi, as in data:/var/lib/data, got ${JSON.stringify(given)}`,
+      `--volume: expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each optionally with :ro, or /PATH:memory=64Mi, for example data:/var/lib/data, got ${JSON.stringify(given)}`,
     );
   }
   return {
@@ -187,10 +192,10 @@ function sizeOf(size: string | undefined): JsonObject {
     : { sizeLimitBytes: unit('--volume', parseQuantity, String)([size]) };
 }
 
-/** Longest DNS label. */
+/** Maximum length of a DNS label. */
 const MAX_NAME = 63;
 
-/** A volume without a name is called by its place: `/var/log/nginx` is `var-log-nginx`. */
+/** Derives the name of a volume from its mount path: `/var/log/nginx` becomes `var-log-nginx`. */
 function nameOf(mountPath: string): string {
   const name = mountPath.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
   return name.replaceAll(/^-+/g, '').slice(0, MAX_NAME).replaceAll(/-+$/g, '') || 'root';

@@ -14,7 +14,7 @@ const FILE = [
 ];
 const files = { 'web.env': FILE.join('\n'), 'more.env': '\uFEFFCOLOUR=blue\r\nMORE="quoted"\r\n' };
 
-/** The variables that `workload create` sends. */
+/** Returns the variables that `workload create` sends. */
 async function createdBy(flags: readonly string[], options: CliOptions = {}): Promise<unknown> {
   const requests: CreateWorkloadRequest[] = [];
   const coordinator = {
@@ -28,8 +28,8 @@ async function createdBy(flags: readonly string[], options: CliOptions = {}): Pr
   return requests[0]?.spec?.env;
 }
 
-describe('--env-file', () => {
-  it('sets a variable for each line, and takes the value of a name alone from the caller', async () => {
+describe('flag --env-file', () => {
+  it('sets a variable for each line, and takes the value of a bare name from the environment of the caller', async () => {
     const env = await createdBy(['--env-file', 'web.env'], { env: { HOME: '/home/ada' } });
     expect(env).toEqual({
       COLOUR: 'red',
@@ -46,7 +46,7 @@ describe('--env-file', () => {
     expect(await createdBy(flags.slice(2))).toMatchObject({ COLOUR: 'blue' });
   });
 
-  it('adds to the variables of a workload that is updated', async () => {
+  it('adds to the existing variables in an update', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {
       getWorkload: () => aWorkload({ spec: { command: ['a'], env: { OLD: '1', COLOUR: 'pink' } } }),
@@ -71,7 +71,7 @@ describe('--env-file', () => {
       says: 'wrong.env, line 1: expected NAME=VALUE, got "export A=1"',
     },
     { file: 'wrong.env', text: `A=${'x'.repeat(2 ** 20)}`, says: 'wrong.env: larger than 1 MiB' },
-  ])('refuses $file: $says', async ({ file, text, says }) => {
+  ])('rejects $file: $says', async ({ file, text, says }) => {
     const given = text === undefined ? {} : { [file]: text };
     const argv = ['workload', 'create', 'web', '--image', 'a', '--env-file', file];
     expect(await runCli(argv, { files: given })).toMatchObject({

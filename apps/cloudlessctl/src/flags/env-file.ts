@@ -1,14 +1,16 @@
 import { usageFailure } from '../failure.js';
 import type { CliIo } from '../io.js';
 
-/** More than a spec may hold. */
+/** A spec may hold less. */
 const MAX_FILE_BYTES = 2 ** 20;
 
 /**
- * Replaces the files of `--env-file` by variables of `--env`, in front of those that were given,
- * which therefore win.
- * @param io - Reads the files, and provides the values of names that stand alone in a file.
- * @throws a usage failure that names the file and, if known, the line.
+ * Adds the variables of the `--env-file` files to the values of `--env`. Values of `--env` come
+ * last and take precedence.
+ * @param io - Reads the files and provides the caller's environment.
+ * @returns The options with the combined `env`.
+ * @throws {@link CliFailure} with exit code 2 that names the file and, for a syntax error, the
+ *   line.
  */
 export async function withEnvFiles(
   options: Readonly<Record<string, unknown>>,
@@ -23,9 +25,9 @@ export async function withEnvFiles(
 }
 
 /**
- * Reads the format that container engines share: `NAME=VALUE`, where quotes are part of the value;
- * `NAME` alone takes the value from the caller's environment and is left out when there is none;
- * empty lines and lines that begin with `#` are ignored.
+ * Parses the env-file format of container engines: `NAME=VALUE`, where quotes are part of the
+ * value; `NAME` alone takes the value from the caller's environment and is skipped when unset;
+ * empty lines and lines that start with `#` are ignored.
  */
 function parseEnvFile(path: string, text: string, env: CliIo['env']): readonly string[] {
   return text

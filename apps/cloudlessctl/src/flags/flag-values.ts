@@ -5,7 +5,7 @@ import { parseDuration } from '../quantity.js';
 import type { Parsed } from '../quantity.js';
 import { didYouMean } from '../suggest.js';
 
-/** A flag that sets one field of a spec. */
+/** A flag that sets one field of a workload spec. */
 export interface SpecFlag {
   readonly flag: string;
   readonly value: string;
@@ -14,15 +14,15 @@ export interface SpecFlag {
   readonly path: string;
   readonly repeatable?: boolean;
   /**
-   * The field's value in protobuf's JSON form.
-   * @param before - What it is now, for the flags that add to it.
+   * Returns the value of the field in protobuf JSON.
+   * @param before - The current value, for flags that add to a map.
    */
   parse(texts: readonly string[], before: JsonValue | undefined): JsonValue;
-  /** The value adds to what is there. */
+  /** True when the flag adds to the current value of the field. */
   readonly adds?: boolean;
 }
 
-/** A flag without a value, which sets a field to true; with `--no-` before its name, to false. */
+/** A flag without a value that sets a field to true, or to false with the prefix `--no-`. */
 export interface SpecSwitch {
   readonly flag: string;
   readonly description: string;
@@ -30,37 +30,37 @@ export interface SpecSwitch {
   readonly path: string;
 }
 
-/** The text itself. */
+/** Returns the last given value. */
 export const text = (texts: readonly string[]): JsonValue => texts.at(-1) ?? '';
-/** True for a flag given once as `none`, which empties the list. */
+/** Returns true when the flag was given once with the value `none`, which sets an empty list. */
 export const isNone = (texts: readonly string[]): boolean =>
   texts.length === 1 && texts[0] === 'none';
 
 /**
- * Reads the id of a user or group.
- * @param hint - Follows the error message.
+ * Parses the numeric id of a user or group.
+ * @param hint - Appended to the error message.
  */
 export function numericId(flag: string, given = '', hint = ''): JsonValue {
   if (/^\d{1,10}$/.test(given)) return given;
   throw usageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}${hint}`);
 }
 
-/** Every text that was given. */
+/** Returns all given values. */
 export const list = (texts: readonly string[]): JsonValue => [...texts];
 
-/** A whole number that is not negative. */
+/** Creates a parser for a non-negative whole number. */
 export function wholeNumber(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => parseWholeNumber(flag, texts.at(-1) ?? '');
 }
 
-/** Reads a whole number that is not negative. */
+/** Parses a non-negative whole number. */
 export function parseWholeNumber(what: string, value: string): number {
   if (!/^\d{1,9}$/.test(value))
     throw usageFailure(`${what}: expected a whole number, got ${JSON.stringify(value)}`);
   return Number(value);
 }
 
-/** A number with a unit. */
+/** Creates a parser for a number with a unit. */
 export function unit(
   flag: string,
   parse: (text: string) => Parsed<bigint>,
@@ -73,7 +73,10 @@ export function unit(
   };
 }
 
-/** One of the names of an enum, in any case, with hyphens or underscores. */
+/**
+ * Creates a parser for the names of an enum; case does not matter, and hyphens count as
+ * underscores.
+ */
 export function word(
   flag: string,
   names: readonly string[],
@@ -88,7 +91,7 @@ export function word(
   };
 }
 
-/** `key=value` sets, `key-` removes. */
+/** Creates a parser that applies `key=value` (set) and `key-` (remove) to the current map. */
 export function pairs(
   flag: string,
 ): (texts: readonly string[], before: JsonValue | undefined) => JsonValue {
@@ -102,7 +105,7 @@ export function pairs(
   };
 }
 
-/** Reads `key=value` and `key-`; the value may hold further equals signs. */
+/** Parses `key=value` and `key-`. The value may contain equals signs. */
 export function parsePairs(
   what: string,
   texts: readonly string[],
@@ -117,10 +120,10 @@ export function parsePairs(
   });
 }
 
-/** A duration, as `500ms` or `1h30m`. */
+/** Creates a parser for a duration such as `500ms` or `1h30m`. */
 export const duration = (flag: string): SpecFlag['parse'] =>
   unit(flag, parseDuration, durationJson);
-/** The names of an enum. */
+/** Returns the value names of an enum. */
 export const names = (schema: {
   readonly values: readonly { readonly name: string }[];
 }): readonly string[] => schema.values.map(({ name }) => name);

@@ -4,16 +4,13 @@ import { parseQuantity } from '../quantity.js';
 import { isNone, numericId, pairs, text, unit } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 
-/**
- * Shared memory, limits of processes, kernel parameters, devices, groups and platform of a
- * container.
- */
+/** Flags for shared memory, process limits, kernel parameters, devices, groups and platform. */
 export const KERNEL_FLAGS: readonly SpecFlag[] = [
   {
     ...{
       flag: '--shm-size',
       value: 'bytes',
-      description: 'size of /dev/shm: 128Mi',
+      description: 'size of /dev/shm, such as 128Mi',
       path: 'shm_size_bytes',
     },
     parse: unit('--shm-size', parseQuantity, String),
@@ -26,7 +23,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       repeatable: true,
       parse: ulimits,
     },
-    description: 'limit of each process, such as nofile=1024:4096; none: no limits',
+    description: 'limit of each process, such as nofile=1024:4096; none removes all limits',
   },
   {
     ...{
@@ -37,7 +34,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       adds: true,
       parse: pairs('--sysctl'),
     },
-    description: 'kernel parameter of its own network or inter-process communication',
+    description: 'kernel parameter of the network or IPC namespace of the container',
   },
   {
     ...{
@@ -47,7 +44,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       repeatable: true,
       parse: devices,
     },
-    description: 'device of the node that its operator allows; none: no devices',
+    description: 'device of the node that its agent allows; none removes all devices',
   },
   {
     ...{
@@ -57,7 +54,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       repeatable: true,
       parse: groupIds,
     },
-    description: 'further group, by number; none: no groups',
+    description: 'additional numeric group id; none removes all groups',
   },
   {
     ...{
@@ -66,11 +63,11 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       path: 'security.fs_group',
       parse: (texts) => numericId('--fs-group', texts.at(-1)),
     },
-    description: 'group that empty directories belong to',
+    description: 'group id that owns the empty directories',
   },
   {
     ...{ flag: '--platform', value: 'platform', path: 'image_pull.platform', parse: text },
-    description: 'platform of the image, and so of the nodes: linux/arm64',
+    description: 'platform of the image and of the node, such as linux/arm64',
   },
 ];
 
@@ -78,7 +75,7 @@ function groupIds(texts: readonly string[]): JsonValue {
   return isNone(texts) ? [] : texts.map((given) => numericId('--group-add', given));
 }
 
-/** Reads `name=soft` and `name=soft:hard`. */
+/** Parses `name=soft` and `name=soft:hard`. */
 function ulimits(texts: readonly string[]): JsonValue {
   if (isNone(texts)) return [];
   return texts.map((given) => {
@@ -97,14 +94,14 @@ function amountOf(given: string): string {
   return given === 'unlimited' ? '-1' : given;
 }
 
-/** Reads `/HOST/PATH`, `/HOST/PATH:/PATH` and `/HOST/PATH:/PATH:rwm`. */
+/** Parses `/HOST/PATH`, `/HOST/PATH:/PATH` and `/HOST/PATH:/PATH:rwm`. */
 function devices(texts: readonly string[]): JsonValue {
   if (isNone(texts)) return [];
   return texts.map((given) => {
     const match = /^(\/[^:]*)(?::(\/[^:]*)(?::(r?w?m?))?)?$/.exec(given);
     if (match === null) {
       throw usageFailure(
-        `--device: expected /HOST/PATH, with :/PATH and :rwm behind it or not, got ${JSON.stringify(given)}`,
+        `--device: expected /HOST/PATH[:/PATH[:rwm]], got ${JSON.stringify(given)}`,
       );
     }
     const [, hostPath = '', containerPath = '', permissions = ''] = match;

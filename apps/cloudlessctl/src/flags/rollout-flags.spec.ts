@@ -2,8 +2,8 @@ import { Rollout_OnFailure, Rollout_Promotion, Rollout_Strategy } from '@cloudle
 import type { CreateWorkloadRequest, UpdateWorkloadRequest } from '@cloudless/api';
 import { aWorkload, runCli } from '../testing/run-cli.js';
 
-describe('flags of a rollout', () => {
-  it('set every field of it', async () => {
+describe('rollout flags', () => {
+  it('set every field of the rollout settings', async () => {
     const requests: CreateWorkloadRequest[] = [];
     const coordinator = {
       createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
@@ -37,7 +37,7 @@ describe('flags of a rollout', () => {
     });
   });
 
-  it('give canary steps in order, and take them away', async () => {
+  it('set the canary steps in order, and remove them with none', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {
       updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()),
@@ -60,7 +60,7 @@ describe('flags of a rollout', () => {
   });
 
   const form =
-    'expected a number of replicas or a percentage, then wait=DURATION or manual, as in 1,wait=5m or 25%,manual';
+    'expected a number of replicas or a percentage, then wait=DURATION or manual, for example 1,wait=5m or 25%,manual';
   it.each([
     { given: 'x', says: `--step: ${form}, got "x"` },
     { given: '1,soon', says: `--step: ${form}, got "1,soon"` },
@@ -69,7 +69,7 @@ describe('flags of a rollout', () => {
       given: '1,wait=5',
       says: '--step: expected a duration such as "500ms", "2s" or "1h30m", got "5"; write "5s" for seconds',
     },
-  ])('refuses the step $given', async ({ given, says }) => {
+  ])('rejects the canary step $given', async ({ given, says }) => {
     const { exitCode, stderr } = await runCli(['workload', 'update', 'web', '--step', given]);
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: `cloudlessctl: ${says}\n` });
   });

@@ -10,42 +10,48 @@ import { durationJson } from '../manifest/read-scalar.js';
 import { duration, names, parseWholeNumber, wholeNumber, word } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 
-/** How a new version replaces the old one. */
+/** Flags of the rollout settings. */
 export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
   {
     ...{
       flag: '--strategy',
       value: 'strategy',
-      description: 'ROLLING_UPDATE, RECREATE or BLUE_GREEN',
+      description: 'rollout strategy: ROLLING_UPDATE, RECREATE or BLUE_GREEN',
       path: 'rollout.strategy',
     },
     parse: word('--strategy', names(Rollout_StrategySchema)),
   },
   ...counts({
-    '--max-surge': ['max_surge', 'replicas beyond the wanted number'],
-    '--max-unavailable': ['max_unavailable', 'replicas stopped at a time'],
-    '--min-available': ['min_available', 'ready replicas kept at every instant'],
+    '--max-surge': [
+      'max_surge',
+      'replicas above the desired number that may exist during a rollout',
+    ],
+    '--max-unavailable': ['max_unavailable', 'replicas that may be unavailable during a rollout'],
+    '--min-available': ['min_available', 'replicas that stay available during rollouts and drains'],
     '--max-failed-new': [
       'max_failed_new',
-      'failures of new replicas after which a rollout has failed',
+      'failures of new replicas after which the rollout fails',
     ],
   }),
   ...durations({
-    '--min-ready': ['min_ready_duration', 'how long ready before it counts'],
+    '--min-ready': [
+      'min_ready_duration',
+      'time that a replica must be ready before it counts as available',
+    ],
     '--progress-deadline': [
       'progress_deadline',
-      'a rollout without progress for so long has failed',
+      'time without progress after which the rollout fails',
     ],
     '--pause-duration': [
       'pause_duration',
-      'BLUE_GREEN: how long the former version is kept after the switch',
+      'BLUE_GREEN: time to keep the previous version after the switch',
     ],
   }),
   {
     ...{
       flag: '--on-failure',
       value: 'action',
-      description: 'PAUSE or ROLLBACK, when a rollout fails',
+      description: 'action when a rollout fails: PAUSE or ROLLBACK',
       path: 'rollout.on_failure',
     },
     parse: word('--on-failure', names(Rollout_OnFailureSchema)),
@@ -61,7 +67,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
   },
   {
     ...{ flag: '--step', value: 'step', path: 'rollout.steps', repeatable: true, parse: steps },
-    description: 'canary step: 1, 25%,wait=5m or 50%,manual; none: no steps',
+    description: 'canary step, such as 1 or 25%,wait=5m or 50%,manual; none removes all steps',
   },
 ];
 
@@ -84,7 +90,7 @@ function steps(texts: readonly string[]): JsonValue {
   return texts.map(step);
 }
 
-/** Reads `NUMBER[%][,wait=DURATION|,manual]`. */
+/** Parses `NUMBER[%][,wait=DURATION|,manual]`. */
 function step(given: string): JsonObject {
   const [size = '', then, ...more] = given.split(',').map((part) => part.trim());
   const [, number, percent] = /^(\d+)(%?)$/.exec(size) ?? [];
@@ -106,6 +112,6 @@ function whatThen(given: string, then: string): JsonObject {
 
 function malformed(given: string): Error {
   return usageFailure(
-    `--step: expected a number of replicas or a percentage, then wait=DURATION or manual, as in 1,wait=5m or 25%,manual, got ${JSON.stringify(given)}`,
+    `--step: expected a number of replicas or a percentage, then wait=DURATION or manual, for example 1,wait=5m or 25%,manual, got ${JSON.stringify(given)}`,
   );
 }

@@ -10,7 +10,7 @@ function ports(texts: readonly string[]): JsonValue {
     const match = /^(?:([a-z0-9-]+)=)?(?:(\d{1,5}):)?(\d{1,5})(?:\/(tcp|udp))?$/i.exec(given);
     if (match === null) {
       throw usageFailure(
-        `--port: expected 8080, http=8080, dns=53/udp or, with a port of the node before it, 80:8080, got ${JSON.stringify(given)}`,
+        `--port: expected 8080, http=8080, dns=53/udp or, with a host port, 80:8080, got ${JSON.stringify(given)}`,
       );
     }
     const [, name, hostPort, number, protocol] = match;
@@ -24,8 +24,8 @@ function ports(texts: readonly string[]): JsonValue {
 }
 
 /**
- * `http:8080/healthz`, `tcp:8080`, `grpc:8080/service`, `exec:test -f /tmp/ok`. Times and
- * thresholds need a manifest.
+ * Creates a parser for `http:8080/healthz`, `tcp:8080`, `grpc:8080/service` and `exec:test -f
+ * /tmp/ok`. Periods and thresholds can only be set in a manifest.
  */
 function probe(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => {
@@ -47,14 +47,20 @@ function probe(flag: string): (texts: readonly string[]) => JsonValue {
 }
 
 const PROBE_FLAGS = {
-  liveness: 'check that restarts a replica',
-  readiness: 'check that puts a replica into the endpoints',
-  startup: 'check that holds the others back until it passes',
+  liveness: 'liveness probe, restarts the container when it fails',
+  readiness: 'readiness probe, decides whether the replica is an endpoint',
+  startup: 'startup probe, delays the other probes until it passes',
 } as const;
 
-/** What runs, where, with how much, and how it is checked. */
+/** Flags of the replica template, the placement and the number of replicas. */
 export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
-  { flag: '--image', value: 'reference', description: 'image to run', path: 'image', parse: text },
+  {
+    flag: '--image',
+    value: 'reference',
+    description: 'container image',
+    path: 'image',
+    parse: text,
+  },
   {
     flag: '--arg',
     value: 'text',
@@ -66,7 +72,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--replicas',
     value: 'number',
-    description: 'how many copies',
+    description: 'number of replicas',
     path: 'replicas',
     parse: wholeNumber('--replicas'),
   },
@@ -78,7 +84,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
       repeatable: true,
       parse: ports,
     },
-    description: 'port it listens on, with a port of the node before it',
+    description: 'port of the container, optionally with a host port before it',
   },
   {
     flag: '--env',
@@ -112,21 +118,21 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--cpu',
     value: 'cores',
-    description: 'processor to reserve: 500m, 0.5',
+    description: 'CPU to reserve, such as 500m or 0.5',
     path: 'resources.requests.cpu_millis',
     parse: unit('--cpu', parseCpu, Number),
   },
   {
     flag: '--memory',
     value: 'bytes',
-    description: 'memory to reserve: 64Mi',
+    description: 'memory to reserve, such as 64Mi',
     path: 'resources.requests.memory_bytes',
     parse: unit('--memory', parseQuantity, String),
   },
   {
     flag: '--cpu-limit',
     value: 'cores',
-    description: 'processor never to exceed',
+    description: 'CPU limit, such as 500m or 0.5',
     path: 'resources.limits.cpu_millis',
     parse: unit('--cpu-limit', parseCpu, Number),
   },
@@ -134,7 +140,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     ...{
       flag: '--memory-limit',
       value: 'bytes',
-      description: 'memory never to exceed',
+      description: 'memory limit, such as 64Mi',
       path: 'resources.limits.memory_bytes',
     },
     parse: unit('--memory-limit', parseQuantity, String),
@@ -159,7 +165,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     ...{
       flag: '--node-selector',
       value: 'key=value',
-      description: 'label a node must have',
+      description: 'label that a node must have',
       path: 'placement.node_selector',
       repeatable: true,
       adds: true,
@@ -169,7 +175,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--priority',
     value: 'number',
-    description: '0 to 1000',
+    description: 'priority from 0 to 1000',
     path: 'priority',
     parse: wholeNumber('--priority'),
   },
@@ -177,7 +183,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     ...{
       flag: '--restart',
       value: 'policy',
-      description: 'ALWAYS, ON_FAILURE or NEVER',
+      description: 'restart policy: ALWAYS, ON_FAILURE or NEVER',
       path: 'restart.policy',
     },
     parse: word('--restart', names(RestartPolicy_PolicySchema)),
@@ -185,21 +191,21 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--max-retries',
     value: 'number',
-    description: 'restarts before it has failed',
+    description: 'restarts before the replica fails',
     path: 'restart.max_retries',
     parse: wholeNumber('--max-retries'),
   },
   {
     flag: '--mode',
     value: 'mode',
-    description: 'REPLICATED or GLOBAL',
+    description: 'REPLICATED, or GLOBAL for one replica on each matching node',
     path: 'mode',
     parse: word('--mode', names(WorkloadSpec_ModeSchema)),
   },
   {
     flag: '--grace-period',
     value: 'duration',
-    description: 'between SIGTERM and SIGKILL',
+    description: 'time between SIGTERM and SIGKILL',
     path: 'termination_grace_period',
     parse: duration('--grace-period'),
   },
@@ -211,7 +217,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
   {
     flag: '--runtime',
     value: 'runtime',
-    description: 'process or cri',
+    description: 'runtime: process or cri',
     path: 'runtime',
     parse: text,
   },

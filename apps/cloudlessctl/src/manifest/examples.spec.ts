@@ -11,8 +11,8 @@ import { parseManifest } from './parse-manifest.js';
 
 const folder = new URL('../../../../examples/', import.meta.url);
 
-describe('the examples', () => {
-  it.each(readdirSync(folder))('%s are accepted as they are', (file) => {
+describe('manifests in examples/', () => {
+  it.each(readdirSync(folder))('%s is valid and needs no special node capability', (file) => {
     const { workloads, problems } = parseManifest(
       file,
       readFileSync(new URL(file, folder)),
@@ -27,7 +27,7 @@ describe('the examples', () => {
       );
       checkSpec(spec);
       refuseUnsupported(spec);
-      // Nothing that only some nodes have.
+      // The examples must not need capabilities that only some nodes have.
       expect(
         capabilitiesOf(spec).filter((need) =>
           /apparmor|selinux|privileged|hostpath|runtime-class|^process\./.test(need),

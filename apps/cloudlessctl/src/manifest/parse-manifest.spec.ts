@@ -20,7 +20,7 @@ const specJson = (spec: string): unknown => {
 const specProblem = (spec: string): string | undefined => problems(`name: web\nspec: ${spec}\n`)[0];
 
 describe('parseManifest', () => {
-  it('reads every spec that the schema allows back from the YAML it is printed as', () => {
+  it('reads back every spec from its YAML output', () => {
     fc.assert(
       fc.property(arbitrarySpec, (spec) => {
         const text = printYaml({
@@ -36,7 +36,7 @@ describe('parseManifest', () => {
     );
   });
 
-  it('reads JSON and snake_case keys as well', () => {
+  it('reads JSON with snake_case keys', () => {
     fc.assert(
       fc.property(arbitrarySpec, (spec) => {
         const json = toJson(WorkloadSpecSchema, spec, { useProtoFieldName: true });
@@ -49,7 +49,7 @@ describe('parseManifest', () => {
     );
   });
 
-  it('never throws, whatever the text', () => {
+  it('never throws for any text', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -65,7 +65,7 @@ describe('parseManifest', () => {
     );
   });
 
-  it('reads the example of the README', async () => {
+  it('reads the example in the README', async () => {
     const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
     const example = /```yaml\n(kind: Workload[^]*?)```/.exec(readme)?.[1] ?? '';
     const { workloads, problems: found } = parse(example);
@@ -82,7 +82,7 @@ describe('parseManifest', () => {
     ]);
   });
 
-  it('takes many documents, skips empty ones, and takes the namespace where none is named', () => {
+  it('reads several documents, skips empty documents, and fills in the default namespace', () => {
     const { workloads, problems: found } = parse(
       '---\n---\nname: a\nspec: {}\n---\nnamespace: prod\nname: a\nspec: {}\n...\n',
     );
@@ -93,13 +93,13 @@ describe('parseManifest', () => {
     ]);
   });
 
-  it('takes a list of workloads', () => {
+  it('reads a list of workloads', () => {
     expect(
       parse('[{"name":"a","spec":{}},{"name":"b","spec":{}}]').workloads.map(({ name }) => name),
     ).toEqual(['a', 'b']);
   });
 
-  it('follows aliases', () => {
+  it('resolves aliases', () => {
     expect(
       parse('name: a\nspec:\n  env: &e {A: "1"}\n  labels: *e\n').workloads[0]?.spec.labels,
     ).toEqual({ A: '1' });
@@ -150,7 +150,7 @@ describe('parseManifest', () => {
       spec: '{readinessProbe: {http: {path: /, port: http}, period: 1s}}',
       json: { readinessProbe: { http: { path: '/', port: 'http' }, period: '1s' } },
     },
-  ])('reads $spec', ({ spec, json }) => {
+  ])('reads the spec $spec', ({ spec, json }) => {
     expect(specJson(spec)).toEqual(json);
   });
 
@@ -175,7 +175,7 @@ describe('parseManifest', () => {
     {
       spec: '{replicas: "2"}',
       problem:
-        'web.yaml:2:18: spec.replicas: expected a whole number, got the text "2"; remove the quotes',
+        'web.yaml:2:18: spec.replicas: expected a whole number, got the string "2"; remove the quotes',
     },
     {
       spec: '{replicas: 3000000000}',
@@ -185,31 +185,32 @@ describe('parseManifest', () => {
     {
       spec: '{env: {PORT: 8080}}',
       problem:
-        'web.yaml:2:20: spec.env["PORT"]: expected a text, got the number 8080; write "8080"',
+        'web.yaml:2:20: spec.env["PORT"]: expected a string, got the number 8080; write "8080"',
     },
     {
       spec: '{env: {8080: a}}',
-      problem: 'web.yaml:2:14: spec.env: expected a text as key, got the number 8080; write "8080"',
+      problem:
+        'web.yaml:2:14: spec.env: expected a string as key, got the number 8080; write "8080"',
     },
     { spec: '{env: [A]}', problem: 'web.yaml:2:13: spec.env: expected a map, got a list' },
     {
       spec: '{command: sleep 10}',
-      problem: 'web.yaml:2:17: spec.command: expected a list, got the text "sleep 10"',
+      problem: 'web.yaml:2:17: spec.command: expected a list, got the string "sleep 10"',
     },
     {
       spec: '{command: [sleep, 10]}',
-      problem: 'web.yaml:2:25: spec.command[1]: expected a text, got the number 10; write "10"',
+      problem: 'web.yaml:2:25: spec.command[1]: expected a string, got the number 10; write "10"',
     },
     {
       spec: '{ports: [{containerPort: 80}, 81]}',
       problem: 'web.yaml:2:37: spec.ports[1]: expected a map, got the number 81',
     },
-    { spec: '{image: }', problem: 'web.yaml:2:15: spec.image: expected a text, got nothing' },
+    { spec: '{image: }', problem: 'web.yaml:2:15: spec.image: expected a string, got nothing' },
     {
       spec: '{rollout: {strategy: rolling_update}}',
       problem:
         'web.yaml:2:28: spec.rollout.strategy: expected one of ROLLING_UPDATE, RECREATE, BLUE_GREEN, ' +
-        'got the text "rolling_update"; did you mean ROLLING_UPDATE?',
+        'got the string "rolling_update"; did you mean ROLLING_UPDATE?',
     },
     {
       spec: '{mode: 1}',
@@ -228,23 +229,23 @@ describe('parseManifest', () => {
     {
       spec: '{resources: {requests: {cpuMillis: "2"}}}',
       problem:
-        'web.yaml:2:42: spec.resources.requests.cpuMillis: write "2m" for thousandths of a core or "2.0" for cores, ' +
-        'without a unit it could be either',
+        'web.yaml:2:42: spec.resources.requests.cpuMillis: write "2m" for thousandths of a core or "2.0" for cores: ' +
+        'without a unit the value is ambiguous',
     },
     {
       spec: '{resources: {limits: {memoryBytes: 64MB}}}',
       problem:
-        'web.yaml:2:42: spec.resources.limits.memoryBytes: expected an amount such as 67108864, "64Mi" or "500M", got "64MB"',
+        'web.yaml:2:42: spec.resources.limits.memoryBytes: expected a quantity such as 67108864, "64Mi" or "500M", got "64MB"',
     },
     {
       spec: '{security: {privileged: yes}}',
       problem:
-        'web.yaml:2:31: spec.security.privileged: expected true or false, got the text "yes"',
+        'web.yaml:2:31: spec.security.privileged: expected true or false, got the string "yes"',
     },
     {
       spec: '{restartedAt: today}',
       problem:
-        'web.yaml:2:21: spec.restartedAt: expected a time such as "2026-01-31T12:00:00Z", got the text "today"',
+        'web.yaml:2:21: spec.restartedAt: expected a time such as "2026-01-31T12:00:00Z", got the string "today"',
     },
     {
       spec: '{livenessProbe: {tcp: {port: a}, http: {}}}',
@@ -254,9 +255,9 @@ describe('parseManifest', () => {
       spec: '{rollout: {maxSurge: 1, max_surge: 2}}',
       problem: 'web.yaml:2:31: spec.rollout.max_surge: cannot be given together with maxSurge',
     },
-    { spec: '{env: {A: a, A: b}}', problem: 'web.yaml:2:20: spec.env.A: is written twice' },
-    { spec: '{image: a, image: b}', problem: 'web.yaml:2:18: spec.image: is written twice' },
-    { spec: '{image: *nowhere}', problem: 'web.yaml:2:15: the alias *nowhere stands for nothing' },
+    { spec: '{env: {A: a, A: b}}', problem: 'web.yaml:2:20: spec.env.A: is given twice' },
+    { spec: '{image: a, image: b}', problem: 'web.yaml:2:18: spec.image: is given twice' },
+    { spec: '{image: *nowhere}', problem: 'web.yaml:2:15: the alias *nowhere is not defined' },
     { spec: '{image: !secret x}', problem: 'web.yaml:2:15: Unresolved tag: !secret' },
     {
       spec: '{image: x',
@@ -268,33 +269,33 @@ describe('parseManifest', () => {
       spec: '{env: {__proto__: x}}',
       problem: 'web.yaml:2:14: spec.env["__proto__"]: cannot be used as a key',
     },
-  ])('refuses $spec', ({ spec, problem }) => {
+  ])('rejects the spec $spec', ({ spec, problem }) => {
     expect(specProblem(spec)).toBe(problem);
   });
 
   it.each([
-    { text: '', problem: 'web.yaml:1:1: declares nothing' },
-    { text: '# only a comment\n', problem: 'web.yaml:1:1: declares nothing' },
-    { text: 'hello', problem: 'web.yaml:1:1: expected a map, got the text "hello"' },
+    { text: '', problem: 'web.yaml:1:1: contains no workload' },
+    { text: '# only a comment\n', problem: 'web.yaml:1:1: contains no workload' },
+    { text: 'hello', problem: 'web.yaml:1:1: expected a map, got the string "hello"' },
     { text: 'spec: {}', problem: 'web.yaml:1:1: name: is missing' },
     { text: 'name: a', problem: 'web.yaml:1:1: spec: is missing' },
     {
       text: 'name: A_b\nspec: {}',
       problem:
-        'web.yaml:1:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the text "A_b"',
+        'web.yaml:1:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the string "A_b"',
     },
     {
       text: 'kind: Pod\nname: a\nspec: {}',
-      problem: 'web.yaml:1:7: kind: expected Workload, got the text "Pod"',
+      problem: 'web.yaml:1:7: kind: expected Workload, got the string "Pod"',
     },
     {
       text: 'apiVersion: v1\nname: a\nspec: {}',
       problem:
-        'web.yaml:1:1: apiVersion: unknown key; namespace, name and spec stand at the top level',
+        'web.yaml:1:1: apiVersion: unknown key; namespace, name and spec belong at the top level',
     },
     {
       text: 'name: a\nspec: {}\nstatus: {}',
-      problem: 'web.yaml:3:1: status: is written by the cluster; remove it',
+      problem: 'web.yaml:3:1: status: is set by the cluster; remove it',
     },
     {
       text: 'nmae: a\nname: a\nspec: {}',
@@ -304,30 +305,30 @@ describe('parseManifest', () => {
       text: 'name: a\nspec: {}\n---\nname: a\nspec: {}',
       problem: 'web.yaml:4:1: the workload default/a is declared twice',
     },
-  ])('refuses $text', ({ text, problem }) => {
+  ])('rejects the document $text', ({ text, problem }) => {
     expect(problems(text)[0]).toBe(problem);
   });
 
-  it('lists everything wrong at once', () => {
+  it('lists all problems of a file', () => {
     expect(
       problems('name: web\nspec:\n  imag: x\n  replicas: many\n---\nname: B\nspec: {mode: X}\n'),
     ).toEqual([
       'web.yaml:3:3: spec.imag: unknown key; did you mean image?',
-      'web.yaml:4:13: spec.replicas: expected a whole number, got the text "many"',
-      'web.yaml:6:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the text "B"',
-      'web.yaml:7:14: spec.mode: expected one of REPLICATED, GLOBAL, got the text "X"',
+      'web.yaml:4:13: spec.replicas: expected a whole number, got the string "many"',
+      'web.yaml:6:7: name: expected up to 63 lower-case letters, digits and inner hyphens, got the string "B"',
+      'web.yaml:7:14: spec.mode: expected one of REPLICATED, GLOBAL, got the string "X"',
     ]);
   });
 
-  it('is bounded in size, depth, aliases and encoding', () => {
+  it('limits size, nesting and aliases, and requires UTF-8', () => {
     expect(problems(`name: ${'a'.repeat(1024 * 1024)}`)).toEqual([
       'web.yaml:1:1: larger than 1 MiB (1048582 bytes)',
     ]);
     expect(problems('['.repeat(500_000))).toEqual([
-      'web.yaml:1:1: more than 32 maps and lists inside each other',
+      'web.yaml:1:1: more than 32 nested maps and lists',
     ]);
     expect(problems(`name: a\nspec: {env: {A: ${'['.repeat(40)}${']'.repeat(40)}}}`)[0]).toContain(
-      'expected a text, got a list',
+      'expected a string, got a list',
     );
     expect(
       problems(
@@ -339,7 +340,7 @@ describe('parseManifest', () => {
     ).toEqual(['x:1:1: not UTF-8 text']);
   });
 
-  it('ends on an alias inside what it stands for', () => {
+  it('rejects an alias to a node that contains the alias', () => {
     expect(problems('name: a\nspec: &s {placement: *s}')[0]).toBe(
       'web.yaml:2:11: spec.placement.placement: unknown key',
     );

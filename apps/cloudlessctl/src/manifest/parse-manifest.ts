@@ -9,28 +9,28 @@ import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
 import type { Entry, Problem } from './yaml-reader.js';
 
-/** A workload as a manifest declares it. */
+/** A workload of a manifest. */
 export interface ManifestWorkload {
   readonly namespace: string;
   readonly name: string;
   readonly spec: WorkloadSpec;
 }
 
-/** What a file declares. Nothing of it may be used unless `problems` is empty. */
+/** The content of a manifest file. The workloads must not be used unless `problems` is empty. */
 export interface Manifest {
   readonly workloads: readonly ManifestWorkload[];
   readonly problems: readonly Problem[];
 }
 
-/** A DNS label, what namespaces and names must be. */
+/** DNS label: the format of namespace and workload names. */
 const DNS_LABEL = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/;
 const MAX_NAME = 63;
 
 /**
- * Reads a manifest: YAML or JSON, any number of documents `{ kind?, namespace?, name, spec }`, or
- * lists of such.
- * @param file - Its name for messages.
- * @param defaultNamespace - For documents that name none.
+ * Parses a manifest: YAML or JSON with any number of documents `{ kind?, namespace?, name, spec }`
+ * or lists of them.
+ * @param file - File name for messages.
+ * @param defaultNamespace - Namespace of documents without a namespace.
  */
 export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace: string): Manifest {
   const reader = new YamlReader(file, bytes);
@@ -60,7 +60,7 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
     });
   }
   if (workloads.length === 0 && reader.problems.length === 0)
-    reader.report(null, '', 'declares nothing');
+    reader.report(null, '', 'contains no workload');
   return { workloads, problems: reader.problems };
 }
 
@@ -108,18 +108,18 @@ function readLabel(reader: YamlReader, entry: Entry, path: string): string | und
   return undefined;
 }
 
-/** What {@link isDnsLabel} demands, in words. */
+/** The rule of {@link isDnsLabel} in words. */
 export const DNS_LABEL_RULE = 'up to 63 lower-case letters, digits and inner hyphens';
 
-/** Whether a text can be the name of a workload or a namespace. */
+/** Returns true when a text is a valid name of a workload or namespace. */
 export function isDnsLabel(text: string): boolean {
   return text.length <= MAX_NAME && DNS_LABEL.test(text);
 }
 
 function unknownKey(key: string): string {
-  if (WRITTEN_BY_CLUSTER.has(key)) return 'is written by the cluster; remove it';
+  if (WRITTEN_BY_CLUSTER.has(key)) return 'is set by the cluster; remove it';
   if (key === 'apiVersion' || key === 'metadata')
-    return 'unknown key; namespace, name and spec stand at the top level';
+    return 'unknown key; namespace, name and spec belong at the top level';
   return `unknown key${didYouMean(key, ['kind', 'namespace', 'name', 'spec'])}`;
 }
 

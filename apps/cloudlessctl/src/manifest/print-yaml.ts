@@ -1,8 +1,8 @@
 import { Document } from 'yaml';
 
 /**
- * A JSON value as YAML 1.2. Texts that YAML 1.1 would read as something else (`on`, `0o7`, `1:30`)
- * are quoted too, because other tools will read what is printed here.
+ * Formats a JSON value as YAML 1.2. Strings that YAML 1.1 would read as another type (`on`, `0o7`,
+ * `1:30`) are quoted too, because other tools may read the output as YAML 1.1.
  */
 export function printYaml(value: unknown): string {
   return new Document(value, {

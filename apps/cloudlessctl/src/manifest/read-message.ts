@@ -7,20 +7,20 @@ import { readScalar, readWellKnown } from './read-scalar.js';
 import { MAX_DEPTH, describeNode } from './yaml-reader.js';
 import type { YamlReader } from './yaml-reader.js';
 
-/** Where the walk is. */
+/** The position of the current value in the document. */
 interface Place {
   readonly document: Document.Parsed;
-  /** The node to point at when the value itself is absent. */
+  /** Node for the line number when the value itself is absent. */
   readonly at: Node | null;
   readonly path: string;
   readonly depth: number;
 }
 
 /**
- * Reads a node as a message of `schema`, by the schema alone: keys in camelCase or snake_case,
- * enums by name, durations and amounts with units. Everything wrong is reported to `reader`.
- * @returns The message in protobuf's JSON form, without what was wrong; `undefined` when nothing of
- *   it can be used.
+ * Reads a node as a message of `schema`: keys in camelCase or snake_case, enums by name, durations
+ * and quantities with units. Problems are reported to `reader`.
+ * @returns The message in protobuf JSON without the invalid fields; undefined when the node is not
+ *   a map.
  */
 export function readMessage(
   reader: YamlReader,
@@ -185,15 +185,11 @@ function settle(
 
 function tooDeep(reader: YamlReader, node: Node | null, place: Place): boolean {
   if (place.depth <= MAX_DEPTH) return false;
-  reader.report(
-    node ?? place.at,
-    place.path,
-    `more than ${MAX_DEPTH} maps and lists inside each other`,
-  );
+  reader.report(node ?? place.at, place.path, `more than ${MAX_DEPTH} nested maps and lists`);
   return true;
 }
 
-/** The keys of a message in the spelling of `key`, so that a suggestion does not mix two. */
+/** The field names in the spelling of `key` (camelCase or snake_case), for suggestions. */
 function namesLike(schema: DescMessage, key: string): readonly string[] {
   return schema.fields.map((field) => (key.includes('_') ? field.name : field.jsonName));
 }

@@ -8,8 +8,8 @@ import type { Parsed } from '../quantity.js';
 import { describeNode } from './yaml-reader.js';
 
 /**
- * Reads a scalar of a field. The unit of a number is told by the end of the field's name: `_bytes`,
- * `_bps`, `cpu_millis`.
+ * Reads a scalar value. The end of the field name selects the unit of a number: `_bytes`, `_bps`,
+ * `cpu_millis`.
  */
 export function readScalar(
   field: DescField,
@@ -21,7 +21,7 @@ export function readScalar(
     case ScalarType.STRING:
       return typeof value === 'string'
         ? { value }
-        : { problem: expected('a text', node, quotedHint(node)) };
+        : { problem: expected('a string', node, quotedHint(node)) };
     case ScalarType.BOOL:
       return typeof value === 'boolean' ? { value } : { problem: expected('true or false', node) };
     case ScalarType.FLOAT:
@@ -39,8 +39,8 @@ export function readScalar(
 }
 
 /**
- * Reads a message that is written as one scalar, a duration or a time; `undefined` for every other
- * message.
+ * Reads a message that is written as a scalar: a duration or a timestamp. @returns Undefined for
+ * every other message type.
  */
 export function readWellKnown(
   schema: DescMessage,
@@ -65,7 +65,7 @@ export function readWellKnown(
   }
 }
 
-/** Nanoseconds in protobuf's JSON form, as in `1.5s`. */
+/** Formats nanoseconds as a duration in protobuf JSON, for example `1.5s`. */
 export function durationJson(nanos: bigint): string {
   const size = nanos < 0n ? -nanos : nanos;
   const fraction = (size % 1_000_000_000n).toString().padStart(9, '0').replace(/0+$/, '');
@@ -85,23 +85,22 @@ function integerOf(field: DescField, type: ScalarType, node: Node | null): Parse
   const value = isScalar(node) ? node.value : undefined;
   if (typeof value === 'bigint') return { value };
   if (field.name.endsWith('cpu_millis')) {
-    // "2" could be meant as cores or as thousandths, and there is a factor of a thousand between
-    // them.
+    // "2" could mean cores or thousandths of a core, a factor of 1000.
     if (typeof value === 'string' && /^\d+$/.test(value)) {
       return {
-        problem: `write "${value}m" for thousandths of a core or "${value}.0" for cores, without a unit it could be either`,
+        problem: `write "${value}m" for thousandths of a core or "${value}.0" for cores: without a unit the value is ambiguous`,
       };
     }
     if (typeof value === 'string') return parseCpu(value);
     if (typeof value === 'number')
       return parseCpu(isScalar(node) ? (node.source ?? String(value)) : String(value));
-    return { problem: expected('an amount of processor such as 500, "500m" or "0.5"', node) };
+    return { problem: expected('a CPU quantity such as 500, "500m" or "0.5"', node) };
   }
   if (typeof value === 'string' && /_bytes$|_bps$/.test(field.name)) return parseQuantity(value);
   if (typeof value === 'string' && isLong(type) && /^-?\d{1,20}$/.test(value))
     return { value: BigInt(value) };
   if (/_bytes$/.test(field.name))
-    return { problem: expected('an amount such as 67108864, "64Mi" or "500M"', node) };
+    return { problem: expected('a quantity such as 67108864, "64Mi" or "500M"', node) };
   const unquote = typeof value === 'string' && /^-?\d+$/.test(value) ? '; remove the quotes' : '';
   return { problem: expected('a whole number', node, unquote) };
 }

@@ -3,44 +3,44 @@ import type { Document, Node } from 'yaml';
 import { didYouMean } from '../suggest.js';
 import { quoted } from '../quantity.js';
 
-/** One thing wrong with a file: where, in which field, and what to do about it. */
+/** A problem of a file: position, field path and message. */
 export interface Problem {
   readonly file: string;
   /** From 1. */
   readonly line: number;
   /** From 1. */
   readonly column: number;
-  /** As in `spec.ports[0].name`; empty for the whole document. */
+  /** Path such as `spec.ports[0].name`; empty for the whole document. */
   readonly path: string;
   readonly message: string;
 }
 
-/** `web.yaml:7:5: spec.replicas: expected a whole number, got true`. */
+/** Formats a problem: `web.yaml:7:5: spec.replicas: expected a whole number, got true`. */
 export function formatProblem({ file, line, column, path, message }: Problem): string {
   return `${file}:${line}:${column}: ${path === '' ? '' : `${path}: `}${message}`;
 }
 
-/** A key of a map with its value, aliases followed. */
+/** A key of a map with its value; aliases are resolved. */
 export interface Entry {
   readonly key: string;
   readonly keyNode: Node;
   readonly value: Node | null;
 }
 
-/** Larger files are refused unread. */
+/** Larger files are not parsed. */
 export const MAX_FILE_BYTES = 1024 * 1024;
-/** Maps and lists inside each other; deeper than any schema needs. */
+/** Maximum nesting of maps and lists; no schema needs more. */
 export const MAX_DEPTH = 32;
-/** Aliases followed in one file: a handful is a convenience, thousands are an attack. */
+/** Maximum number of aliases in one file, a bound against exponential expansion. */
 export const MAX_ALIASES = 100;
-/** One missing bracket makes many follow. */
+/** Syntax problems shown per document; one missing bracket causes many. */
 const MAX_SYNTAX_PROBLEMS = 5;
-/** More wrong things than this are not listed. */
+/** Problems listed per file. */
 const MAX_PROBLEMS = 100;
 
 /**
- * One YAML or JSON file while it is read: knows where every node stands, follows aliases within
- * bounds, and collects what is wrong instead of stopping at the first.
+ * A YAML or JSON file that is being read. Finds the position of each node, resolves aliases within
+ * bounds, and collects all problems instead of stopping at the first.
  */
 export class YamlReader {
   readonly problems: Problem[] = [];
@@ -48,7 +48,7 @@ export class YamlReader {
   private readonly lines = new LineCounter();
   private aliases = 0;
 
-  /** @param file - The name for messages. */
+  /** @param file - File name for messages. */
   constructor(
     readonly file: string,
     bytes: Uint8Array,
@@ -56,14 +56,14 @@ export class YamlReader {
     this.documents = this.parse(bytes);
   }
 
-  /** Notes that something is wrong at `node` (the start of the file without one). */
+  /** Adds a problem at `node`, or at the start of the file without a node. */
   report(node: Node | null | undefined, path: string, message: string): void {
     this.reportAt(node?.range?.[0] ?? 0, path, message);
   }
 
   /**
-   * The entries of a map whose keys are texts; reports and returns `undefined` when it is something
-   * else.
+   * Returns the entries of a map with string keys; reports a problem and returns undefined for any
+   * other node.
    */
   entries(
     document: Document.Parsed,
@@ -85,7 +85,7 @@ export class YamlReader {
         this.report(
           keyNode ?? node,
           path,
-          `expected a text as key, got ${describeNode(keyNode)}${shown}`,
+          `expected a string as key, got ${describeNode(keyNode)}${shown}`,
         );
         continue;
       }
@@ -93,7 +93,7 @@ export class YamlReader {
         this.report(
           keyNode,
           path === '' ? keyNode.value : `${path}.${keyNode.value}`,
-          'is written twice',
+          'is given twice',
         );
         continue;
       }
@@ -107,7 +107,7 @@ export class YamlReader {
     return entries;
   }
 
-  /** The items of a list; reports and returns `undefined` when it is something else. */
+  /** Returns the items of a list; reports a problem and returns undefined for any other node. */
   items(
     document: Document.Parsed,
     node: Node | null,
@@ -121,24 +121,26 @@ export class YamlReader {
     return node.items.map((item) => this.follow(document, item as Node | null));
   }
 
-  /** A text; reports and returns `undefined` when it is something else. */
+  /** Returns a string; reports a problem and returns undefined for any other node. */
   text(node: Node | null, at: Node | null, path: string): string | undefined {
     if (isScalar(node) && typeof node.value === 'string') return node.value;
     const source = isScalar(node) && node.value !== null ? node.source : undefined;
     this.report(
       node ?? at,
       path,
-      `expected a text, got ${describeNode(node)}${source === undefined ? '' : `; write "${source}"`}`,
+      `expected a string, got ${describeNode(node)}${source === undefined ? '' : `; write "${source}"`}`,
     );
     return undefined;
   }
 
-  /** Notes a key nobody knows, with the one that was probably meant. */
+  /** Reports an unknown key and suggests a similar known key. */
   unknownKey(entry: Entry, path: string, known: Iterable<string>): void {
     this.report(entry.keyNode, path, `unknown key${didYouMean(entry.key, known)}`);
   }
 
-  /** The node itself, or what an alias stands for; `null` when that is nothing. */
+  /**
+   * Resolves an alias; other nodes are returned as they are. Null for an empty or undefined node.
+   */
   follow(document: Document.Parsed, node: Node | null | undefined): Node | null {
     if (node === null || node === undefined) return null;
     if (!isAlias(node)) return node;
@@ -149,7 +151,7 @@ export class YamlReader {
       return null;
     }
     const found = node.resolve(document);
-    if (found === undefined) this.report(node, '', `the alias *${node.source} stands for nothing`);
+    if (found === undefined) this.report(node, '', `the alias *${node.source} is not defined`);
     return (found as Node | undefined) ?? null;
   }
 
@@ -169,7 +171,7 @@ export class YamlReader {
       const documents = parseAllDocuments(text, {
         version: '1.2',
         schema: 'core',
-        uniqueKeys: false, // reported in `entries`, with the path, beside all other problems
+        uniqueKeys: false, // `entries` reports duplicate keys with their path
         intAsBigInt: true,
         prettyErrors: false,
         logLevel: 'silent',
@@ -185,10 +187,9 @@ export class YamlReader {
       }
       return parsed;
     } catch (reason) {
-      // The parser recurses, and so ends at the end of the stack when it is given a hundred
-      // thousand brackets.
+      // The parser is recursive and overflows the stack for deeply nested input.
       if (!(reason instanceof RangeError)) throw reason;
-      this.reportAt(0, '', `more than ${MAX_DEPTH} maps and lists inside each other`);
+      this.reportAt(0, '', `more than ${MAX_DEPTH} nested maps and lists`);
       return [];
     }
   }
@@ -206,12 +207,12 @@ export class YamlReader {
   }
 }
 
-/** What a node is, for people: `the text "abc"`, `the number 3`, `nothing`. */
+/** Describes a node for messages: `the string "abc"`, `the number 3`, `nothing`. */
 export function describeNode(node: Node | null): string {
   if (isMap(node)) return 'a map';
   if (isSeq(node)) return 'a list';
   if (!isScalar(node) || node.value === null) return 'nothing';
-  if (typeof node.value === 'string') return `the text ${quoted(node.value)}`;
+  if (typeof node.value === 'string') return `the string ${quoted(node.value)}`;
   if (typeof node.value === 'boolean') return String(node.value);
   return `the number ${node.source ?? String(node.value)}`;
 }

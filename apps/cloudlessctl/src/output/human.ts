@@ -2,14 +2,14 @@ import { timestampMs } from '@bufbuild/protobuf/wkt';
 import type { Duration, Timestamp } from '@bufbuild/protobuf/wkt';
 
 /**
- * How long ago something was: `0s`, `59s`, `5m`, `3h`, `12d`. Empty without a time; `0s` for the
- * future.
+ * Formats the age of a time: `0s`, `59s`, `5m`, `3h`, `12d`. Empty without a time; `0s` for a time
+ * in the future.
  */
 export function formatAge(time: Timestamp | undefined, nowMs: number): string {
   return time === undefined ? '' : formatSpan(nowMs - timestampMs(time));
 }
 
-/** Milliseconds in the two largest units that matter: `45s`, `5m30s`, `3h`, `12d`. */
+/** Formats milliseconds with at most two units: `45s`, `5m30s`, `3h`, `12d`. */
 export function formatSpan(spanMs: number): string {
   const seconds = Math.max(0, Math.floor(spanMs / 1000));
   if (seconds < 120) return `${seconds}s`;
@@ -20,7 +20,7 @@ export function formatSpan(spanMs: number): string {
   return hours < 48 ? `${hours}h` : `${Math.floor(hours / 24)}d`;
 }
 
-/** A duration as it is written in manifests: `500ms`, `10s`, `1h30m`. */
+/** Formats a duration as in manifests: `500ms`, `10s`, `1h30m`. */
 export function formatDuration(duration: Duration): string {
   const { seconds, nanos } = duration;
   if (seconds === 0n)
@@ -35,7 +35,7 @@ export function formatDuration(duration: Duration): string {
   return `${hours === 0n ? '' : `${hours}h`}${minutes === 0n ? '' : `${minutes}m`}${seconds % 60n === 0n ? '' : `${seconds % 60n}s`}`;
 }
 
-/** Bytes: `64Mi`, `1.5Gi`, `0`. */
+/** Formats bytes: `64Mi`, `1.5Gi`, `0`. */
 export function formatBytes(bytes: bigint): string {
   let value = Number(bytes);
   let unit = 0;
@@ -49,19 +49,19 @@ export function formatBytes(bytes: bigint): string {
 
 const BYTE_UNITS = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi'];
 
-/** Thousandths of a core: `250m`, `2`. */
+/** Formats thousandths of a core: `250m`, `2`. */
 export function formatCpu(millis: number): string {
   return millis % 1000 === 0 ? String(millis / 1000) : `${millis}m`;
 }
 
-/** `2026-01-31T12:00:00Z`; empty without a time. */
+/** Formats a time as `2026-01-31T12:00:00Z`; empty without a time. */
 export function formatTime(time: Timestamp | undefined): string {
   return time === undefined
     ? ''
     : new Date(timestampMs(time)).toISOString().replace(/\.000Z$/, 'Z');
 }
 
-/** `a=1,b=2` in the order of the keys. */
+/** Formats labels as `a=1,b=2`, sorted by key. */
 export function formatLabels(labels: Readonly<Record<string, string>>): string {
   return Object.entries(labels)
     .sort(([a], [b]) => (a < b ? -1 : 1))
@@ -69,7 +69,7 @@ export function formatLabels(labels: Readonly<Record<string, string>>): string {
     .join(',');
 }
 
-/** `READY` as people read it: `Ready`, `RolledBack`. */
+/** Formats an enum name for tables: `READY` as `Ready`, `ROLLED_BACK` as `RolledBack`. */
 export function formatWord(name: string): string {
   return name
     .split('_')
@@ -77,7 +77,7 @@ export function formatWord(name: string): string {
     .join('');
 }
 
-/** `1 replica`, `2 replicas`. */
+/** Formats a number with a noun: `1 replica`, `2 replicas`. */
 export function count(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }

@@ -1,12 +1,12 @@
 import pc from 'picocolors';
 import type { CliIo } from '../io.js';
 
-/** Colours for people; every function gives its text back unchanged when colours are off. */
+/** Colour functions; they return the text unchanged when colours are off. */
 export type Style = ReturnType<typeof pc.createColors>;
 
 /**
- * Colours on a terminal, unless `--no-color`, `NO_COLOR` or a dumb terminal says otherwise;
- * `FORCE_COLOR` turns them on elsewhere.
+ * Creates the colours: on for a terminal, off with `--no-color`, `NO_COLOR` or `TERM=dumb`.
+ * `FORCE_COLOR` turns them on for other outputs.
  */
 export function styleOf(io: CliIo, wanted: boolean): Style {
   const { env, stdout } = io;
@@ -16,7 +16,7 @@ export function styleOf(io: CliIo, wanted: boolean): Style {
   return pc.createColors(on);
 }
 
-/** The colour of a word that is good, bad or on its way. */
+/** Returns the colour function for a state. */
 export function toneOf(
   style: Style,
   tone: 'good' | 'bad' | 'busy' | 'quiet',

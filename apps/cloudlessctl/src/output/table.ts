@@ -1,12 +1,12 @@
-/** A cell: its text, and how it is coloured once its width is known. */
+/** A table cell: its text, and a function that colours the text after its width is known. */
 export interface Cell {
   readonly text: string;
   readonly paint?: (text: string) => string;
 }
 
 /**
- * Aligned columns without borders, as `kubectl` prints them; the last column is not padded. Empty
- * without rows.
+ * Formats a table with aligned columns and without borders, like `kubectl`. The last column is not
+ * padded. Empty without rows.
  */
 export function formatTable(
   headers: readonly string[],
@@ -21,8 +21,7 @@ export function formatTable(
 }
 
 /**
- * A table whose rows come one after another: the header first, columns as wide as the widest cell
- * so far.
+ * A table whose rows are added one after another. Columns are as wide as their widest cell so far.
  */
 export class GrowingTable {
   private readonly widths: number[];
@@ -32,7 +31,9 @@ export class GrowingTable {
     this.widths = headers.map(widthOf);
   }
 
-  /** The line of a row, below the header if it is the first. Cells that are left out are empty. */
+  /**
+   * Returns the line of a row; the first row is preceded by the header. Missing cells are empty.
+   */
   add(row: readonly (Cell | string)[]): string {
     const cells = this.headers.map((_, column) => toCell(row[column] ?? ''));
     for (const [column, { text }] of cells.entries())
@@ -65,14 +66,14 @@ function toCell(cell: Cell | string): Cell {
 }
 
 /**
- * The text without line ends and other control characters, which would break a table or steer the
+ * Replaces line ends and other control characters, which would break a table or control the
  * terminal.
  */
 export function oneLine(text: string): string {
   return text.replaceAll(/\p{Cc}+/gu, ' ').trim();
 }
 
-/** Characters, not UTF-16 units. */
+/** Counts characters instead of UTF-16 units. */
 function widthOf(text: string): number {
   return [...text].length;
 }

@@ -16,7 +16,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { NOW_MS, aWorkload } from './run-cli.js';
 import type { FakeCoordinator } from './run-cli.js';
 
-/** `default/web` with four replicas on its way from version 1 to version 2. */
+/** Creates `default/web` with four replicas during a rollout from version 1 to version 2. */
 export function aRollout(
   rollout: MessageInitShape<typeof RolloutStatusSchema> = {},
   { updated = 1, old = 4 - updated }: { readonly updated?: number; readonly old?: number } = {},
@@ -69,7 +69,7 @@ export function aRollout(
   });
 }
 
-/** That of version 2: a replica ended three times. */
+/** The failure of version 2: a new replica failed three times. */
 export const FAILURE = create(RolloutFailureSchema, {
   reason: 'new replicas failed 3 times',
   replicaId: '00000000000000aa-9',
@@ -80,12 +80,13 @@ export const FAILURE = create(RolloutFailureSchema, {
 });
 
 /**
- * A state, the end of all present ones, a deletion (with what may still run), or a lost connection.
+ * One item of a scripted watch: a state, the SYNCED item, a deletion (optionally with replicas that
+ * may still run), or a broken connection.
  */
 export type WatchStep =
   Workload | 'synced' | 'gone' | { readonly gone: readonly ReplicaStatus[] } | 'lost';
 
-/** Sends the states, then stays silent until the call ends. */
+/** Creates a watch that sends the items, then stays silent until the call ends. */
 export function watching(...states: WatchStep[]): NonNullable<FakeCoordinator['watchWorkloads']> {
   const left = [...states];
   return async function* (_request, { signal }) {

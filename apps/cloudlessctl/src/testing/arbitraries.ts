@@ -5,7 +5,7 @@ import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
 import { durationJson } from '../manifest/read-scalar.js';
 
-/** Texts with everything a YAML printer can trip over. */
+/** Texts that are hard to print as YAML. */
 const anyText: fc.Arbitrary<string> = fc.oneof(
   fc.string({ unit: 'grapheme', maxLength: 12 }),
   fc.constantFrom(
@@ -38,8 +38,8 @@ const anyText: fc.Arbitrary<string> = fc.oneof(
 );
 
 /**
- * Any message of `schema`, as protobuf JSON: every field may be there or not, at most one of a
- * oneof.
+ * Generates messages of `schema` in protobuf JSON: each field may be absent, at most one field of a
+ * oneof is set.
  */
 export function arbitraryJson(schema: DescMessage, depth = 0): fc.Arbitrary<JsonValue> {
   if (schema.typeName === 'google.protobuf.Duration')
@@ -70,12 +70,12 @@ export function arbitraryJson(schema: DescMessage, depth = 0): fc.Arbitrary<Json
   return fc.tuple(...members).map((parts) => Object.assign({}, ...parts) as JsonValue);
 }
 
-/** Any spec that the schema allows. */
+/** Generates any spec that the schema allows. */
 export const arbitrarySpec: fc.Arbitrary<WorkloadSpec> = arbitraryJson(WorkloadSpecSchema).map(
   (json) => fromJson(WorkloadSpecSchema, json),
 );
 
-/** A spec with these fields. */
+/** Creates a spec with the given fields. */
 export function aSpec(
   fields: Parameters<typeof create<typeof WorkloadSpecSchema>>[1] = {},
 ): WorkloadSpec {

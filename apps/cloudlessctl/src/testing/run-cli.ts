@@ -19,18 +19,18 @@ import { run } from '../cli.js';
 import { BrokenPipeError } from '../io.js';
 import type { CliIo, InputStream, OutputStream, Terminal } from '../io.js';
 
-/** The calls a test's coordinator answers; every other one is UNIMPLEMENTED. */
+/** The methods that a fake coordinator implements; other methods fail with UNIMPLEMENTED. */
 export type FakeCoordinator = Partial<ServiceImpl<typeof CoordinatorService>>;
 
-/** What a run is given beside its arguments. */
+/** Environment of a run. */
 export interface CliOptions {
   readonly coordinator?: FakeCoordinator;
-  /** What it answers for agents. */
+  /** Methods of the fake agent service. */
   readonly agents?: Partial<ServiceImpl<typeof AgentService>>;
   readonly transport?: Transport;
   readonly files?: Record<string, string>;
   readonly env?: Readonly<Record<string, string>>;
-  /** `failure`: reading fails with it after the text. */
+  /** `failure`: error that reading throws after the text. */
   readonly stdin?: {
     readonly kind: InputStream['kind'];
     readonly text: string;
@@ -41,23 +41,23 @@ export interface CliOptions {
   readonly signal?: AbortSignal;
   readonly terminal?: Terminal;
   readonly listen?: CliIo['listen'];
-  /** The reader of the output goes away after so many writes. */
+  /** The reader closes standard output after this number of writes. */
   readonly brokenAfter?: number;
   onStdout?(text: string): void;
 }
 
-/** What a run did. */
+/** Result of a run. */
 export interface CliResult {
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
-  /** The files as they are afterwards. */
+  /** Files after the run. */
   readonly files: Readonly<Record<string, string>>;
-  /** The servers it connected to. */
+  /** Addresses that the run connected to. */
   readonly servers: readonly string[];
 }
 
-/** Fields of a message, with those of its status laid over the usual ones. */
+/** Fields of a message; those of its status are merged with defaults. */
 type Fields<Desc extends DescMessage, Status extends DescMessage> = Plain<Desc, 'status'> & {
   readonly status?: Plain<Status>;
 };
@@ -66,11 +66,12 @@ type Plain<Desc extends DescMessage, Without extends string = never> = Omit<
   '$typeName' | Without
 >;
 
-/** Midnight of 2026-01-01, where every test's clock starts. */
+/** Start time of every test clock: 2026-01-01T00:00:00Z. */
 export const NOW_MS = Date.UTC(2026, 0, 1);
 
 /**
- * Runs a command line against a coordinator in this process, without touching anything outside it.
+ * Runs a command line against a fake coordinator in the same process, without files, network or
+ * real time.
  */
 export async function runCli(
   argv: readonly string[],
@@ -145,7 +146,7 @@ export async function runCli(
   return { exitCode, ...output, files, servers };
 }
 
-/** A workload that runs as wished: `default/web`, two ready replicas, an hour old. */
+/** Creates a running workload: `default/web`, two ready replicas, an hour old. */
 export function aWorkload(
   fields: Fields<typeof WorkloadSchema, typeof WorkloadStatusSchema> = {},
 ): Workload {
@@ -180,7 +181,7 @@ export function aWorkload(
   });
 }
 
-/** A ready node `web1` in zone `a`. */
+/** Creates a ready node `web1` in zone `a`. */
 export function aNode(fields: Fields<typeof NodeSchema, typeof NodeStatusSchema> = {}): Node {
   return create(NodeSchema, {
     id: 'web1',

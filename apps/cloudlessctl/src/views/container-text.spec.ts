@@ -18,14 +18,14 @@ function fieldsOf(spec: MessageInitShape<typeof WorkloadSpecSchema>): object {
   );
 }
 
-describe('what describe shows of a container', () => {
-  it('is nothing of a process', () => {
+describe('container fields in describe', () => {
+  it('are empty for a process', () => {
     expect(fieldsOf({ command: ['a'], security: {}, network: {}, imagePull: {} })).toEqual({
       Command: 'a',
     });
   });
 
-  it('is everything that was asked for', () => {
+  it('show all container settings of the spec', () => {
     expect(
       fieldsOf({
         image: 'nginx',
@@ -81,7 +81,7 @@ describe('what describe shows of a container', () => {
       Limits: 'memory 64Mi, processes 50',
       Volumes: 'data:/data, /tmp (empty), /run (in memory, 1Mi), /srv:/www:ro',
       Security:
-        'user 1000:5, not root, read-only, privileged, adds KILL BPF, drops ALL, seccomp Unconfined, AppArmor localhost/web, SELinux ::a_t:, new privileges allowed, runtime class runsc',
+        'user 1000:5, non-root, read-only, privileged, adds KILL BPF, drops ALL, seccomp Unconfined, AppArmor localhost/web, SELinux ::a_t:, new privileges allowed, runtime class runsc',
     });
     expect(
       fieldsOf({
@@ -105,7 +105,7 @@ describe('what describe shows of a container', () => {
       }),
     ).toEqual({
       Image: 'a, for linux/arm64',
-      Security: 'user nginx:5, groups 7 8, directories of group 0',
+      Security: 'user nginx:5, groups 7 8, fs group 0',
       Container:
         'no init process, /dev/shm 1Gi, core=0 nofile=5:6 memlock=unlimited, kernel.sem=1 2, net.core.somaxconn=5',
       Devices: '/dev/fuse, /dev/a:/dev/b:r',
@@ -118,7 +118,7 @@ describe('what describe shows of a container', () => {
       fieldsOf({ image: 'a', imagePull: { policy: Policy.NEVER }, network: { hostNetwork: true } }),
     ).toEqual({
       Image: 'a, never pulled',
-      Network: 'of the node',
+      Network: 'host network',
     });
   });
 
@@ -154,7 +154,7 @@ describe('what describe shows of a container', () => {
       },
       lines: ['web-1: could not pull nginx: not found'],
     },
-  ])('tells how the image was pulled: $lines', ({ pull, lines }) => {
+  ])('show the image pull status as $lines', ({ pull, lines }) => {
     const replica = create(ReplicaStatusSchema, {
       id: 'web-1',
       ...(pull === undefined ? {} : { imagePull: pull }),

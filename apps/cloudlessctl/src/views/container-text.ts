@@ -18,7 +18,7 @@ import type {
 } from '@cloudless/api';
 import { formatAge, formatBytes, formatSpan } from '../output/human.js';
 
-/** An image with how it is pulled: `nginx:alpine, pulled always`. */
+/** Formats an image with its pull policy: `nginx:alpine, pulled always`. */
 export function imageText({ image, imagePull }: WorkloadSpec): string {
   const policy = imagePull?.policy ?? Policy.IF_NOT_PRESENT;
   const platform = imagePull?.platform ?? '';
@@ -27,7 +27,7 @@ export function imageText({ image, imagePull }: WorkloadSpec): string {
   return `${image}${platform === '' ? '' : `, for ${platform}`}${pulled}`;
 }
 
-/** Ports as the flag `--port` takes them, but for the names of those without one. */
+/** Formats ports: `http=80 (node 8080)`. */
 export function portsText(ports: readonly Port[]): string {
   return ports
     .map(
@@ -37,7 +37,7 @@ export function portsText(ports: readonly Port[]): string {
     .join(', ');
 }
 
-/** Volumes in short: `data:/var/lib/data, /tmp (empty), /srv:/www:ro`. */
+/** Formats volumes: `data:/var/lib/data, /tmp (empty), /srv:/www:ro`. */
 export function volumesText(volumes: readonly Volume[]): string {
   return volumes.map(volumeText).join(', ');
 }
@@ -52,9 +52,7 @@ function volumeText({ mountPath, readOnly, source }: Volume): string {
   return `${place} (in memory${sizeLimitBytes === 0n ? '' : `, ${formatBytes(sizeLimitBytes)}`})`;
 }
 
-/**
- * A security context in short: `user 1000:1000, not root, read-only, adds NET_ADMIN, drops ALL`.
- */
+/** Formats a security context: `user 1000:1000, non-root, read-only, adds NET_ADMIN, drops ALL`. */
 export function securityText(security: SecurityContext | undefined): string {
   if (security === undefined) return '';
   const { runAsUser, runAsGroup, supplementalGroups, fsGroup, capabilitiesAdd, capabilitiesDrop } =
@@ -63,8 +61,8 @@ export function securityText(security: SecurityContext | undefined): string {
   const parts = [
     user === '' ? '' : `user ${user}${runAsGroup === undefined ? '' : `:${runAsGroup}`}`,
     supplementalGroups.length === 0 ? '' : `groups ${supplementalGroups.join(' ')}`,
-    fsGroup === undefined ? '' : `directories of group ${fsGroup}`,
-    security.runAsNonRoot ? 'not root' : '',
+    fsGroup === undefined ? '' : `fs group ${fsGroup}`,
+    security.runAsNonRoot ? 'non-root' : '',
     security.readOnlyRootFilesystem ? 'read-only' : '',
     security.privileged ? 'privileged' : '',
     capabilitiesAdd.length === 0 ? '' : `adds ${capabilitiesAdd.join(' ')}`,
@@ -82,11 +80,11 @@ export function securityText(security: SecurityContext | undefined): string {
   return parts.filter((part) => part !== '').join(', ');
 }
 
-/** The network of a container in short: `of the node, DNS 10.0.0.1`. */
+/** Formats network settings: `host network, DNS 10.0.0.1`. */
 export function networkText(network: Network | undefined): string {
   if (network === undefined) return '';
   const parts = [
-    network.hostNetwork ? 'of the node' : '',
+    network.hostNetwork ? 'host network' : '',
     network.hostname === '' ? '' : `host name ${network.hostname}`,
     network.dnsServers.length === 0 ? '' : `DNS ${network.dnsServers.join(' ')}`,
     ...network.extraHosts.map(({ ip, hostnames }) => `${hostnames.join(' ')} at ${ip}`),
@@ -94,10 +92,7 @@ export function networkText(network: Network | undefined): string {
   return parts.filter((part) => part !== '').join(', ');
 }
 
-/**
- * Kernel settings of a container in short: `no init process, /dev/shm 1Gi, nofile=5:6,
- * net.core.somaxconn=5`.
- */
+/** Formats kernel settings: `no init process, /dev/shm 1Gi, nofile=5:6, net.core.somaxconn=5`. */
 export function kernelText({ init, shmSizeBytes, ulimits, sysctls }: WorkloadSpec): string {
   const parts = [
     init === undefined ? '' : init ? 'an init process' : 'no init process',
@@ -117,7 +112,7 @@ function ulimitText(ulimit: Ulimit): string {
   return `${ulimit.name}=${soft === hard ? soft : `${soft}:${hard}`}`;
 }
 
-/** Devices as the flag `--device` takes them. */
+/** Formats devices as the flag `--device` accepts them. */
 export function devicesText(devices: readonly Device[]): string {
   return devices
     .map(({ hostPath, containerPath, permissions }) => {
@@ -127,7 +122,7 @@ export function devicesText(devices: readonly Device[]): string {
     .join(', ');
 }
 
-/** How the images of replicas were pulled, a line for each replica whose agent pulled. */
+/** Returns a line for each replica with an image pull status. */
 export function imagePullLines(
   replicas: readonly ReplicaStatus[],
   nowMs: number,

@@ -2,13 +2,13 @@ import { ContainerStatus_State as State, type ContainerStatus } from '@cloudless
 import { formatAge } from '../output/human.js';
 import { formatTable } from '../output/table.js';
 
-/** Digits of an id or digest that are shown. */
+/** Number of digits of an id or digest in a table. */
 const SHORT_ID = 12;
-/** Characters of a command that are shown. */
+/** Maximum length of a command in a table. */
 const MAX_COMMAND = 30;
 const WIDE = ['NAMESPACE', 'WORKLOAD', 'PID', 'RUNTIME', 'RUNTIME ID', 'DIGEST', 'REASON'];
 
-/** Containers as a table, much as `docker ps` shows them. */
+/** Formats containers as a table, similar to `docker ps`. */
 export function containerTable(
   containers: readonly ContainerStatus[],
   nowMs: number,
@@ -41,8 +41,8 @@ export function containerTable(
 }
 
 /**
- * Identifiers by which the tools of a container's runtime find the container: `pid 4711, runtime id
- * cd01…, image nginx@sha256:…`.
+ * Formats the identifiers of a container for the tools of its runtime: `pid 4711, runtime id cd01…,
+ * image nginx@sha256:…`.
  */
 export function runtimeLine({
   runtimeId,

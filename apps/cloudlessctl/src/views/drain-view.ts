@@ -5,15 +5,15 @@ import { count, formatSpan, formatTime } from '../output/human.js';
 import { oneLine } from '../output/table.js';
 import { formatFields } from './sections.js';
 
-/** How far a drain is: `2 of 5 replicas left`, or `drained`. */
+/** Formats the progress of a drain: `2 of 5 replicas left`, or `drained`. */
 export function describeDrain({ phase, remaining, total }: DrainStatus): string {
   if (phase === DrainStatus_Phase.DRAINED) return 'drained';
   return `${remaining} of ${count(total, 'replica')} left`;
 }
 
 /**
- * As a word in a column: `Draining(2/5)`, `Drained`, `DrainFailed`. Undefined when there is nothing
- * to tell.
+ * Returns the drain status for a table column: `Draining(2/5)`, `Drained`, `DrainFailed`; undefined
+ * without a drain.
  */
 export function drainWord(drain: DrainStatus | undefined): string | undefined {
   switch (drain?.phase) {
@@ -28,16 +28,16 @@ export function drainWord(drain: DrainStatus | undefined): string | undefined {
   }
 }
 
-/** What a description of a node says of its drain; empty when there is none. */
+/** Formats the drain section of a node description; empty without a drain. */
 export function drainText(drain: DrainStatus | undefined, nowMs: number): string {
   if (drain === undefined) return '';
   const { phase, startedAt, deadline, force, remaining, total, waiting } = drain;
   const words: Partial<Record<DrainStatus_Phase, string>> = {
     [DrainStatus_Phase.DRAINING]: 'draining',
     [DrainStatus_Phase.DRAINED]: 'drained',
-    [DrainStatus_Phase.FAILED]: 'failed: its deadline has passed, and nothing more is moved',
+    [DrainStatus_Phase.FAILED]: 'failed: the deadline has passed, and no more replicas are moved',
   };
-  const atEnd = force ? 'then what is left is stopped' : 'then it has failed';
+  const atEnd = force ? 'then the remaining replicas are stopped' : 'then the drain fails';
   const leftMs = deadline === undefined ? 0 : timestampMs(deadline) - nowMs;
   const isOpen = phase === DrainStatus_Phase.DRAINING && leftMs > 0;
   const end =
@@ -47,7 +47,7 @@ export function drainText(drain: DrainStatus | undefined, nowMs: number): string
   const fields = formatFields([
     ['Phase', words[phase] ?? ''],
     ['Started', formatTime(startedAt)],
-    ['Deadline', deadline === undefined && force ? 'none: what is there is stopped at once' : end],
+    ['Deadline', deadline === undefined && force ? 'none: all replicas are stopped at once' : end],
     ['Replicas', `${remaining} left of ${total}`],
   ]);
   return `${fields}${waiting.map((line) => `- ${oneLine(line)}\n`).join('')}`;

@@ -14,8 +14,8 @@ const event = (init: MessageInitShape<typeof EventSchema>) =>
   });
 const id = (count: number): string => `0000000002-${String(count).padStart(10, '0')}`;
 
-describe('ids of events', () => {
-  it('are shown without their zeros and read back', () => {
+describe('shortEventId and fullEventId', () => {
+  it('remove and restore the leading zeros', () => {
     expect(shortEventId(id(40))).toBe('2-40');
     expect(shortEventId('0000000001-0000000000')).toBe('1-0');
     expect(fullEventId('2-40')).toBe(id(40));
@@ -25,7 +25,7 @@ describe('ids of events', () => {
 });
 
 describe('eventTree', () => {
-  it('shows what led to an event above it, and what it led to below', () => {
+  it('shows the causes of an event above it and the consequences below', () => {
     const events = [
       event({ id: id(1), reason: 'UpdateWorkload', message: 'called', requestId: 'r1' }),
       event({
@@ -67,7 +67,7 @@ describe('eventTree', () => {
     ]);
   });
 
-  it('begins with an event whose cause is no longer kept', () => {
+  it('starts at an event whose cause is no longer stored', () => {
     expect(
       eventTree([event({ id: id(9), causeId: id(1), message: 'late' })], id(9), plainStyle),
     ).toMatch(/^> 2-9 .*late\n$/);

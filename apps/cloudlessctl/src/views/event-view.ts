@@ -6,7 +6,7 @@ import type { Style } from '../output/style.js';
 import { formatTable, oneLine } from '../output/table.js';
 import type { Cell } from '../output/table.js';
 
-/** Events as a table, in the order given. */
+/** Formats events as a table in the given order. */
 export function eventTable(events: readonly Event[], nowMs: number, style: Style): string {
   return formatTable(
     ['ID', 'AGE', 'SEVERITY', 'REASON', 'ABOUT', 'MESSAGE'],
@@ -21,7 +21,7 @@ export function eventTable(events: readonly Event[], nowMs: number, style: Style
   );
 }
 
-/** One event as a line, for a stream that has no column widths yet. */
+/** Formats an event as a line of a stream, without column widths. */
 export function eventLine(event: Event, style: Style): string {
   const { text, paint } = severityCell(event, style);
   const severity = text.padEnd(7);
@@ -35,12 +35,12 @@ export function eventLine(event: Event, style: Style): string {
   return parts.join('  ');
 }
 
-/** An id without the zeros that make ids sort: `2-17`. */
+/** Removes the leading zeros of the two parts of an event id: `2-17`. */
 export function shortEventId(id: string): string {
   return id.replace(/^0+(?=\d)/, '').replace(/-0+(?=\d)/, '-');
 }
 
-/** The whole id of one that was shown short; other texts stay as they are. */
+/** Restores the leading zeros of a shortened event id; other texts are returned unchanged. */
 export function fullEventId(id: string): string {
   const parts = /^(\d{1,10})-(\d{1,10})$/.exec(id);
   return parts === null
@@ -51,15 +51,15 @@ export function fullEventId(id: string): string {
         .join('-');
 }
 
-/** The message, and for how many events it stands. */
+/** Returns the message with the number of repetitions. */
 function messageOf({ message, count, firstTime }: Event): string {
   return count > 1 ? `${message} (${count} times since ${formatTime(firstTime)})` : message;
 }
 
 /**
- * Events with what led to them above and what they led to below, as a tree.
- * @param events - By id; a cause that is not among them is as if there were none.
- * @param asked - The one that was asked about: it is marked.
+ * Formats events as a tree: causes above, consequences below.
+ * @param events - Sorted by id. An event whose cause is not in the list becomes a root.
+ * @param asked - Id of the event to mark.
  */
 export function eventTree(events: readonly Event[], asked: string, style: Style): string {
   const ids = new Set(events.map(({ id }) => id));
@@ -82,7 +82,7 @@ export function eventTree(events: readonly Event[], asked: string, style: Style)
   return `${lines.join('\n')}\n`;
 }
 
-/** What an event is about: `default/web`, `node web1`. */
+/** Formats the subject of an event: `default/web`, `node web1`. */
 export function subjectOf({ namespace, workload, nodeId, replicaId }: Event): string {
   if (workload !== '') return `${namespace}/${workload}`;
   if (nodeId !== '') return `node ${nodeId}`;

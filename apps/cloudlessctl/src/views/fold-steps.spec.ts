@@ -5,8 +5,8 @@ const round = [step('create 1 of version 2', 4, 5), step('stop 1 of version 1', 
 const texts = (...steps: Parameters<typeof foldSteps>[0][number][]) =>
   foldSteps(steps).map(({ text }) => text);
 
-describe('steps', () => {
-  it('that are equal and follow each other are one line, with the fewest ready and the most live', () => {
+describe('foldSteps', () => {
+  it('combines equal consecutive steps, with the minimum of ready and the maximum of live replicas', () => {
     expect(
       foldSteps([
         step('create 1 of version 2', 3, 4),
@@ -19,7 +19,7 @@ describe('steps', () => {
     ]);
   });
 
-  it('of a short plan stay as they are', () => {
+  it('keeps the steps of a short plan', () => {
     expect(texts(...round, ...round)).toEqual([
       'create 1 of version 2',
       'stop 1 of version 1',
@@ -28,7 +28,7 @@ describe('steps', () => {
     ]);
   });
 
-  it('of a long one are counted by rounds', () => {
+  it('combines repeated rounds of a long plan', () => {
     const steps = [
       ...Array.from({ length: 12 }, () => round).flat(),
       step('wait until promoted', 4, 4),
@@ -47,11 +47,11 @@ describe('steps', () => {
     ]);
   });
 
-  it('that wait are never joined', () => {
+  it('never combines waiting steps', () => {
     expect(texts(step('wait 30s'), step('wait 30s'))).toEqual(['wait 30s', 'wait 30s']);
   });
 
-  it('are all told', () => {
+  it('counts every step of the plan', () => {
     const steps = Array.from({ length: 200 }, (_, index) =>
       step(index % 3 === 0 ? 'stop 1 of version 1' : 'create 1 of version 2'),
     );

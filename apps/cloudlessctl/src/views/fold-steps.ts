@@ -1,24 +1,24 @@
 import type { PlannedStep } from '@cloudless/api';
 
-/** Some steps as one line. */
+/** One or more plan steps combined to a line. */
 export interface FoldedSteps {
   readonly text: string;
-  /** The fewest that are ready after any of them. */
+  /** Minimum of ready replicas after any of the steps. */
   readonly ready: number;
-  /** The most that live after any of them. */
+  /** Maximum of live replicas after any of the steps. */
   readonly live: number;
-  /** How many there are. */
+  /** Number of steps. */
   readonly steps: number;
 }
 
-/** A plan of so few lines is shown line by line. */
+/** Plans with at most this many lines are not folded into rounds. */
 const FEW_LINES = 8;
-/** Longer rounds than this do not come about: a decision creates, and stops what it creates for. */
+/** Maximum number of lines in a round; planners produce no longer rounds. */
 const MAX_ROUND = 4;
 
 /**
- * Equal steps in a row as one, `create 3 of version 2`; in longer plans also rounds that repeat, `…
- * — 12 times`.
+ * Combines equal consecutive steps: `create 3 of version 2`. In longer plans, repeated rounds are
+ * combined too: `… — 12 times`.
  */
 export function foldSteps(
   steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[],
@@ -69,7 +69,10 @@ function foldRounds(lines: readonly FoldedSteps[]): readonly FoldedSteps[] {
   return folded;
 }
 
-/** The rounds from a line on that take in most lines; one line once when nothing repeats. */
+/**
+ * Returns the repetition that starts at a line and covers most lines; length 1 and times 1 without
+ * a repetition.
+ */
 function longestRounds(
   lines: readonly FoldedSteps[],
   begin: number,

@@ -3,27 +3,27 @@ import { formatTime } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { replicaNumber } from '../names.js';
 
-/** How lines are printed. */
+/** Options of {@link LogPrinter}. */
 export interface LogPrinterOptions {
   readonly style: Style;
   readonly timestamps: boolean;
   /**
-   * Whether lines say from the start which replica they are from; with a second replica they do so
-   * in any case.
+   * Whether lines are prefixed with their replica from the start. Prefixes are always used once a
+   * second replica writes.
    */
   readonly prefixes: boolean;
-  /** Named in the prefix; without it there is none. */
+  /** Name for the prefix; without it lines have no prefix. */
   readonly workload?: string;
   write(data: string | Uint8Array): Promise<void>;
 }
 
-/** A line longer than this is printed in pieces. */
+/** Longer lines are printed in pieces. */
 const MAX_PENDING_BYTES = 1024 * 1024;
 const NEWLINE = Uint8Array.of(10);
 
 /**
- * Puts the entries of several containers together to whole lines: pieces of a long line are kept
- * until its end has come.
+ * Assembles whole lines from the log entries of several containers: pieces of a long line are kept
+ * until the last piece arrives.
  */
 export class LogPrinter {
   private readonly pending = new Map<
@@ -44,7 +44,7 @@ export class LogPrinter {
     if (parts.length > 0) await this.options.write(join(parts));
   }
 
-  /** The line that an entry completes; empty while the line goes on. */
+  /** Returns the line that an entry completes; empty while the line is incomplete. */
   private partsOf(entry: LogEntry): readonly Uint8Array[] {
     this.firstReplica ??= entry.replicaId;
     if (entry.replicaId !== this.firstReplica && this.options.workload !== undefined)
@@ -62,7 +62,7 @@ export class LogPrinter {
     return [encoder.encode(line.prefix), ...line.pieces, NEWLINE];
   }
 
-  /** Prints lines whose end never came. */
+  /** Prints the incomplete lines. */
   async flush(): Promise<void> {
     for (const { prefix, pieces } of this.pending.values())
       await this.options.write(join([encoder.encode(prefix), ...pieces, NEWLINE]));

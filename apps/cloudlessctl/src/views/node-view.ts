@@ -16,7 +16,10 @@ import { drainText, drainWord } from './drain-view.js';
 import { eventTable } from './event-view.js';
 import { formatFields, formatSections } from './sections.js';
 
-/** Nodes as a table; CPU and memory are what is reserved, of what there is for workloads. */
+/**
+ * Formats nodes as a table. CPU and MEMORY show what is allocated, of what is available for
+ * workloads.
+ */
 export function nodeTable(
   nodes: readonly Node[],
   nowMs: number,
@@ -29,13 +32,13 @@ export function nodeTable(
   );
 }
 
-/** The columns of a table of nodes. */
+/** Returns the headers of a node table. */
 export function nodeHeaders(wide: boolean): readonly string[] {
   const extra = ['REGION', 'PLATFORM', 'AGENT', 'ADDRESS', 'TAINTS', 'LABELS'];
   return ['NAME', 'STATUS', 'ZONE', 'REPLICAS', 'CPU', 'MEMORY', 'AGE', ...(wide ? extra : [])];
 }
 
-/** The row of a node. */
+/** Returns the table row of a node. */
 export function nodeCells(
   node: Node,
   nowMs: number,
@@ -63,7 +66,7 @@ export function nodeCells(
   ];
 }
 
-/** Everything about one node, in sections. */
+/** Formats the description of a node in sections. */
 export function describeNodeText(
   node: Node,
   events: readonly Event[],
@@ -135,7 +138,7 @@ export function describeNodeText(
   ]);
 }
 
-/** `key=value:NO_SCHEDULE` for each. */
+/** Formats taints as `key=value:NO_SCHEDULE`, separated by commas. */
 export function formatTaints(taints: readonly Taint[]): string {
   return taints
     .map(
@@ -186,7 +189,7 @@ function resourceTable({ status }: Node): string {
   );
 }
 
-/** What workloads have reserved of what there is for them. */
+/** Formats what workloads have reserved, of what is available for them: `250m/3500m`. */
 export function reservedShare(status: NodeStatus | undefined, what: 'cpu' | 'memory'): string {
   const { allocated, capacity, reserved } = status ?? {};
   if (capacity === undefined) return '';

@@ -7,10 +7,10 @@ import { formatTable, oneLine } from '../output/table.js';
 import { foldSteps } from './fold-steps.js';
 import { replicaTable } from './workload-view.js';
 
-/** More lines than this say nothing more; the rest is counted. */
+/** Maximum number of step lines; the remaining steps are counted. */
 const MAX_LINES = 20;
 
-/** Longer values are abridged; `-o json` has them whole. */
+/** Longer values are truncated in the middle; `-o json` prints them whole. */
 const MAX_VALUE = 120;
 
 const verbs: Readonly<Record<WorkloadPlan_Action, string>> = {
@@ -20,9 +20,7 @@ const verbs: Readonly<Record<WorkloadPlan_Action, string>> = {
   [WorkloadPlan_Action.MOVE]: 'move replicas',
 };
 
-/**
- * What applying would do: the difference by path, then where replicas would go and in which steps.
- */
+/** Formats a plan: changed fields, placements of new replicas, and steps. */
 export function planText(label: string, plan: WorkloadPlan, style: Style): string {
   if (plan.action === WorkloadPlan_Action.NOTHING) return `${label}: unchanged\n`;
   const lines = [`${label}: ${verbs[plan.action]}`];
@@ -34,11 +32,11 @@ export function planText(label: string, plan: WorkloadPlan, style: Style): strin
     );
   }
   if (plan.newVersion && plan.action === WorkloadPlan_Action.UPDATE)
-    lines.push('  a new version: every replica is replaced');
+    lines.push('  new version: every replica is replaced');
   return `${[...lines, ...planLines(plan, style)].join('\n')}\n`;
 }
 
-/** Where new replicas would go, and in which steps, with the availability that is kept. */
+/** Returns the placements, steps and warnings of a plan as lines. */
 export function planLines(plan: WorkloadPlan, style: Style): readonly string[] {
   const lines: string[] = [];
   const nodes = new Map<string, number>();
@@ -49,7 +47,7 @@ export function planLines(plan: WorkloadPlan, style: Style): readonly string[] {
   if (where.length > 0) lines.push(`  new replicas on: ${where.join(', ')}`);
   if (plan.unplaced > 0) {
     const reason = plan.unplacedReason === '' ? '' : `: ${oneLine(plan.unplacedReason)}`;
-    lines.push(style.yellow(`  ${count(plan.unplaced, 'replica')} would find no node${reason}`));
+    lines.push(style.yellow(`  ${count(plan.unplaced, 'replica')} cannot be placed${reason}`));
   }
   lines.push(...stepLines(plan));
   lines.push(...plan.warnings.map((warning) => style.yellow(`  warning: ${oneLine(warning)}`)));
@@ -57,8 +55,8 @@ export function planLines(plan: WorkloadPlan, style: Style): readonly string[] {
 }
 
 /**
- * A table of the steps: what is done, how many are ready after it at least, how many must be, and
- * how many live at most.
+ * Returns the step table: step, ready replicas (minimum), required minimum, live replicas
+ * (maximum).
  */
 function stepLines(plan: WorkloadPlan): readonly string[] {
   if (plan.steps.length === 0) return [];
@@ -71,12 +69,12 @@ function stepLines(plan: WorkloadPlan): readonly string[] {
   const more = Math.max(plan.totalSteps, plan.steps.length) - told;
   if (more > 0) lines.push(`and ${count(more, 'more step')}`);
   lines.push(
-    `lowest ready ${plan.lowestReady} (floor ${plan.minAvailable}), highest live ${plan.highestLive}`,
+    `lowest ready ${plan.lowestReady} (minimum ${plan.minAvailable}), highest live ${plan.highestLive}`,
   );
   return lines.map((line) => `  ${line}`);
 }
 
-/** A value on one line; a long one, such as a script among the arguments, loses its middle. */
+/** Formats a value on one line; the middle of a long value is replaced by `…`. */
 function abridged(value: string): string {
   const line = oneLine(value);
   return line.length <= MAX_VALUE
@@ -84,7 +82,7 @@ function abridged(value: string): string {
     : `${line.slice(0, MAX_VALUE / 2)} … ${line.slice(-MAX_VALUE / 2)}`;
 }
 
-/** Why replicas are where they are: the summary, a verdict on each node, and the replicas. */
+/** Formats the placement explanation: summary, verdict for each node, and replicas. */
 export function explainText(
   explained: ExplainWorkloadResponse,
   nowMs: number,

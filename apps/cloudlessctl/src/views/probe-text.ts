@@ -2,8 +2,8 @@ import type { Probe } from '@cloudless/api';
 import { formatDuration } from '../output/human.js';
 
 /**
- * A probe in one line: `http:8080/healthz, every 10s, timeout 1s, fails after 3`. Empty without
- * one.
+ * Formats a probe in one line: `http:8080/healthz, every 10s, timeout 1s, fails after 3`. Empty
+ * without a probe.
  */
 export function probeText(probe: Probe | undefined): string {
   if (probe === undefined) return '';
@@ -20,7 +20,7 @@ export function probeText(probe: Probe | undefined): string {
   return [checkText(probe.check), ...parts.filter((part) => part !== '')].join(', ');
 }
 
-/** As the flags of probes take it. */
+/** Formats the check as the probe flags accept it. */
 function checkText(check: Probe['check']): string {
   switch (check.case) {
     case 'exec':

@@ -45,8 +45,8 @@ const ran = (...argv: string[]): Promise<CliResult> =>
     },
   });
 
-describe('a rollout', () => {
-  it('has a section in describe, with what made it fail', async () => {
+describe('rollout output', () => {
+  it('has a section in describe with the cause of the failure', async () => {
     const { stdout } = await ran('describe', 'web');
     expect(stdout).toContain(
       `Rollout:
@@ -65,20 +65,20 @@ describe('a rollout', () => {
     expect(stdout).toContain('Active version:  1\n');
   });
 
-  it('shows the last lines of replicas that fail, without what would steer the terminal', async () => {
+  it('shows the last log lines of failing replicas without control characters', async () => {
     expect((await ran('describe', 'web')).stdout).toContain(
       '  last lines of 00000000000000aa-9:\n    starting\n    no such [31m file\n\nVersions:',
     );
   });
 
-  it('has a column in wide tables, and its reason in all', async () => {
+  it('shows the phase in wide tables, and the reason in all tables', async () => {
     expect((await ran('get', 'workloads', '-o', 'wide')).stdout).toMatch(
       /ROLLOUT .*\n.* Failed, step 1 of 2 /,
     );
     expect((await ran('get', 'workloads')).stdout).toMatch(/new replicas failed 3 times\n$/);
   });
 
-  it('tells its settings as the flags take them', async () => {
+  it('shows the rollout settings in the form of the flags', async () => {
     const steps = [
       { replicas: 1, wait: { seconds: 300n } },
       { percent: 25, promotion: Rollout_Promotion.MANUAL },
@@ -94,7 +94,7 @@ describe('a rollout', () => {
   });
 });
 
-it('counts replicas of an equal, older template as new ones', () => {
+it('rolloutLine counts replicas of an older version with the same template as new', () => {
   const workload = aRollout({ version: 3 }, { updated: 1 });
   if (workload.status !== undefined)
     Object.assign(workload.status, { version: 3, updatedReplicas: 3 });
@@ -104,8 +104,8 @@ it('counts replicas of an equal, older template as new ones', () => {
   expect(rolloutLine(workload)).toContain('3 of 4 new ready, 1 old');
 });
 
-describe('the live view', () => {
-  it('keeps its bars in bounds, whatever the counts', () => {
+describe('rolloutBlock', () => {
+  it('draws bars of fixed width for all counts', () => {
     for (const [desired, replicas, minimum] of [
       [0, 0, 0],
       [0, 3, 0],

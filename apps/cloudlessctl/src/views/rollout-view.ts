@@ -13,17 +13,17 @@ import { formatTable, oneLine } from '../output/table.js';
 import { rolloutCounts } from '../wait/rollout-counts.js';
 import type { RolloutCounts } from '../wait/rollout-counts.js';
 
-/** Width of a bar, in characters. */
+/** Width of a progress bar in characters. */
 const BAR_WIDTH = 30;
 
-/** `Paused, step 2 of 3`; empty without a rollout. */
+/** Formats the phase of a rollout: `Paused, step 2 of 3`; empty without a rollout. */
 export function rolloutPhase(rollout: RolloutStatus | undefined): string {
   if (rollout === undefined) return '';
   const step = rollout.step === 0 ? '' : `, step ${rollout.step} of ${rollout.steps}`;
   return formatWord(RolloutStatus_Phase[rollout.phase] ?? '') + step;
 }
 
-/** What an unfinished rollout waits for, or why it failed. */
+/** Returns what an unfinished rollout waits for, or why it failed. */
 export function unsettledReason(rollout: RolloutStatus | undefined): string {
   if (rollout === undefined) return '';
   const { phase, reason, failure } = rollout;
@@ -31,11 +31,11 @@ export function unsettledReason(rollout: RolloutStatus | undefined): string {
   return phase === RolloutStatus_Phase.FAILED ? failure?.reason || reason : reason;
 }
 
-/** What a rollout has come to, on one line. */
+/** Formats the state of a rollout on one line. */
 export function rolloutLine(workload: Workload): string {
   const { rollout } = workload.status ?? {};
   const reason = oneLine(rollout?.reason ?? '');
-  // The reason tells of the step where it waits for it.
+  // The reason contains the step when the rollout waits at a step.
   const phase = reason.includes('step ')
     ? formatWord(RolloutStatus_Phase[rollout?.phase ?? 0] ?? '')
     : rolloutPhase(rollout);
@@ -47,7 +47,10 @@ export function rolloutLine(workload: Workload): string {
   return `${versionsText(workload)}: ${phase}, ${counts}${reason === '' ? '' : `: ${reason}`}`;
 }
 
-/** The lines of a live view: bars of what is ready, new and old, and what it waits for. */
+/**
+ * Returns the lines of the live view: progress bars of ready, new and old replicas, and the reason
+ * for waiting.
+ */
 export function rolloutBlock(workload: Workload, nowMs: number): readonly string[] {
   const { rollout } = workload.status ?? {};
   const counts = rolloutCounts(workload);
@@ -65,7 +68,10 @@ export function rolloutBlock(workload: Workload, nowMs: number): readonly string
   ];
 }
 
-/** `version 2, from version 1`; without the former one once that is history. */
+/**
+ * Formats the versions: `version 2, from version 1`. The previous version is left out once the
+ * rollout is complete.
+ */
 export function versionsText({ status }: Workload): string {
   const { version = 0, fromVersion = 0 } = status?.rollout ?? {};
   const newest = version === 0 ? (status?.version ?? 0) : version;
@@ -73,7 +79,7 @@ export function versionsText({ status }: Workload): string {
   return `version ${newest}${settled || fromVersion === 0 || fromVersion === newest ? '' : `, from version ${fromVersion}`}`;
 }
 
-/** `[#####|....]`: the mark stands where the minimum is. */
+/** Formats a progress bar, `[#####|....]`, with a mark at the required minimum. */
 function bar(count: number, scale: number, mark?: number): string {
   const filled = Math.round((Math.min(count, scale) * BAR_WIDTH) / scale);
   const cells = [...'#'.repeat(filled).padEnd(BAR_WIDTH, '.')];
@@ -83,12 +89,12 @@ function bar(count: number, scale: number, mark?: number): string {
 }
 
 function startingText({ updated, updatedReady }: RolloutCounts): string {
-  return updated > updatedReady ? `, ${updated - updatedReady} on the way` : '';
+  return updated > updatedReady ? `, ${updated - updatedReady} starting` : '';
 }
 
 /**
- * How long the step, the pause or the deadline it is in still lasts: `4m30s`; empty when nothing
- * ends by time.
+ * Returns the time until the current step, pause or deadline ends: `4m30s`; empty without a time
+ * limit.
  */
 function timeLeft(rollout: RolloutStatus | undefined, nowMs: number): string {
   if (rollout?.until === undefined || isOver(rollout)) return '';
@@ -99,7 +105,7 @@ function isOver({ phase }: RolloutStatus): boolean {
   return isRolledOut(phase) || phase === RolloutStatus_Phase.FAILED;
 }
 
-/** What made a rollout fail: the replica, how it ended, and the last it wrote. */
+/** Returns the failing replica, its exit code and its last log lines. */
 export function failureLines({
   replicaId,
   nodeId,
@@ -112,23 +118,23 @@ export function failureLines({
   return [`failing replica: ${replicaId}${where}${how}`, ...lastLinesText(replicaId, lastLines)];
 }
 
-/** The last lines of a replica under a title; nothing without lines. */
+/** Returns the last log lines of a replica below a title; empty without lines. */
 export function lastLinesText(replicaId: string, lines: readonly string[]): readonly string[] {
   return lines.length === 0
     ? []
     : [`last lines of ${replicaId}:`, ...lines.map((line) => `  ${oneLine(line)}`)];
 }
 
-/** More replicas than this seldom fail for different reasons. */
+/** Number of failing replicas shown; more of them seldom fail for different reasons. */
 const MAX_FAILING = 3;
 
-/** The last lines of replicas that fail. */
+/** Returns the last log lines of failing replicas. */
 export function failingReplicas(replicas: readonly ReplicaStatus[]): readonly string[] {
   const failing = replicas.filter(({ ready, lastLines }) => !ready && lastLines.length > 0);
   return failing.slice(-MAX_FAILING).flatMap(({ id, lastLines }) => lastLinesText(id, lastLines));
 }
 
-/** The fields of a rollout, for `describe`. */
+/** Returns the fields of a rollout for `describe`. */
 export function rolloutFields(
   workload: Workload,
   nowMs: number,
@@ -148,7 +154,7 @@ export function rolloutFields(
   ];
 }
 
-/** The kept versions, as a table. */
+/** Formats the stored versions as a table. */
 export function versionTable(
   versions: readonly VersionInfo[],
   nowMs: number,

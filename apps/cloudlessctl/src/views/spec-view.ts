@@ -19,23 +19,23 @@ import {
 } from './container-text.js';
 import { probeText } from './probe-text.js';
 
-/** What a spec runs: its image, or its command. */
+/** Returns the image and command of a spec. */
 export function summaryOf(spec: WorkloadSpec | undefined): string {
   const command = [...(spec?.command ?? []), ...(spec?.args ?? [])].join(' ');
   return [spec?.image ?? '', command].filter((part) => part !== '').join(' ');
 }
 
-/** The fields of a spec that say something. */
+/** Returns the set fields of a spec for `describe`. */
 export function specFields(spec: WorkloadSpec | undefined): readonly (readonly [string, string])[] {
   if (spec === undefined) return [];
   const { rollout, restart, placement, resources } = spec;
-  const probes = withDefaults(spec); // what is in effect: most of a probe is seldom given
+  const probes = withDefaults(spec); // probes are shown with their defaults
   return [
     ['Image', imageText(spec)],
     ['Command', quotedWords([...spec.command, ...spec.args])],
     ['Working directory', spec.workingDir],
     ['Runtime', spec.runtime],
-    ['Mode', spec.mode === WorkloadSpec_Mode.GLOBAL ? 'one on each fitting node' : ''],
+    ['Mode', spec.mode === WorkloadSpec_Mode.GLOBAL ? 'one on each matching node' : ''],
     ['Replicas', spec.replicas === undefined ? '' : String(spec.replicas)],
     ['Ports', portsText(spec.ports)],
     ['Network', networkText(spec.network)],
@@ -97,7 +97,7 @@ function rolloutText(rollout: NonNullable<WorkloadSpec['rollout']>): string {
   return parts.filter((part) => part !== '' && part !== undefined).join(', ');
 }
 
-/** As the flag `--step` takes it. */
+/** Formats a canary step as the flag `--step` accepts it. */
 function stepText({ replicas, percent, wait, promotion }: Rollout_Step): string {
   const size = percent === 0 ? String(replicas) : `${percent}%`;
   const then =
@@ -123,7 +123,7 @@ function formatResources(resources: ResourceList | undefined): string {
   return parts.filter((part) => part !== '').join(', ');
 }
 
-/** Words as a shell would need them. */
+/** Quotes words for a shell. */
 function quotedWords(words: readonly string[]): string {
   return words
     .map((item) => (/^[\w@%+=:,./-]+$/.test(item) ? item : `'${item.replaceAll("'", "'\\''")}'`))

@@ -3,14 +3,17 @@ import { formatAge, formatBytes, formatCpu } from '../output/human.js';
 import { formatTable } from '../output/table.js';
 import { reservedShare } from './node-view.js';
 
-/** What the replicas of one workload use together. */
+/** Resource usage of all replicas of one workload. */
 export interface WorkloadUse {
   readonly namespace: string;
   readonly name: string;
   readonly replicas: number;
-  /** Those of which the CPU use is known: the figures below are of them. */
+  /**
+   * Number of replicas with a measured CPU usage. The usage fields below are sums over these
+   * replicas.
+   */
   readonly measuredReplicas: number;
-  /** Absent when nothing is known of any. */
+  /** Absent when no replica was measured. */
   readonly cpuMillis?: number;
   readonly memoryWorkingSetBytes?: number;
   readonly ioReadBytesPerSecond?: number;
@@ -18,15 +21,15 @@ export interface WorkloadUse {
   readonly networkReceivedBytesPerSecond?: number;
   readonly networkSentBytesPerSecond?: number;
   readonly pidsCurrent?: number;
-  /** Of all replicas. */
+  /** Sum over all replicas. */
   readonly cpuRequestMillis: number;
   readonly memoryRequestBytes: number;
-  /** Absent when one of them has none. */
+  /** Absent when one of the replicas has no limit. */
   readonly cpuLimitMillis?: number;
   readonly memoryLimitBytes?: number;
 }
 
-/** Adds up replicas by workload. */
+/** Sums the usage of replicas by workload. */
 export function sumByWorkload(containers: readonly ContainerUse[]): readonly WorkloadUse[] {
   const byWorkload = new Map<string, ContainerUse[]>();
   for (const use of containers) {
@@ -72,7 +75,7 @@ function limitsOf(
 const known = (key: string, value: number | undefined) =>
   value === undefined ? [] : [[key, value] as const];
 
-/** The sum of those that are known; undefined when none is. */
+/** Sums the defined values; undefined when there is none. */
 function sumKnown(values: readonly (number | bigint | undefined)[]): number | undefined {
   const there = values.filter((value) => value !== undefined);
   return there.length === 0 ? undefined : total(there);
@@ -81,14 +84,17 @@ function sumKnown(values: readonly (number | bigint | undefined)[]): number | un
 const total = (values: readonly (number | bigint)[]): number =>
   values.reduce<number>((sum, value) => sum + Number(value), 0);
 
-/** What decides the order of a table. */
+/** Sort key of {@link busiestFirst}. */
 export interface Busyness {
   readonly name: string;
   readonly cpuMillis?: number | bigint | undefined;
   readonly memoryBytes?: number | bigint | undefined;
 }
 
-/** Most CPU first, then most memory; of what nothing is known comes last. */
+/**
+ * Sorts by CPU usage, then memory usage, highest first, then by name. Items without a measurement
+ * come last.
+ */
 export function busiestFirst<Item>(
   items: readonly Item[],
   of: (item: Item) => Busyness,
@@ -104,7 +110,10 @@ export function busiestFirst<Item>(
   return keyed.map(({ item }) => item);
 }
 
-/** What nodes use, of what they have, and what is reserved of what there is for workloads. */
+/**
+ * Formats the usage of nodes: usage of the capacity, and reservations of what is available for
+ * workloads.
+ */
 export function nodeUseTable(nodes: readonly Node[]): string {
   return formatTable(
     ['NAME', 'CPU', 'CPU%', 'RESERVED', 'MEMORY', 'MEMORY%', 'RESERVED', 'REPLICAS'],
@@ -124,7 +133,7 @@ export function nodeUseTable(nodes: readonly Node[]): string {
   );
 }
 
-/** What workloads use. REPLICAS: measured, of all. */
+/** Formats the usage of workloads. The column REPLICAS shows measured replicas of all replicas. */
 export function workloadUseTable(uses: readonly WorkloadUse[], wide: boolean): string {
   return formatTable(
     ['NAMESPACE', 'NAME', 'REPLICAS', ...USE_HEADERS, ...(wide ? RATE_HEADERS : [])],
@@ -138,7 +147,7 @@ export function workloadUseTable(uses: readonly WorkloadUse[], wide: boolean): s
   );
 }
 
-/** What replicas use. */
+/** Formats the usage of replicas. */
 export function replicaUseTable(
   uses: readonly ContainerUse[],
   nowMs: number,
@@ -186,7 +195,7 @@ const rateCells = (use: AnyUse): readonly string[] =>
     return rate === undefined ? '' : `${bytes(Math.round(rate))}/s`;
   });
 
-/** Empty when it is not known. */
+/** Formats a CPU usage; empty when it is unknown. */
 const cpu = (millis: number | bigint | undefined): string =>
   millis === undefined ? '' : formatCpu(Number(millis));
 const bytes = (amount: number | bigint | undefined): string =>

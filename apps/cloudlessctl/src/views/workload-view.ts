@@ -19,7 +19,10 @@ import {
 import { formatFields, formatSections } from './sections.js';
 import { specFields, summaryOf } from './spec-view.js';
 
-/** Workloads as a table; wide adds what runs, labels and uid. */
+/**
+ * Formats workloads as a table; wide tables add version, rollout, image and command, labels and
+ * uid.
+ */
 export function workloadTable(
   workloads: readonly Workload[],
   nowMs: number,
@@ -32,7 +35,7 @@ export function workloadTable(
   );
 }
 
-/** The columns of a table of workloads. */
+/** Returns the headers of a workload table. */
 export function workloadHeaders(wide: boolean): readonly string[] {
   return [
     'NAMESPACE',
@@ -46,7 +49,7 @@ export function workloadHeaders(wide: boolean): readonly string[] {
   ];
 }
 
-/** The row of a workload. */
+/** Returns the table row of a workload. */
 export function workloadCells(
   workload: Workload,
   nowMs: number,
@@ -74,7 +77,7 @@ export function workloadCells(
   ];
 }
 
-/** Everything about one workload, in sections. */
+/** Formats the description of a workload in sections. */
 export function describeWorkload(
   workload: Workload,
   events: readonly Event[],
@@ -109,7 +112,7 @@ function replicaSection(replicas: readonly ReplicaStatus[], nowMs: number, style
   return table + lines.map((line) => `${line}\n`).join('');
 }
 
-/** Process, runtime id and image digest of each running container. */
+/** Returns process id, runtime id and image digest of each running container. */
 function containerLines(replicas: readonly ReplicaStatus[]): readonly string[] {
   return replicas.flatMap(({ id, container }) =>
     container === undefined || container.runtimeId === ''
@@ -118,7 +121,7 @@ function containerLines(replicas: readonly ReplicaStatus[]): readonly string[] {
   );
 }
 
-/** Replicas as a table. */
+/** Formats replicas as a table. */
 export function replicaTable(
   replicas: readonly ReplicaStatus[],
   nowMs: number,
@@ -154,7 +157,7 @@ export function replicaTable(
   );
 }
 
-/** Why it is as it is, and how its last container ended: that tells why another one runs. */
+/** Returns the reason of a replica, with the end of its previous container after a restart. */
 function reasonOf({ reason, lastExitCode, lastEndReason }: ReplicaStatus): string {
   if (lastExitCode === undefined && lastEndReason === '') return reason;
   const isCode = lastEndReason === '' || lastEndReason === `exit code ${lastExitCode}`;
@@ -182,7 +185,7 @@ function identityFields(
       'Deletion',
       deletionRequestedAt === undefined
         ? ''
-        : `asked for ${formatAge(deletionRequestedAt, nowMs)} ago`,
+        : `requested ${formatAge(deletionRequestedAt, nowMs)} ago`,
     ],
     ['Labels', formatLabels(spec?.labels ?? {})],
     ['Annotations', formatLabels(spec?.annotations ?? {})],
@@ -225,7 +228,7 @@ function replicaPhaseCell({ phase, ready, leaving, stale }: ReplicaStatus, style
   return { text: formatWord(ReplicaStatus_Phase[phase] ?? '') + marks, paint: toneOf(style, tone) };
 }
 
-/** A table stays readable with reasons this long; `describe` and wide tables show all of it. */
+/** Maximum length of a reason in a table; `describe` and wide tables show the whole reason. */
 const MAX_REASON = 60;
 
 function shorten(reason: string, wide: boolean): string {

@@ -7,13 +7,15 @@ import { describeDrain } from '../views/drain-view.js';
 import { Progress } from './progress.js';
 import { tenths } from './rollout-counts.js';
 
-/** Lines of a node below the headline: what it waits for. */
+/** Maximum number of waiting reasons shown per node. */
 const MAX_WAITING = 8;
 
-/** Shows how far drains are: all of them on a terminal, elsewhere a line for each piece of news. */
+/**
+ * Shows the progress of drains: redrawn on a terminal, otherwise a line for each relevant change.
+ */
 export class DrainBoard {
   private readonly drains = new Map<string, DrainStatus>();
-  /** Of each node, the news that was told last. */
+  /** Last reported state of each node, without counts that fluctuate. */
   private readonly told = new Map<string, string>();
   private readonly progress: Progress;
 
@@ -30,15 +32,15 @@ export class DrainBoard {
     const [why, ...others] = drain.waiting;
     const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
     const line = `node ${nodeId}: ${describeDrain(drain)}${why === undefined ? '' : `: ${oneLine(why)}${more}`}`;
-    // The counts of those who wait go up and down; that there are fewer left, or another reason, is
-    // news.
+    // Counts in a waiting reason fluctuate, so they do not make a new line. Fewer remaining
+    // replicas or another reason do.
     const news = `${tenths(drain.remaining, drain.total)} ${drain.phase} ${(why ?? '').replaceAll(/\d+/g, '#')}`;
     const isNews = this.told.get(nodeId) !== news;
     this.told.set(nodeId, news);
     await this.progress.show(line, [], isNews);
   }
 
-  /** Leaves the last state standing. */
+  /** Ends redrawing; the last state stays on the terminal. */
   done(): void {
     this.progress.done();
   }

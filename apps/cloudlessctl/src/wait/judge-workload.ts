@@ -8,23 +8,24 @@ import type { RolloutStatus, Workload } from '@cloudless/api';
 import { ExitCode } from '../failure.js';
 import { formatWord } from '../output/human.js';
 
-/** How far a workload is from what was asked for. */
+/** Progress of a workload towards a requested generation. */
 export type WorkloadProgress =
-  | { readonly kind: 'done'; readonly text: string } // or as far as it goes before somebody promotes it
+  | { readonly kind: 'done'; readonly text: string } // complete, or waiting for a promotion
   | {
       readonly kind: 'waiting';
       readonly text: string;
-      /** Some replicas have no node: the reason to give when the time is over. */
+      /** True when some replicas have no node; selects the exit code of a timeout. */
       readonly unplaced: boolean;
     }
   | { readonly kind: 'failed'; readonly text: string; readonly exitCode: number };
 
 /**
- * Judges whether a workload has become what its generation `generation`, or a newer one, says. Done
- * is: observed, the rollout complete, nothing of an older version left, and every wanted replica
- * ready or run to completion; or: waits for a promotion.
- * @param version - What that generation rolls out: a rollback of an older version is not its
- *   failure. Without it any is.
+ * Decides whether a workload has reached a generation. Done means: the generation is observed, the
+ * rollout is complete, no replica of an older version is left, and every desired replica is ready
+ * or has succeeded; or the rollout waits for a promotion.
+ * @param generation - This generation or a newer one must be reached.
+ * @param version - Version that the generation rolls out; the rollback of an older version is then
+ *   not a failure. Default 0: any rollback is a failure.
  */
 export function judgeWorkload(
   workload: Workload,
@@ -33,7 +34,7 @@ export function judgeWorkload(
 ): WorkloadProgress {
   const { status } = workload;
   if (status === undefined || status.observedGeneration < generation) {
-    return { kind: 'waiting', text: 'the change has not been taken up yet', unplaced: false };
+    return { kind: 'waiting', text: 'the change has not been observed yet', unplaced: false };
   }
   const reason = status.reason || status.rollout?.reason || '';
   const because = reason === '' ? '' : `: ${reason}`;
@@ -70,10 +71,10 @@ export function judgeWorkload(
   };
 }
 
-/** A reason that tells nothing but how many are ready, which stands before it. */
+/** A reason that only repeats the counts of ready replicas. */
 const COUNTS_ONLY = /^\d+ of \d+ replicas are ready, \d+ not yet$/;
 
-/** One line for each replica that is not ready, for people who watch. */
+/** Returns one line for each replica that has not stopped or succeeded, at most `most` lines. */
 export function describeReplicas(workload: Workload, most: number): readonly string[] {
   const replicas = (workload.status?.replicas ?? []).filter(
     ({ phase }) => phase !== ReplicaStatus_Phase.STOPPED && phase !== ReplicaStatus_Phase.SUCCEEDED,
@@ -109,7 +110,10 @@ function hasUnplaced({ status }: Workload): boolean {
   );
 }
 
-/** How a rollout has ended otherwise than well, or waits for somebody: no waiting changes that. */
+/**
+ * Returns the result of a rollout that failed, was rolled back, is paused or waits for a promotion:
+ * states that end the waiting.
+ */
 function rolloutEnd(
   rollout: RolloutStatus | undefined,
   version: number,
@@ -135,7 +139,7 @@ function rolloutEnd(
   return failed(`the rollout is paused${because}`);
 }
 
-/** Whether it brings back what was there before a version that failed. */
+/** Returns true while a rollout restores the version before a failed one. */
 function isGoingBack({ phase, version, failure }: RolloutStatus): boolean {
   const settled = isRolledOut(phase);
   return !settled && failure !== undefined && failure.version !== 0 && failure.version < version;

@@ -3,7 +3,7 @@ import { createLogUpdate } from 'log-update';
 import type { Session } from '../session.js';
 import { oneLine } from '../output/table.js';
 
-/** Shows how far something is: redrawn on a terminal, elsewhere a line whenever there is news. */
+/** Shows progress: redrawn on a terminal, otherwise a line for each new headline. */
 export class Progress {
   private last = '';
   private failure: unknown;
@@ -24,20 +24,22 @@ export class Progress {
         );
       },
     });
-    // The cursor stays visible: hiding it would need handlers on the process to bring it back.
+    // The cursor stays visible, because restoring it would need process exit handlers.
     this.redraw = createLogUpdate(Object.assign(stream, { isTTY: true, columns: output.columns }), {
       showCursor: true,
     });
   }
 
-  /** Whether it is redrawn in place. */
+  /** True when the output is redrawn in place. */
   get redraws(): boolean {
     return this.redraw !== undefined;
   }
 
   /**
+   * Shows a state.
    * @param details - Lines below the headline, for terminals only.
-   * @param isNews - Whether the headline is worth a line of its own, where nothing is redrawn.
+   * @param isNews - Whether to print the headline when the output is not redrawn. Default: the
+   *   headline has changed.
    */
   async show(
     headline: string,
@@ -57,7 +59,7 @@ export class Progress {
     this.last = headline;
   }
 
-  /** Leaves the last state standing. */
+  /** Ends redrawing; the last state stays on the terminal. */
   done(): void {
     this.redraw?.done();
   }

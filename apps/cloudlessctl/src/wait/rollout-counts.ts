@@ -1,19 +1,19 @@
 import type { VersionInfo, Workload } from '@cloudless/api';
 
-/** What lives of a workload, by whether it belongs to the version that is wanted. */
+/** Numbers of replicas of a workload during a rollout. */
 export interface RolloutCounts {
   readonly desired: number;
-  /** Of the wanted version, and to stay. */
+  /** Replicas of the newest version that are not leaving. */
   readonly updated: number;
   readonly updatedReady: number;
-  /** Of other versions, or leaving. */
+  /** Replicas of other versions, and leaving replicas. */
   readonly old: number;
   readonly ready: number;
-  /** The floor that voluntary actions keep. */
+  /** Minimum of available replicas that voluntary stops keep. */
   readonly minimum: number;
 }
 
-/** Counts what the status of a workload tells of. */
+/** Counts the replicas in the status of a workload. */
 export function rolloutCounts({ status }: Workload): RolloutCounts {
   const wanted = canonicalVersion(status?.versions ?? [], status?.version ?? 0);
   const updatedReady = (status?.replicas ?? []).filter(
@@ -31,30 +31,29 @@ export function rolloutCounts({ status }: Workload): RolloutCounts {
   };
 }
 
-/**
- * The oldest version with the same template: replicas of the one are as good as those of the other.
- */
+/** Returns the oldest version with the same template; replicas of both versions are equivalent. */
 function canonicalVersion(versions: readonly VersionInfo[], version: number): number {
   return versions.find((info) => info.version === version)?.sameAs || version;
 }
 
-/** With many replicas not each of them is news: so many tenths, or, of up to ten, so many. */
+/**
+ * Rounds a count for progress lines: the count itself up to 10 replicas, tenths of the total above.
+ */
 export function tenths(count: number, of: number): number {
   return of <= 10 ? count : Math.floor((count * 10) / of);
 }
 
 /**
- * Tells what is new to somebody who reads line by line: more replicas ready at the wanted version
- * than ever before, another phase or step, and a reason that was not given yet. Counts that go up
- * and down are not.
+ * Selects the states that are worth a line of progress: more updated replicas ready than before,
+ * another phase or step, or a new reason. Counts that fluctuate are ignored.
  */
 export class Milestones {
   private best = -1;
   private readonly told = new Set<string>();
 
   /**
-   * @param reason - Why it is not there yet; numbers and names of replicas in it make no
-   * difference.
+   * Returns true when a state is worth a line.
+   * @param reason - Why the workload is not complete; numbers and replica ids in it are ignored.
    */
   isNews(workload: Workload, reason: string): boolean {
     const { updatedReady, desired } = rolloutCounts(workload);

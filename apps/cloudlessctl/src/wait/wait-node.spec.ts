@@ -13,7 +13,7 @@ import type { CliOptions, CliResult, FakeCoordinator } from '../testing/run-cli.
 
 const WAITS = 'default/web: 2 replicas: 3 of 3 replicas are ready, 1 not yet';
 
-/** A node with `remaining` of 3 replicas left. */
+/** Creates a node with `remaining` of 3 replicas left. */
 function draining(remaining: number, phase = Phase.DRAINING, id = 'web1'): Node {
   const waiting = remaining === 0 ? [] : [WAITS];
   const drain = create(DrainStatusSchema, {
@@ -26,7 +26,7 @@ function draining(remaining: number, phase = Phase.DRAINING, id = 'web1'): Node 
   return aNode({ id, cordoned: true, draining: phase !== Phase.FAILED, status: { drain } });
 }
 
-/** Shows these states of each node, then nothing more. */
+/** Creates a coordinator that sends these states of each node, then nothing more. */
 function coordinatorOf(states: Readonly<Record<string, readonly (Node | 'gone')[]>>) {
   const requests: DrainNodeRequest[] = [];
   const coordinator: FakeCoordinator = {
@@ -56,8 +56,8 @@ const drain = (
     ...options,
   });
 
-describe('node drain', () => {
-  it('asks for a deadline and force, and for each node once', async () => {
+describe('cloudlessctl node drain', () => {
+  it('sends deadline and force, and one request per node', async () => {
     const { requests, coordinator } = coordinatorOf({});
     const words = [
       'node',
@@ -85,14 +85,14 @@ describe('node drain', () => {
     expect(requests[2]?.deadline).toBeUndefined();
   });
 
-  it('refuses a deadline that is none', async () => {
+  it('rejects an invalid deadline', async () => {
     expect(await runCli(['node', 'drain', 'web1', '--deadline', 'soon'])).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining('--deadline: ') as unknown,
     });
   });
 
-  it('waits until the node is empty, and says how far it is and why it waits', async () => {
+  it('waits until the node is empty, and prints progress and reasons', async () => {
     const more = draining(2);
     more.status!.drain!.waiting = [WAITS.replace('3 of 3', '2 of 3')];
     expect(
@@ -109,7 +109,7 @@ describe('node drain', () => {
     });
   });
 
-  it('shows all nodes on a terminal', async () => {
+  it('shows the progress of all nodes on a terminal', async () => {
     const { coordinator } = coordinatorOf({
       web1: [draining(2), draining(0, Phase.DRAINED)],
       web2: [draining(1, Phase.DRAINING, 'web2'), draining(0, Phase.DRAINED, 'web2')],
@@ -129,7 +129,7 @@ describe('node drain', () => {
     }
   });
 
-  it('gives programs the nodes as they are then', async () => {
+  it('prints the drained node as JSON', async () => {
     const { stdout } = await drain([draining(0, Phase.DRAINED)], {}, '-o', 'json');
     expect(JSON.parse(stdout)).toMatchObject({
       id: 'web1',
@@ -139,28 +139,28 @@ describe('node drain', () => {
 
   it.each([
     {
-      name: '1 when it fails',
+      name: '1 when the drain fails',
       states: [draining(2), draining(2, Phase.FAILED)],
       exitCode: 1,
-      stderr: `cloudlessctl: the drain of node web1 has failed, its deadline has passed: 2 of 3 replicas left\n  ${WAITS}\n`,
+      stderr: `cloudlessctl: the drain of node web1 failed because its deadline has passed: 2 of 3 replicas left\n  ${WAITS}\n`,
     },
     {
-      name: '4 when somebody ends it',
+      name: '4 when the drain is cancelled',
       states: [draining(2), aNode()],
       exitCode: 4,
-      stderr: `cloudlessctl: the drain of node web1 was ended meanwhile: 2 of 3 replicas left\n  ${WAITS}\n`,
+      stderr: `cloudlessctl: the drain of node web1 was ended while waiting: 2 of 3 replicas left\n  ${WAITS}\n`,
     },
     {
-      name: '4 when somebody removes the node',
+      name: '4 when the node is removed',
       states: [draining(2), 'gone' as const],
       exitCode: 4,
-      stderr: 'cloudlessctl: node web1 was removed meanwhile\n',
+      stderr: 'cloudlessctl: node web1 was removed while waiting\n',
     },
-  ])('ends with $name', async ({ states, exitCode, stderr }) => {
+  ])('exits with $name', async ({ states, exitCode, stderr }) => {
     expect(await drain(states)).toMatchObject({ exitCode, stderr });
   });
 
-  it('goes on when the coordinator goes away right after it was told', async () => {
+  it('reconnects when the coordinator stops right after the request', async () => {
     const clock = new ManualClock(NOW_MS);
     const { coordinator } = coordinatorOf({ web1: [draining(0, Phase.DRAINED)] });
     let calls = 0;
@@ -181,7 +181,7 @@ describe('node drain', () => {
     });
   });
 
-  it('waits for the others when one has failed, and tells of it', async () => {
+  it('waits for the other nodes when the drain of one node fails', async () => {
     const { coordinator } = coordinatorOf({
       web1: [draining(1, Phase.FAILED)],
       web2: [draining(1, Phase.DRAINING, 'web2'), draining(0, Phase.DRAINED, 'web2')],
@@ -191,19 +191,24 @@ describe('node drain', () => {
     });
     expect(exitCode).toBe(1);
     expect(stdout).toContain('node web2: drained\n');
-    expect(stderr).toContain('the drain of node web1 has failed');
+    expect(stderr).toContain('the drain of node web1 failed');
   });
 
   it.each([
     { name: '--timeout', words: ['--timeout', '2s'], afterMs: 2_000, told: '2s' },
-    { name: 'ten minutes', words: [], afterMs: 600_000, told: '10m' },
     {
-      name: 'its deadline and a minute',
+      name: 'ten minutes without --timeout and --deadline',
+      words: [],
+      afterMs: 600_000,
+      told: '10m',
+    },
+    {
+      name: 'the deadline and a minute',
       words: ['--deadline', '20m'],
       afterMs: 1_260_000,
       told: '21m',
     },
-  ])('ends with 6 after $name', async ({ words, afterMs, told }) => {
+  ])('exits with 6 after $name', async ({ words, afterMs, told }) => {
     const clock = new ManualClock(NOW_MS);
     const running = drain([draining(2)], { clock }, ...words);
     let ended = false;
@@ -219,19 +224,19 @@ describe('node drain', () => {
   });
 });
 
-describe('a node that is drained', () => {
+describe('node output during a drain', () => {
   it.each([
     { word: 'Ready,Draining(2/3)', node: draining(2) },
     { word: 'Ready,Drained', node: draining(0, Phase.DRAINED) },
     { word: 'Ready,Cordoned,DrainFailed', node: draining(2, Phase.FAILED) },
-  ])('shows $word', async ({ word, node }) => {
+  ])('shows the status $word', async ({ word, node }) => {
     const { stdout } = await runCli(['get', 'nodes'], {
       coordinator: { listNodes: () => ({ nodes: [node] }) },
     });
     expect(stdout).toContain(` ${word} `);
   });
 
-  it('is described with its deadline and what it waits for', async () => {
+  it('describes the deadline and the waiting reasons', async () => {
     const node = draining(2);
     node.status!.drain!.deadline = timestampFromMs(NOW_MS + 300_000);
     const coordinator = { getNode: () => node, listEvents: () => ({}) };
@@ -241,7 +246,7 @@ describe('a node that is drained', () => {
         'Drain:',
         '  Phase:     draining',
         '  Started:   2026-01-01T00:00:00Z',
-        '  Deadline:  2026-01-01T00:05:00Z (in 5m; then it has failed)',
+        '  Deadline:  2026-01-01T00:05:00Z (in 5m; then the drain fails)',
         '  Replicas:  2 left of 3',
         `  - ${WAITS}`,
       ].join('\n'),

@@ -10,15 +10,16 @@ import { describeDrain } from '../views/drain-view.js';
 import { DrainBoard } from './drain-board.js';
 import { WAIT_TIMEOUT_MS } from './wait-workload.js';
 
-/** After its deadline a drain that is forced still has the grace periods of what it stops. */
+/** A forced drain stops the remaining replicas at its deadline; their grace periods come on top. */
 const AFTER_DEADLINE_MS = 60_000;
 
 /**
- * Waits until nothing is left on nodes that are being drained, showing how far they are. It waits
- * for all of them, also when one has failed.
- * @param deadlineMs - How long the drains may take; without `--timeout` the end is waited for.
- * @throws {@link CliFailure} of exit code 1 when a drain fails, 4 when somebody ends it, 6 when the
- *   time is over.
+ * Waits until all given nodes are drained and shows the progress. A failed drain does not end the
+ * waiting for the others.
+ * @param deadlineMs - Deadline of the drains. Without `--timeout` the wait lasts until the deadline
+ *   plus a minute, and at least 10 minutes.
+ * @throws {@link CliFailure} with exit code 1 when a drain fails, 4 when a drain is cancelled or a
+ *   node removed, 6 when the time expires.
  */
 export async function waitUntilDrained(
   session: Session,
@@ -56,11 +57,11 @@ async function followDrain(
   nodeId: string,
   { deadline, timeoutMs, board }: Following,
 ): Promise<Node> {
-  let left = 'nothing was heard of it';
+  let left = 'no status received';
   try {
     for await (const node of statesOf(session, nodeId, deadline.signal)) {
       if (node === undefined)
-        throw new CliFailure(ExitCode.conflict, `node ${nodeId} was removed meanwhile`);
+        throw new CliFailure(ExitCode.conflict, `node ${nodeId} was removed while waiting`);
       const drain = node.status?.drain;
       if (drain !== undefined) {
         left = [describeDrain(drain), ...drain.waiting].join('\n  ');
@@ -68,7 +69,7 @@ async function followDrain(
       }
       if (isOver(nodeId, drain, left)) return node;
     }
-    throw new CliFailure(ExitCode.error, `node ${nodeId} cannot be watched any more`);
+    throw new CliFailure(ExitCode.error, `the watch of node ${nodeId} ended unexpectedly`);
   } catch (reason) {
     if (!deadline.passed || reason instanceof CliFailure) throw reason;
     throw new CliFailure(
@@ -87,17 +88,17 @@ function isOver(nodeId: string, drain: DrainStatus | undefined, left: string): b
     case DrainStatus_Phase.FAILED:
       throw new CliFailure(
         ExitCode.error,
-        `the drain of node ${nodeId} has failed, its deadline has passed: ${left}`,
+        `the drain of node ${nodeId} failed because its deadline has passed: ${left}`,
       );
     default:
       throw new CliFailure(
         ExitCode.conflict,
-        `the drain of node ${nodeId} was ended meanwhile: ${left}`,
+        `the drain of node ${nodeId} was ended while waiting: ${left}`,
       );
   }
 }
 
-/** Every state of a node, `undefined` when it is gone. */
+/** Yields every state of a node; undefined when the node is removed. */
 async function* statesOf(
   session: Session,
   nodeId: string,
@@ -123,7 +124,9 @@ async function* statesOf(
   }
 }
 
-/** One failure that tells of all; what is not about a node, as Ctrl-C is not, goes first. */
+/**
+ * Combines failures to one. An error that is not about a node, such as Ctrl-C, takes precedence.
+ */
 function together(failures: readonly unknown[]): unknown {
   const known = failures.filter((failure) => failure instanceof CliFailure);
   if (known.length < failures.length)

@@ -15,7 +15,9 @@ import { watchWorkload } from './watch-workload.js';
 
 export { labelOf };
 
-/** How long `--wait` waits without `--timeout`: as long as a rollout may go without progress. */
+/**
+ * Time limit of `--wait` without `--timeout`; equal to the default progress deadline of a rollout.
+ */
 export const WAIT_TIMEOUT_MS = 10 * 60_000;
 
 const MAX_REPLICA_LINES = 12;
@@ -23,19 +25,20 @@ const LAST_LOG_LINES = 10;
 const LAST_LOG_TIMEOUT_MS = 3_000;
 
 /**
- * Waits until the workload is what `wanted` asks for, or as far as it goes before somebody promotes
- * it, showing progress.
- * @param wanted - As the coordinator answered: uid, generation and version count.
- * @returns The workload as it is then.
- * @throws {@link CliFailure} of exit code 4 when it is deleted meanwhile, 6 when the time is over,
- *   7 when it is and replicas have no node, 8 when the rollout fails, is rolled back or is paused.
+ * Waits until a workload has reached a generation or waits for a promotion, and shows the progress.
+ * @param wanted - The workload as the change returned it: uid, generation and version select what
+ *   to wait for.
+ * @returns The reached state.
+ * @throws {@link CliFailure} with exit code 4 when the workload is deleted, 6 when the time
+ *   expires, 7 when the time expires and replicas have no node, 8 when the rollout fails, is rolled
+ *   back or is paused.
  */
 export async function waitUntilSettled(session: Session, wanted: Workload): Promise<Workload> {
   const label = labelOf(wanted);
   const milestones = new Milestones();
   let last: WorkloadProgress = {
     kind: 'waiting',
-    text: 'nothing was heard of it',
+    text: 'no status received',
     unplaced: false,
   };
   return watchWorkload(session, {
@@ -44,11 +47,11 @@ export async function waitUntilSettled(session: Session, wanted: Workload): Prom
     onTimeout: (after) => {
       const unplaced = last.kind === 'waiting' && last.unplaced;
       const exitCode = unplaced ? ExitCode.noCapacity : ExitCode.timeout;
-      return new CliFailure(exitCode, `${label} is not there after ${after}: ${last.text}`);
+      return new CliFailure(exitCode, `${label} is not complete after ${after}: ${last.text}`);
     },
     look: async (workload, progress) => {
       if (workload === undefined)
-        throw new CliFailure(ExitCode.conflict, `${label} was deleted meanwhile`);
+        throw new CliFailure(ExitCode.conflict, `${label} was deleted while waiting`);
       last = judgeWorkload(workload, wanted.generation, wanted.status?.version);
       const text = oneLine(last.text);
       await progress.show(
@@ -71,13 +74,12 @@ export async function waitUntilSettled(session: Session, wanted: Workload): Prom
   });
 }
 
-/** What a judgement gives as the reason, after the counts. */
+/** The reason in a progress text, after the counts. */
 const reasonIn = (text: string): string =>
   text.includes(': ') ? text.slice(text.indexOf(': ')) : '';
 
 /**
- * Waits until a workload that is being deleted is gone, and names the replicas that may still run
- * on lost nodes.
+ * Waits until a deleted workload is gone, and prints the replicas that may still run on lost nodes.
  * @returns The replicas that may still run.
  */
 export async function waitUntilDeleted(
@@ -93,7 +95,7 @@ export async function waitUntilDeleted(
     subject: deleted,
     timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
     onTimeout: (after) =>
-      new CliFailure(ExitCode.timeout, `${label} is not gone after ${after}${left}`),
+      new CliFailure(ExitCode.timeout, `${label} is not deleted after ${after}${left}`),
     look: async (workload, progress, remaining = mayStillRun) => {
       if (workload === undefined) {
         await progress.show(`${label}: deleted`);
@@ -123,8 +125,8 @@ export async function waitUntilDeleted(
 }
 
 /**
- * Adds what is known of the replica that made the rollout fail, or else the last lines of one that
- * is not ready: they mostly say why.
+ * Adds details to a rollout failure: the failing replica, or the last log lines of a replica that
+ * is not ready.
  */
 export async function withLastLines(
   session: Session,
@@ -142,7 +144,10 @@ export async function withLastLines(
   });
 }
 
-/** The replica that most likely says what is wrong; empty when none is on a node. */
+/**
+ * Returns the id of the replica whose log most likely explains a failure; empty when no replica is
+ * on a node.
+ */
 function suspectOf({ status }: Workload): string {
   const suspects = (status?.replicas ?? []).filter(
     (replica) => replica.version === status?.version && !replica.ready,
@@ -166,7 +171,7 @@ async function lastLogLines(session: Session, replicaId: string): Promise<readon
       if (entry.sequence > 0n) lines.push(`  ${entry.line}`);
     }
   } catch {
-    // The failure itself is what matters; without its log it is told all the same.
+    // The failure is reported even when its log cannot be read.
   }
   return lines.length === 0 ? [] : [`last lines of ${replicaId}:`, ...lines];
 }

@@ -38,44 +38,44 @@ const lostReplica = create(ReplicaStatusSchema, {
 
 describe('judgeWorkload', () => {
   it.each<{ name: string; status: Status; is: unknown }>([
-    { name: 'all ready', status: {}, is: { kind: 'done', text: '2 of 2 ready' } },
+    { name: 'ready', status: {}, is: { kind: 'done', text: '2 of 2 ready' } },
     {
-      name: 'not observed',
+      name: 'changed but not observed',
       status: { observedGeneration: 2n },
-      is: { kind: 'waiting', text: 'the change has not been taken up yet', unplaced: false },
+      is: { kind: 'waiting', text: 'the change has not been observed yet', unplaced: false },
     },
     {
-      name: 'a newer generation',
+      name: 'observed at a newer generation',
       status: { observedGeneration: 9n },
       is: { kind: 'done', text: '2 of 2 ready' },
     },
     {
-      name: 'one not ready',
+      name: 'missing a ready replica',
       status: { readyReplicas: 1 },
       is: { kind: 'waiting', text: '1 of 2 ready, 2 updated', unplaced: false },
     },
     {
-      name: 'an old one lives',
+      name: 'running an old replica',
       status: { totalReplicas: 3 },
       is: { kind: 'waiting', text: '2 of 2 ready, 2 updated, 1 old', unplaced: false },
     },
     {
-      name: 'a surplus lives',
+      name: 'running a surplus replica',
       status: { totalReplicas: 3, updatedReplicas: 3, readyReplicas: 3 },
       is: { kind: 'waiting', text: '3 of 2 ready, 3 updated', unplaced: false },
     },
     {
-      name: 'rolling',
+      name: 'rolling out',
       status: rollout(RolloutStatus_Phase.IN_PROGRESS),
       is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
-      name: 'rolling, for no other reason than counts',
+      name: 'rolling out, with a reason that only repeats the counts',
       status: rollout(RolloutStatus_Phase.IN_PROGRESS, '1 of 2 replicas are ready, 1 not yet'),
       is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
-      name: 'rolling, for another reason',
+      name: 'rolling out, with another reason',
       status: rollout(
         RolloutStatus_Phase.IN_PROGRESS,
         'step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
@@ -87,27 +87,27 @@ describe('judgeWorkload', () => {
       },
     },
     {
-      name: 'no room',
+      name: 'unplaced',
       status: pending('no room'),
       is: { kind: 'waiting', text: '1 of 2 ready, 2 updated: no room', unplaced: true },
     },
     {
-      name: 'failed',
+      name: 'in a failed rollout',
       status: rollout(RolloutStatus_Phase.FAILED, 'it crashes'),
       is: { kind: 'failed', text: 'the rollout failed: it crashes', exitCode: 8 },
     },
     {
-      name: 'paused',
+      name: 'in a paused rollout',
       status: rollout(RolloutStatus_Phase.PAUSED),
       is: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
     },
     {
-      name: 'rolled back',
+      name: 'in a rolled back rollout',
       status: rollout(RolloutStatus_Phase.ROLLED_BACK),
       is: { kind: 'failed', text: 'the rollout was rolled back', exitCode: 8 },
     },
     {
-      name: 'waits for a promotion',
+      name: 'waiting for a promotion',
       status: {
         rollout: create(RolloutStatusSchema, {
           phase: RolloutStatus_Phase.PAUSED,
@@ -118,7 +118,7 @@ describe('judgeWorkload', () => {
       is: { kind: 'done', text: 'waits for a promotion: step 1 of 2' },
     },
     {
-      name: 'waits for a promotion and paused by a user',
+      name: 'waiting for a promotion and paused by a user',
       status: {
         rollout: create(RolloutStatusSchema, {
           phase: RolloutStatus_Phase.PAUSED,
@@ -129,7 +129,7 @@ describe('judgeWorkload', () => {
       is: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
     },
     {
-      name: 'failed by a known cause',
+      name: 'in a failed rollout with a known cause',
       status: {
         rollout: create(RolloutStatusSchema, {
           phase: RolloutStatus_Phase.FAILED,
@@ -140,7 +140,7 @@ describe('judgeWorkload', () => {
       is: { kind: 'failed', text: 'the rollout failed: new replicas failed 3 times', exitCode: 8 },
     },
     {
-      name: 'tried again after a failure',
+      name: 'in a retry after a failed rollout',
       status: {
         rollout: create(RolloutStatusSchema, {
           phase: RolloutStatus_Phase.IN_PROGRESS,
@@ -151,7 +151,7 @@ describe('judgeWorkload', () => {
       is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
-      name: 'on its way back',
+      name: 'being rolled back',
       status: {
         rollout: create(RolloutStatusSchema, {
           phase: RolloutStatus_Phase.IN_PROGRESS,
@@ -171,12 +171,12 @@ describe('judgeWorkload', () => {
       is: { kind: 'failed', text: 'it failed', exitCode: 8 },
     },
     {
-      name: 'deleted',
+      name: 'being deleted',
       status: { phase: WorkloadStatus_Phase.TERMINATING },
       is: { kind: 'failed', text: 'it is being deleted', exitCode: 4 },
     },
     {
-      ...{ name: 'succeeded', is: { kind: 'done', text: '2 of 2 succeeded' } },
+      ...{ name: 'a succeeded job', is: { kind: 'done', text: '2 of 2 succeeded' } },
       status: {
         phase: WorkloadStatus_Phase.SUCCEEDED,
         totalReplicas: 0,
@@ -186,20 +186,23 @@ describe('judgeWorkload', () => {
       },
     },
     {
-      ...{ name: 'half succeeded', is: { kind: 'done', text: '1 of 2 ready, 1 succeeded' } },
+      ...{
+        name: 'a job with one succeeded and one ready replica',
+        is: { kind: 'done', text: '1 of 2 ready, 1 succeeded' },
+      },
       status: { totalReplicas: 1, readyReplicas: 1, updatedReplicas: 1, succeededReplicas: 1 },
     },
     {
-      name: 'scaled to nothing',
+      name: 'scaled to 0',
       status: { desiredReplicas: 0, totalReplicas: 0, readyReplicas: 0, updatedReplicas: 0 },
       is: { kind: 'done', text: '0 of 0 ready' },
     },
-  ])('$name', ({ status, is }) => {
+  ])('returns $is.kind for a workload that is $name', ({ status, is }) => {
     expect(judged(status)).toEqual(is);
   });
 });
 
-describe('a rollback of an earlier version', () => {
+describe('judgeWorkload for the rollback of an earlier version', () => {
   const rolledBack = (phase: RolloutStatus_Phase) =>
     aWorkload({
       status: {
@@ -208,7 +211,7 @@ describe('a rollback of an earlier version', () => {
       },
     });
 
-  it('is no failure of a change that came after it', () => {
+  it('does not report a failure for a later change', () => {
     expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 3)).toEqual({
       kind: 'done',
       text: '2 of 2 ready',
@@ -218,7 +221,7 @@ describe('a rollback of an earlier version', () => {
     });
   });
 
-  it('is one of the change that it takes back', () => {
+  it('reports a failure for the change that is rolled back', () => {
     expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 2)).toMatchObject({
       kind: 'failed',
       exitCode: 8,
@@ -229,8 +232,8 @@ describe('a rollback of an earlier version', () => {
 const half = aWorkload({ status: { readyReplicas: 1 } });
 const scale = ['scale', 'web', '2', '--wait'];
 
-describe('--wait', () => {
-  it('prints each change once, and ends when all is ready', async () => {
+describe('option --wait', () => {
+  it('prints each state once, and ends when all replicas are ready', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
       watchWorkloads: watching(half, 'synced', half, aWorkload()),
@@ -243,7 +246,7 @@ describe('--wait', () => {
     });
   });
 
-  it('is silent about counts that go up and down, and tells of each more that is ready', async () => {
+  it('prints a line for each additional ready replica, and none for counts that fluctuate', async () => {
     const unready = (updated: number) => {
       const state = aRollout({}, { updated });
       if (state.status !== undefined) state.status.readyReplicas -= 1;
@@ -274,7 +277,7 @@ describe('--wait', () => {
     );
   });
 
-  it('ends where somebody has to promote, and says how', async () => {
+  it('ends at a manual promotion, and prints the promote command', async () => {
     const waits = aRollout({
       phase: RolloutStatus_Phase.PAUSED,
       waitsForPromotion: true,
@@ -285,11 +288,11 @@ describe('--wait', () => {
       exitCode: 0,
       stdout:
         'workload default/web: scaled to 2\nworkload default/web: waits for a promotion: step 1 of 2\n',
-      stderr: 'it goes on with: cloudlessctl rollout promote web\n',
+      stderr: 'promote the rollout with: cloudlessctl rollout promote web\n',
     });
   });
 
-  it('fails at once when a rollback begins, with what is known of the failing replica', async () => {
+  it('fails at once when a rollback starts, and prints the failing replica', async () => {
     const back = aRollout({ version: 3, failure: FAILURE });
     const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(back) };
     expect(await runCli(scale, { coordinator })).toMatchObject({
@@ -305,7 +308,7 @@ describe('--wait', () => {
     });
   });
 
-  it('redraws on a terminal', async () => {
+  it('redraws the progress on a terminal', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
       watchWorkloads: watching(half, aWorkload()),
@@ -316,14 +319,14 @@ describe('--wait', () => {
     expect(stdout).toContain('\u001b[');
   });
 
-  it('keeps progress out of the result for programs', async () => {
+  it('prints the progress on stderr with -o json', async () => {
     const coordinator = { scaleWorkload: () => half, watchWorkloads: watching(half, aWorkload()) };
     const { stdout, stderr } = await runCli([...scale, '-o', 'json'], { coordinator });
     expect(JSON.parse(stdout)).toMatchObject({ status: { readyReplicas: 2 } });
     expect(stderr).toContain('workload default/web: 1 of 2 ready, 2 updated\n');
   });
 
-  it('fails at once when the rollout fails, with the last lines of the culprit', async () => {
+  it('fails at once when the rollout fails, and prints the last log lines of the failing replica', async () => {
     const failing = aWorkload({
       status: {
         ...rollout(RolloutStatus_Phase.FAILED, '3 new replicas failed'),
@@ -366,28 +369,28 @@ describe('--wait', () => {
     return running;
   };
 
-  it('ends with 6 when the time is over', async () => {
+  it('exits with 6 when --timeout expires', async () => {
     expect(await timedOut(half)).toMatchObject({
       exitCode: 6,
       stderr:
-        'cloudlessctl: workload default/web is not there after 30s: 1 of 2 ready, 2 updated\n',
+        'cloudlessctl: workload default/web is not complete after 30s: 1 of 2 ready, 2 updated\n',
     });
   });
 
-  it('ends with 7 when replicas have no node by then', async () => {
+  it('exits with 7 when --timeout expires while replicas have no node', async () => {
     expect(
       await timedOut(aWorkload({ status: pending('no node has 4000m cpu') ?? {} })),
     ).toMatchObject({
       exitCode: 7,
       stderr:
-        'cloudlessctl: workload default/web is not there after 30s: 1 of 2 ready, 2 updated: no node has 4000m cpu\n',
+        'cloudlessctl: workload default/web is not complete after 30s: 1 of 2 ready, 2 updated: no node has 4000m cpu\n',
     });
   });
 
   it.each([
     { when: 'breaks', states: [half, 'lost', 'lost', aWorkload()] as const },
-    { when: 'is gone right after the change', states: ['lost', aWorkload()] as const },
-  ])('connects again when the connection $when', async ({ states }) => {
+    { when: 'breaks right after the change', states: ['lost', aWorkload()] as const },
+  ])('reconnects when the connection $when', async ({ states }) => {
     const clock = new ManualClock(NOW_MS);
     const running = runCli(scale, {
       clock,
@@ -401,22 +404,22 @@ describe('--wait', () => {
     }
     const { exitCode, stderr } = await running;
     expect(exitCode).toBe(0);
-    expect(stderr).toBe('the connection was lost ([unavailable] no leader), connecting again\n');
+    expect(stderr).toBe('connection lost ([unavailable] no leader), reconnecting\n');
   });
 
   it.each([
     {
-      name: 'sees it go',
+      name: 'watches the deletion',
       states: [aWorkload({ status: { totalReplicas: 1 } }), 'synced', 'gone'] as const,
       shown: ['1 replica left', 'deleted'],
     },
-    { name: 'sees that it is gone already', states: ['synced'] as const, shown: ['deleted'] },
+    { name: 'finds the workload already deleted', states: ['synced'] as const, shown: ['deleted'] },
     {
-      name: 'is not fooled by a new one of that name',
+      name: 'finds a new workload of the same name',
       states: [aWorkload({ uid: 'ff' }), 'synced'] as const,
       shown: ['deleted'],
     },
-  ])('delete $name', async ({ states, shown }) => {
+  ])('prints the progress of a deletion when it $name', async ({ states, shown }) => {
     const coordinator = { deleteWorkload: () => aWorkload(), watchWorkloads: watching(...states) };
     const { exitCode, stdout } = await runCli(['delete', 'web', '--wait'], { coordinator });
     expect(exitCode).toBe(0);
@@ -425,17 +428,17 @@ describe('--wait', () => {
 
   it.each([
     {
-      when: 'the watch says so',
+      when: 'the watch reports them',
       deleted: aWorkload(),
       states: [aWorkload(), 'synced', { gone: [lostReplica] }] as const,
     },
     {
-      when: 'only the answer to the deletion says so',
+      when: 'only the response of the deletion reports them',
       deleted: aWorkload({ status: { replicas: [lostReplica] } }),
       states: ['synced'] as const,
     },
   ])(
-    'delete names the replicas that may still run on lost nodes, when $when',
+    'names replicas that may still run on lost nodes after a deletion, when $when',
     async ({ deleted, states }) => {
       const coordinator = { deleteWorkload: () => deleted, watchWorkloads: watching(...states) };
       const { exitCode, stdout, stderr } = await runCli(['delete', 'web', '--wait'], {
@@ -454,14 +457,14 @@ describe('--wait', () => {
     },
   );
 
-  it('ends with 4 when somebody deletes what is waited for', async () => {
+  it('exits with 4 when the workload is deleted while it waits', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
       watchWorkloads: watching(half, 'gone'),
     };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 4,
-      stderr: 'cloudlessctl: workload default/web was deleted meanwhile\n',
+      stderr: 'cloudlessctl: workload default/web was deleted while waiting\n',
     });
   });
 });

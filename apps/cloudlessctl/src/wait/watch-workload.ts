@@ -9,19 +9,20 @@ import type { Session } from '../session.js';
 import { Deadline } from '../streams.js';
 import { Progress } from './progress.js';
 
-/** What to watch, for how long, and what to look for. */
+/** A workload to watch, a time limit, and the condition to wait for. */
 export interface WorkloadWatch<Result> {
-  /** Its uid counts: another workload of that name is not it. */
+  /** The workload with this uid. A new workload of the same name is not matched. */
   readonly subject: Workload;
-  /** Without it there is no end but that of the watch. */
+  /** Undefined: no time limit. */
   readonly timeoutMs: number | undefined;
-  /** What to tell when the time is over. */
+  /** Creates the error for an expired time limit. */
   onTimeout(after: string): CliFailure;
   /**
-   * Looks at a state of the workload, `undefined` when it is gone.
-   * @param left - Replicas of a workload that is gone, as the watch showed them; undefined when it
-   *   was gone before the watch began.
-   * @returns The result that ends the watch; undefined to go on.
+   * Evaluates a state.
+   * @param workload - Undefined when the workload is deleted.
+   * @param left - Replicas of a deleted workload, from the watch; undefined when the workload was
+   *   deleted before the watch started.
+   * @returns The result that ends the watch; undefined to continue.
    */
   look(
     workload: Workload | undefined,
@@ -30,7 +31,7 @@ export interface WorkloadWatch<Result> {
   ): Promise<Result | undefined>;
 }
 
-/** Looks at every state of a workload until one gives a result. */
+/** Watches a workload until `look` returns a result. */
 export async function watchWorkload<Result>(
   session: Session,
   watch: WorkloadWatch<Result>,
@@ -44,7 +45,7 @@ export async function watchWorkload<Result>(
       const result = await watch.look(workload, progress, left);
       if (result !== undefined) return result;
     }
-    throw new CliFailure(ExitCode.error, `${labelOf(subject)} cannot be watched any more`);
+    throw new CliFailure(ExitCode.error, `the watch of ${labelOf(subject)} ended unexpectedly`);
   } catch (reason) {
     if (deadline.passed && !(reason instanceof CliFailure))
       throw watch.onTimeout(formatSpan(timeoutMs ?? 0));
@@ -70,7 +71,7 @@ async function* statesOf(
     open: (afterRevision: bigint, options: CallOptions) =>
       session.client.watchWorkloads({ namespace, name, afterRevision }, options),
     onAnew: () => void (present = false),
-    hasAnswered: true, // it told what to watch
+    hasAnswered: true, // the coordinator returned the workload to watch
   };
   for await (const { kind, workload } of resumedWatch(session, watch, signal)) {
     if (kind === WatchWorkloadsResponse_Kind.PUT && workload?.uid === uid) {
