@@ -97,8 +97,14 @@ for (const file of files) {
   visit(ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true), file);
 }
 
-for (const [what, count] of Object.entries(counts)) console.log(`${String(count).padStart(6)}  ${what}`);
+for (const [what, count] of Object.entries(counts))
+  console.log(`${String(count).padStart(6)}  ${what}`);
 const [largest] = [...inFolder].sort(([, a], [, b]) => b - a);
 console.log(`${String(largest[1]).padStart(6)}  files in the largest folder, ${largest[0]}`);
 if (process.argv.includes('--names'))
-  console.log([...notVerbs].sort(([, a], [, b]) => b - a).map(([name, count]) => `${name}:${count}`).join(' '));
+  console.log(
+    [...notVerbs]
+      .sort(([, a], [, b]) => b - a)
+      .map(([name, count]) => `${name}:${count}`)
+      .join(' '),
+  );

@@ -43,7 +43,10 @@ describe('parseCoordinatorConfig', () => {
       says: 'test: port: "70000" must be a whole number from 0 to 65535',
     },
     { values: { state: 'etcd' }, says: 'test: state: "etcd" must be one of lmdb, memory' },
-    { values: { prot: 1 }, says: 'test: prot: is not a setting; the settings are host, port, opsPort' },
+    {
+      values: { prot: 1 },
+      says: 'test: prot: is not a setting; the settings are host, port, opsPort',
+    },
     {
       values: { leaseMs: '1s' },
       says: '--lease: a lease of 1000 ms is less than three times the ping interval of 900 ms',

@@ -68,7 +68,8 @@ describeContainers('a node whose container runtime is dead', () => {
     expect(broken.status!.replicas.find(({ ready }) => !ready)).toMatchObject({
       id: doomed.id,
       restarts: 0,
-      reason: 'the main process no longer exists, and the container runtime has not reported its exit',
+      reason:
+        'the main process no longer exists, and the container runtime has not reported its exit',
     });
 
     await own.start();

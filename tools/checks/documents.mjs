@@ -1,0 +1,254 @@
+// Checks that documents, comments and texts refer only to files, headings, npm scripts, Nx targets
+// and requirement ids of this repository that exist. `node tools/checks/documents.mjs` prints each
+// problem as FILE:LINE and ends with 1 when there is any.
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path/posix';
+import { pathToFileURL } from 'node:url';
+
+/** Top-level folders: a word that begins with one of them is a path of the repository. */
+const FOLDERS = ['apps', 'docs', 'examples', 'libs', 'proto', 'tools'];
+const REPOSITORY_PATH = new RegExp(
+  String.raw`(?<![\w@/.$*}-])(?:${FOLDERS.join('|')})/[\w@./*-]*[\w*/](?:#[\w-]+)?`,
+  'g',
+);
+/** Files whose comments and texts are checked. */
+const SOURCES = /\.(?:ts|mjs|cjs|js|proto|yaml|yml|json)$/;
+/** Written by tools; and the test of this check, which is full of wrong references. */
+const SKIPPED =
+  /(?:^|\/)(?:gen|node_modules|dist|out-tsc)\/|package-lock\.json$|^tools\/checks\/documents\.test\.mjs$/;
+/** A file that a document names without its folder. */
+const BARE_FILE = /^[\w./-]+\.(?:ts|mjs|proto|md)$/;
+/** What a build or a run makes: named in documents, in no commit. */
+const MADE = /(?:^|\/)(?:dist|out-tsc|coverage)(?:\/|$)/;
+
+/**
+ * Finds references that lead nowhere.
+ * @param files - Paths of all files of the repository, relative to its root, with `/`.
+ * @param read - Returns the text of a file.
+ * @returns `{ file, line, message }` for each problem, in the order of `files`.
+ */
+export function findProblems({ files, read }) {
+  const tree = new Tree(files, read);
+  return files
+    .filter((file) => !SKIPPED.test(file))
+    .flatMap((file) => {
+      if (file.endsWith('.md')) return checkDocument(file, tree);
+      return SOURCES.test(file) ? checkSource(file, tree) : [];
+    });
+}
+
+/** The files, folders and headings of a repository. */
+class Tree {
+  constructor(files, read) {
+    this.files = new Set(files);
+    this.folders = new Set(['.', '']);
+    for (const file of files)
+      for (let folder = dirname(file); folder !== '.'; folder = dirname(folder))
+        this.folders.add(folder);
+    this.read = read;
+    this.anchors = new Map();
+  }
+
+  has(path) {
+    const clean = normalize(path).replace(/\/$/, '');
+    if (clean.includes('*')) {
+      const pattern = new RegExp(
+        `^${clean.replace(/[.+^${}()|[\]\\]/g, '\\$&').replace(/\*+/g, '[^/]*')}(?:/|$)`,
+      );
+      return [...this.files].some((file) => pattern.test(file));
+    }
+    return this.files.has(clean) || this.folders.has(clean);
+  }
+
+  /** Whether a file with this name, or with this end of its path, is below a folder. */
+  hasBelow(folder, name) {
+    const prefix = folder === '.' ? '' : `${folder}/`;
+    const end = `/${name.replace(/^\.?\//, '')}`;
+    return [...this.files].some((file) => file.startsWith(prefix) && `/${file}`.endsWith(end));
+  }
+
+  hasAnchor(file, anchor) {
+    if (!this.anchors.has(file)) this.anchors.set(file, anchorsOf(this.read(file)));
+    return this.anchors.get(file).has(anchor);
+  }
+
+  /** Why a path with an optional anchor leads nowhere; undefined when it leads somewhere. */
+  problemOf(target) {
+    const [path, anchor] = target.split('#');
+    if (MADE.test(path)) return undefined;
+    if (!this.has(path)) return `${path} does not exist`;
+    if (anchor === undefined || !path.endsWith('.md')) return undefined;
+    return this.hasAnchor(normalize(path), anchor)
+      ? undefined
+      : `${path} has no heading #${anchor}`;
+  }
+}
+
+/** Anchors of the headings of a document, as GitHub makes them. */
+function anchorsOf(text) {
+  const anchors = new Set();
+  for (const { text: line, fenced } of linesOf(text)) {
+    for (const [, id] of line.matchAll(/<a (?:id|name)="([^"]+)"/g)) anchors.add(id);
+    const heading = fenced ? undefined : /^#{1,6}\s+(.*?)\s*#*$/.exec(line)?.[1];
+    if (heading === undefined) continue;
+    const slug = heading
+      .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+      .replace(/[`*]/g, '')
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\p{M}_\- ]/gu, '')
+      .replace(/ /g, '-');
+    let anchor = slug;
+    for (let count = 1; anchors.has(anchor); count += 1) anchor = `${slug}-${count}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}
+
+/** Lines with their number, and whether each stands in a fenced block. */
+function linesOf(text) {
+  let fence;
+  return text.split('\n').map((line, index) => {
+    const mark = /^\s*(```+|~~~+)/.exec(line)?.[1];
+    const fenced = fence !== undefined || mark !== undefined;
+    if (mark !== undefined && fence === undefined) fence = mark;
+    else if (mark !== undefined && mark.startsWith(fence)) fence = undefined;
+    return { text: line, number: index + 1, fenced };
+  });
+}
+
+function checkDocument(file, tree) {
+  const text = tree.read(file);
+  const problems = [];
+  const report = (line, message) => message !== undefined && problems.push({ file, line, message });
+  for (const { text: line, number, fenced } of linesOf(text)) {
+    for (const message of checkCommands(line, tree)) report(number, message);
+    if (fenced) {
+      for (const [path] of line.matchAll(REPOSITORY_PATH)) report(number, tree.problemOf(path));
+      continue;
+    }
+    const spans = [...line.matchAll(/`([^`]+)`/g)].map(([, span]) => span);
+    for (const span of spans) report(number, checkSpan(span, file, tree));
+  }
+  // Links may run over a line.
+  const prose = withoutCode(text);
+  for (const match of prose.matchAll(/\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"]*")?\s*\)/g))
+    report(lineAt(prose, match.index), checkLink(match[1], file, tree));
+  for (const match of prose.matchAll(/^\s*\[[^\]]+\]:\s+(\S+)/gm))
+    report(lineAt(prose, match.index), checkLink(match[1], file, tree));
+  return problems;
+}
+
+/** The text with code as spaces, so that places stay. */
+function withoutCode(text) {
+  const blank = (code) => code.replace(/[^\n]/g, ' ');
+  return linesOf(text)
+    .map(({ text: line, fenced }) => (fenced ? blank(line) : line))
+    .join('\n')
+    .replace(/`[^`]*`/g, blank);
+}
+
+const lineAt = (text, index) => text.slice(0, index).split('\n').length;
+
+function checkLink(target, file, tree) {
+  if (/^[a-z][a-z0-9+.-]*:/i.test(target)) return undefined;
+  const decoded = decodeURIComponent(target);
+  if (decoded.startsWith('#')) return tree.problemOf(`${file}${decoded}`);
+  const path = normalize(join(dirname(file), decoded));
+  return path.startsWith('..')
+    ? `${target} leads out of the repository`
+    : tree.problemOf(path.replace(/\/(#|$)/, '$1'));
+}
+
+/** Words of code in a document: paths of the repository, and files by their name alone. */
+function checkSpan(span, file, tree) {
+  for (const [path] of span.matchAll(REPOSITORY_PATH)) {
+    const problem = tree.problemOf(path);
+    if (problem !== undefined) return problem;
+  }
+  if (!BARE_FILE.test(span) || MADE.test(span) || FOLDERS.includes(span.split('/')[0]))
+    return undefined;
+  return tree.hasBelow(homeOf(file), span) || tree.has(span)
+    ? undefined
+    : `no file ${span} below ${homeOf(file)}`;
+}
+
+/** Where a document looks for a file that it names: in its project, else in all of the repository. */
+function homeOf(file) {
+  return /^(?:libs|apps|tools)\/[^/]+/.exec(file)?.[0] ?? '.';
+}
+
+function checkSource(file, tree) {
+  const problems = [];
+  const isCode = /\.(?:ts|mjs|cjs|js|proto)$/.test(file);
+  tree
+    .read(file)
+    .split('\n')
+    .forEach((line, index) => {
+      const report = (message) => problems.push({ file, line: index + 1, message });
+      for (const [path] of line.matchAll(REPOSITORY_PATH)) {
+        // In code a text may be a path of a test's own tree, or of an import.
+        if (!isCode || isComment(line) || path.startsWith('docs/')) {
+          const problem = tree.problemOf(path);
+          if (problem !== undefined) report(problem);
+        }
+      }
+      if (isCode && isComment(line))
+        for (const [name] of line.matchAll(
+          /(?<![\w/.@*-])[\w-]+(?:\.(?:spec|e2e|test))?\.(?:ts|mjs|md)\b/g,
+        ))
+          if (!tree.hasBelow('.', name)) report(`no file ${name} in the repository`);
+      for (const message of checkCommands(line, tree)) report(message);
+    });
+  return problems;
+}
+
+const isComment = (line) => /^\s*(?:\/\/|\/?\*)|\s\/\/\s/.test(line);
+
+/** npm scripts, Nx targets and requirement ids that a line names. */
+function checkCommands(line, tree) {
+  const problems = [];
+  for (const [, name] of line.matchAll(/\bnpm run ([\w:-]+)/g))
+    if (scriptsOf(tree)[name] === undefined) problems.push(`there is no npm script ${name}`);
+  for (const [, project, target] of line.matchAll(/\bnx run ([\w-]+):([\w-]+)/g))
+    if (!targetsOf(project, tree).has(target))
+      problems.push(`there is no Nx target ${project}:${target}`);
+  for (const [id] of line.matchAll(/\bCLD-REQ-\d{3}\b/g))
+    if (tree.files.has(REQUIREMENTS) && !tree.read(REQUIREMENTS).includes(id))
+      problems.push(`${REQUIREMENTS} has no ${id}`);
+  return problems;
+}
+
+const REQUIREMENTS = 'docs/requirements.md';
+
+const packageAt = (path, tree) => (tree.files.has(path) ? JSON.parse(tree.read(path)) : {});
+const scriptsOf = (tree) => packageAt('package.json', tree).scripts ?? {};
+
+/** Names of the targets of an Nx project. */
+function targetsOf(project, tree) {
+  const folders = ['libs', 'apps', 'tools'].map((folder) => `${folder}/${project}/package.json`);
+  return new Set(folders.flatMap((path) => Object.keys(packageAt(path, tree).nx?.targets ?? {})));
+}
+
+/** The files of the repository at a root: those in git, and new ones that git does not ignore. */
+export function filesOf(root) {
+  const list = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '-z'], {
+    cwd: root,
+    encoding: 'utf8',
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  const removed = execFileSync('git', ['ls-files', '-d', '-z'], { cwd: root, encoding: 'utf8' });
+  const gone = new Set(removed.split('\0'));
+  return list.split('\0').filter((file) => file !== '' && !gone.has(file));
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  const root = new URL('../..', import.meta.url).pathname;
+  const problems = findProblems({
+    files: filesOf(root),
+    read: (file) => readFileSync(join(root, file), 'utf8'),
+  });
+  for (const { file, line, message } of problems) console.error(`${file}:${line}: ${message}`);
+  console.log(`references that lead nowhere: ${problems.length}`);
+  process.exit(problems.length === 0 ? 0 : 1);
+}
